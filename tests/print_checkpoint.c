@@ -45,14 +45,14 @@ static void load_model(const char *path, unsigned regions, unsigned flags) {
                                         .embedding = read_count(file, ASHLAR_METADATA_EMBEDDING)};
     must(ashlar_device_open("soft", &device));
     must(ashlar_allocator_create(device, &allocator));
-    must(ashlar_model_create(allocator, NULL, &config, regions, &model));
+    must(ashlar__model_create(allocator, NULL, &config, regions, &model));
     must(ashlar_checkpoint_load(model->arena, file, flags, NULL));
     ashlar_checkpoint_close(file);
 }
 
 static void unload_model(void) {
     ashlar_device *device = model->device;
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
 }

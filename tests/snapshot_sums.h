@@ -37,7 +37,7 @@ static inline const char *snapshot_difference(const ashlar_snapshot *snapshot,
                                               const ashlar_stats *stats) {
     ashlar_stats sums = {0};
     uint64_t free_bytes = 0;
-    if (ashlar_snapshot_check(snapshot) != ASHLAR_OK) {
+    if (ashlar__snapshot_check(snapshot) != ASHLAR_OK) {
         return "the snapshot's own invariants";
     }
     for (size_t i = 0; i < snapshot->segment_count; i++) {

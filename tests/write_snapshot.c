@@ -46,7 +46,7 @@ static void write_with_trace(write_fn write, const char *path) {
     ashlar_config config;
     ashlar_config_init(&config);
     config.trace_events = 100;
-    must(ashlar_soft_configure("devices=2,memory=64MiB"));
+    must(ashlar__soft_configure("devices=2,memory=64MiB"));
     must(ashlar_device_open("soft:1", &device));
     must(ashlar_allocator_create_with(device, &config, &allocator));
     (void)take(allocator, 1000, ASHLAR_TAG_WEIGHTS);
@@ -83,7 +83,7 @@ static void write_large(const char *path) {
     static ashlar_trace_event events[4 * BLOCKS];
     size_t count = 0;
     ashlar_snapshot *snapshot;
-    must(ashlar_snapshot_create(2, BLOCKS + 1, &snapshot));
+    must(ashlar__snapshot_create(2, BLOCKS + 1, &snapshot));
     snapshot->device_ordinal = 2;
     snapshot->segments[0] = (ashlar_snapshot_segment){base, BLOCKS * KIB};
     snapshot->segments[1] = (ashlar_snapshot_segment){high, eight};
@@ -113,7 +113,7 @@ static void write_large(const char *path) {
                                                        .requested_bytes = eight - 1,
                                                        .state = ASHLAR_SNAPSHOT_LIVE};
     events[count++] = (ashlar_trace_event)TRACE_OOM(65536, UINT64_C(1) << 40, 7);
-    must(ashlar_snapshot_write_pickle(snapshot, events, count, path));
+    must(ashlar__snapshot_write_pickle(snapshot, events, count, path));
     ashlar_snapshot_free(snapshot);
 }
 

@@ -17,18 +17,18 @@ static void do_register(void) {
         syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-bool ashlar_barrier_init(void) {
+bool ashlar__barrier_init(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, do_register);
     return is_registered && !atomic_load(&is_hidden);
 }
 
-void ashlar_barrier_everywhere(void) {
+void ashlar__barrier_everywhere(void) {
     const long result = syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     ASHLAR_ASSERT(result == 0);
     (void)result;
 }
 
-void ashlar_barrier_pretend(bool is_there) {
+void ashlar__barrier_pretend(bool is_there) {
     atomic_store(&is_hidden, !is_there);
 }

@@ -8,12 +8,12 @@
 #include <stdbool.h>
 
 /* Register the process with the kernel, once. False: this kernel has no such barrier. */
-bool ashlar_barrier_init(void);
+bool ashlar__barrier_init(void);
 
 /* Every other thread has passed a full barrier between this call's begin and its end. */
-void ashlar_barrier_everywhere(void);
+void ashlar__barrier_everywhere(void);
 
-/* Tests: pretend that the kernel has it (true) or not (false), for the next ashlar_barrier_init. */
-void ashlar_barrier_pretend(bool is_there);
+/* Tests: pretend that the kernel has it (true) or not (false), for the next ashlar__barrier_init. */
+void ashlar__barrier_pretend(bool is_there);
 
 #endif /* ASHLAR_BARRIER_H */

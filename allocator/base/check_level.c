@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void ashlar_assert_fail(const char *expr, const char *file, int line) {
+void ashlar__assert_fail(const char *expr, const char *file, int line) {
     fprintf(stderr, "ashlar: %s:%d: assertion failed: %s\n", file, line, expr);
     abort();
 }

@@ -14,10 +14,10 @@
 #error "build with -DASHLAR_DEBUG=0..3 (meson option debug_level)"
 #endif
 
-_Noreturn void ashlar_assert_fail(const char *expr, const char *file, int line);
+_Noreturn void ashlar__assert_fail(const char *expr, const char *file, int line);
 
 #define ASHLAR_ASSERT_AT(level, expr) \
-    ((ASHLAR_DEBUG < (level) || (expr)) ? (void)0 : ashlar_assert_fail(#expr, __FILE__, __LINE__))
+    ((ASHLAR_DEBUG < (level) || (expr)) ? (void)0 : ashlar__assert_fail(#expr, __FILE__, __LINE__))
 #define ASHLAR_ASSERT(expr) ASHLAR_ASSERT_AT(1, expr)
 #define ASHLAR_CHECK2(expr) ASHLAR_ASSERT_AT(2, expr)
 #define ASHLAR_CHECK3(expr) ASHLAR_ASSERT_AT(3, expr)

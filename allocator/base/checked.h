@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(size_t) == 8, "device sizes need a 64-bit size_t");
 
-static inline bool ashlar_add(size_t a, size_t b, size_t *out) {
+static inline bool ashlar__add(size_t a, size_t b, size_t *out) {
     if (a > SIZE_MAX - b) {
         return false;
     }
@@ -20,7 +20,7 @@ static inline bool ashlar_add(size_t a, size_t b, size_t *out) {
     return true;
 }
 
-static inline bool ashlar_mul(size_t a, size_t b, size_t *out) {
+static inline bool ashlar__mul(size_t a, size_t b, size_t *out) {
     if (a != 0 && b > SIZE_MAX / a) {
         return false;
     }
@@ -29,9 +29,9 @@ static inline bool ashlar_mul(size_t a, size_t b, size_t *out) {
 }
 
 /* Round up to a multiple of `align`, a power of two. */
-static inline bool ashlar_align_up(size_t a, size_t align, size_t *out) {
+static inline bool ashlar__align_up(size_t a, size_t align, size_t *out) {
     size_t sum;
-    if (!ashlar_add(a, align - 1, &sum)) {
+    if (!ashlar__add(a, align - 1, &sum)) {
         return false;
     }
     *out = sum & ~(align - 1);

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-uint64_t ashlar_clock_ns(void);
-double ashlar_clock_s(void);
+uint64_t ashlar__clock_ns(void);
+double ashlar__clock_s(void);
 
 #endif /* ASHLAR_CLOCK_H */

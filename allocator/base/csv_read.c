@@ -5,16 +5,16 @@
 
 #include "allocator/base/error.h"
 
-ashlar_status ashlar_csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
+ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
     char shown[ASHLAR_SHOWN_BYTES];
-    return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
-                       ashlar_piece_show(field, shown));
+    return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
+                       ashlar__piece_show(field, shown));
 }
 
 /* The next line that is not blank; false at the end. */
 static bool next_line(ashlar_csv *csv, ashlar_piece *line) {
     while (csv->rest.bytes > 0) {
-        *line = ashlar_piece_trim(ashlar_piece_cut(&csv->rest, '\n'));
+        *line = ashlar__piece_trim(ashlar__piece_cut(&csv->rest, '\n'));
         csv->line++;
         if (line->bytes > 0) {
             return true;
@@ -26,23 +26,23 @@ static bool next_line(ashlar_csv *csv, ashlar_piece *line) {
 /* The next field of a line; *is_last where no other follows. */
 static ashlar_piece next_field(ashlar_piece *line, bool *is_last) {
     *is_last = memchr(line->text, ',', line->bytes) == NULL;
-    return ashlar_piece_trim(ashlar_piece_cut(line, ','));
+    return ashlar__piece_trim(ashlar__piece_cut(line, ','));
 }
 
 static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
     const ashlar_csv_format *f = csv->format;
     for (size_t i = 0; f->refused != NULL && f->refused[i] != NULL; i++) {
-        if (ashlar_piece_is(name, f->refused[i])) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+        if (ashlar__piece_is(name, f->refused[i])) {
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "%s:%zu: a column %s is not supported; take it out if every row "
                                "can do without it",
                                csv->name, csv->line, f->refused[i]);
         }
     }
     for (size_t c = 0; c < f->count; c++) {
-        if (ashlar_piece_is(name, f->columns[c])) {
+        if (ashlar__piece_is(name, f->columns[c])) {
             if (csv->places[c] != SIZE_MAX) {
-                return ashlar_csv_fail(csv, "each column has to be there once", name);
+                return ashlar__csv_fail(csv, "each column has to be there once", name);
             }
             csv->places[c] = csv->field_count;
         }
@@ -50,7 +50,7 @@ static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
+ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
                                const char *text, size_t bytes) {
     static const char mark[] = "\xef\xbb\xbf"; /* of the byte order */
     const size_t skipped = bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
@@ -61,7 +61,7 @@ ashlar_status ashlar_csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
         csv->places[c] = SIZE_MAX;
     }
     if (!next_line(csv, &line)) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s: empty; %s", name, format->begins);
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: empty; %s", name, format->begins);
     }
     for (bool is_last = false; !is_last; csv->field_count++) {
         const ashlar_status status = note_column(csv, next_field(&line, &is_last));
@@ -71,14 +71,14 @@ ashlar_status ashlar_csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
     }
     for (size_t c = 0; c < format->count; c++) {
         if (csv->places[c] == SIZE_MAX) {
-            return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: no column %s; %s", name, csv->line,
+            return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no column %s; %s", name, csv->line,
                                format->columns[c], format->begins);
         }
     }
     return ASHLAR_OK;
 }
 
-bool ashlar_csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count) {
+bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count) {
     ashlar_piece line;
     if (!next_line(csv, &line)) {
         return false;
@@ -98,9 +98,9 @@ bool ashlar_csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count) {
     return true;
 }
 
-ashlar_status ashlar_csv_check(const ashlar_csv *csv, size_t count) {
+ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count) {
     return count == csv->field_count
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %zu fields where the header has %zu",
+               : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %zu fields where the header has %zu",
                              csv->name, csv->line, count, csv->field_count);
 }

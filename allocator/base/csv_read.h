@@ -37,17 +37,17 @@ typedef struct ashlar_csv {
  * Ownership: name, text and format must outlive the reader, which has nothing to give back.
  * Errors:    ASHLAR_EFORMAT; the detail begins with FILE:LINE: and names the column.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
+ASHLAR_MUST_CHECK ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
                                                  const char *name, const char *text, size_t bytes);
 
 /* The fields of the next line that is not blank, by column, empty where it is too short for one;
  * false at the end. *count is how many fields there are. */
-bool ashlar_csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count);
+bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count);
 
 /* That a line has as many fields as the header. Errors: ASHLAR_EFORMAT. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_csv_check(const ashlar_csv *csv, size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count);
 
 /* ASHLAR_EFORMAT: "FILE:LINE: WHAT, not "FIELD"". */
-ashlar_status ashlar_csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field);
+ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field);
 
 #endif /* ASHLAR_CSV_READ_H */

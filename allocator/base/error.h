@@ -10,12 +10,12 @@
 
 /*
  * Set this thread's detail text and return `status`, so that a failure is one statement:
- *     return ashlar_fail(ASHLAR_EINVAL, "batch: 0 sequences; give at least 1");
+ *     return ashlar__fail(ASHLAR_EINVAL, "batch: 0 sequences; give at least 1");
  * The text is cut at ASHLAR_DETAIL_BYTES - 1. Arguments may point into the old detail text.
  */
 enum { ASHLAR_DETAIL_BYTES = 1024 };
 
-ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
+ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
 /* Leave the function with the first status that is no success. Where something is to be undone, a
  * status is kept and looked at instead. */

@@ -24,7 +24,7 @@ struct ashlar_file {
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
-    return ashlar_fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
+    return ashlar__fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
                        verb, path, strerror(error));
 }
 
@@ -32,20 +32,20 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
     struct stat info;
     if (realpath(path, file->target) == NULL) {
         if (errno == ENOENT && lstat(path, &info) == 0) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "%s is a link to nothing; remove it, or make the file", path);
         }
         /* No such file yet, most often; what else is wrong, opening the temporary will tell. */
         const size_t bytes = strlen(path) + 1;
         if (bytes == 1 || bytes > sizeof file->target) {
-            return ashlar_fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
+            return ashlar__fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
                                sizeof file->target - 1);
         }
         memcpy(file->target, path, bytes);
     } else if (stat(file->target, &info) == 0) {
         if (!S_ISREG(info.st_mode)) {
             /* A rename would replace a device, or fail after all the work on a folder. */
-            return ashlar_fail(ASHLAR_EINVAL, "%s is not a regular file; give the path of a file",
+            return ashlar__fail(ASHLAR_EINVAL, "%s is not a regular file; give the path of a file",
                                path);
         }
         file->mode = info.st_mode & 0777;
@@ -62,7 +62,7 @@ static ashlar_status open_temporary(ashlar_file *file) {
                        (long)getpid(), atomic_fetch_add(&next_number, 1));
         file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         /* One that exists is of a process of this number elsewhere, or was left by one. */
-        is_ours = file->fd >= 0 ? ashlar_file_lock(file->fd) : errno != EEXIST;
+        is_ours = file->fd >= 0 ? ashlar__file_lock(file->fd) : errno != EEXIST;
         if (file->fd >= 0 && !is_ours) {
             (void)close(file->fd);
         }
@@ -78,26 +78,26 @@ static ashlar_status open_temporary(ashlar_file *file) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_file_create(const char *path, ashlar_file **out) {
-    ashlar_file *file = ashlar_host_calloc(1, sizeof *file);
+ashlar_status ashlar__file_create(const char *path, ashlar_file **out) {
+    ashlar_file *file = ashlar__host_calloc(1, sizeof *file);
     if (file == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to write %s", path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %s", path);
     }
     file->fd = -1;
     ashlar_status status = resolve_target(file, path);
     if (status == ASHLAR_OK) {
-        ashlar_file_remove_stale(file->target);
+        ashlar__file_remove_stale(file->target);
         status = open_temporary(file);
     }
     if (status != ASHLAR_OK) {
-        ashlar_file_abort(file);
+        ashlar__file_abort(file);
         return status;
     }
     *out = file;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_file_write(ashlar_file *file, const void *data, size_t bytes) {
+ashlar_status ashlar__file_write(ashlar_file *file, const void *data, size_t bytes) {
     enum { WRITE_MAX = 1 << 30 }; /* Linux writes no more than 2^31 - 4096 bytes at once */
     const char *next = data;
     while (bytes > 0) {
@@ -128,7 +128,7 @@ static ashlar_status sync_folder(ashlar_file *file) {
     const bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     ashlar_status status = ASHLAR_OK;
     if (!synced) {
-        status = ashlar_fail(ASHLAR_EIO,
+        status = ashlar__fail(ASHLAR_EIO,
                              "the file is written, but its folder %s cannot be made durable: %s",
                              folder, strerror(errno));
     }
@@ -138,7 +138,7 @@ static ashlar_status sync_folder(ashlar_file *file) {
     return status;
 }
 
-ashlar_status ashlar_file_commit(ashlar_file *file) {
+ashlar_status ashlar__file_commit(ashlar_file *file) {
     ashlar_status status = ASHLAR_OK;
     if (fsync(file->fd) != 0) {
         status = fail_errno("make durable", file->temporary);
@@ -151,11 +151,11 @@ ashlar_status ashlar_file_commit(ashlar_file *file) {
         file->temporary[0] = '\0'; /* it is the target now */
         status = sync_folder(file);
     }
-    ashlar_file_abort(file);
+    ashlar__file_abort(file);
     return status;
 }
 
-void ashlar_file_abort(ashlar_file *file) {
+void ashlar__file_abort(ashlar_file *file) {
     if (file == NULL) {
         return;
     }
@@ -165,22 +165,22 @@ void ashlar_file_abort(ashlar_file *file) {
     if (file->temporary[0] != '\0') {
         (void)unlink(file->temporary);
     }
-    ashlar_host_free(file);
+    ashlar__host_free(file);
 }
 
-ashlar_status ashlar_file_write_line(const char *path, const char *text, size_t bytes) {
+ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t bytes) {
     ashlar_file *file = NULL;
-    ashlar_status status = ashlar_file_create(path, &file);
+    ashlar_status status = ashlar__file_create(path, &file);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = ashlar_file_write(file, text, bytes);
+    status = ashlar__file_write(file, text, bytes);
     if (status == ASHLAR_OK) {
-        status = ashlar_file_write(file, "\n", 1);
+        status = ashlar__file_write(file, "\n", 1);
     }
     if (status != ASHLAR_OK) {
-        ashlar_file_abort(file);
+        ashlar__file_abort(file);
         return status;
     }
-    return ashlar_file_commit(file);
+    return ashlar__file_commit(file);
 }

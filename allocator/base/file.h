@@ -5,7 +5,7 @@
  * over it. Whoever opens the target meanwhile, or after a crash, finds the old file or the new.
  *
  * A process that is killed leaves its temporary, TARGET.<process>.<number>.tmp. The next
- * ashlar_file_create() of the same target removes it (see file_stale.h), so there are never more of
+ * ashlar__file_create() of the same target removes it (see file_stale.h), so there are never more of
  * them than writers were killed since.
  *
  * Threads: one at a time per file.
@@ -23,16 +23,16 @@ typedef struct ashlar_file ashlar_file;
  * Begin to replace the file `path`, or the file that a symbolic link of that name leads to. The
  * new file has the old one's permissions.
  *
- * Ownership: the caller ends *out with ashlar_file_commit() or ashlar_file_abort().
+ * Ownership: the caller ends *out with ashlar__file_commit() or ashlar__file_abort().
  * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (`path` is something other
  *            than a regular file), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_create(const char *path, ashlar_file **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_create(const char *path, ashlar_file **out);
 
 /*
  * Append `bytes` bytes. Errors: ASHLAR_EIO; abort the file then, for what it holds is unknown.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_write(ashlar_file *file, const void *data,
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_write(ashlar_file *file, const void *data,
                                                   size_t bytes);
 
 /*
@@ -41,13 +41,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_file_write(ashlar_file *file, const void 
  * Errors: ASHLAR_EIO; the target is then as it was and the temporary is gone, except when the
  *         detail says that only the folder could not be made durable.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_commit(ashlar_file *file);
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_commit(ashlar_file *file);
 
 /* Remove the temporary and leave the target alone. Ends `file`; NULL is allowed. */
-void ashlar_file_abort(ashlar_file *file);
+void ashlar__file_abort(ashlar_file *file);
 
 /* All in one: replace the file `path` by `text` and an end of line. Errors: as above. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_write_line(const char *path, const char *text,
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
                                                        size_t bytes);
 
 #endif /* ASHLAR_FILE_H */

@@ -19,14 +19,14 @@ struct ashlar_file_buffer {
     char bytes[BUFFER_BYTES];
 };
 
-ashlar_status ashlar_file_buffer_create(const char *path, ashlar_file_buffer **out) {
-    ashlar_file_buffer *buffer = ashlar_host_calloc(1, sizeof *buffer);
+ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **out) {
+    ashlar_file_buffer *buffer = ashlar__host_calloc(1, sizeof *buffer);
     if (buffer == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to write %s", path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %s", path);
     }
-    const ashlar_status status = ashlar_file_create(path, &buffer->file);
+    const ashlar_status status = ashlar__file_create(path, &buffer->file);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(buffer);
+        ashlar__host_free(buffer);
         return status;
     }
     *out = buffer;
@@ -35,12 +35,12 @@ ashlar_status ashlar_file_buffer_create(const char *path, ashlar_file_buffer **o
 
 static void flush(ashlar_file_buffer *buffer) {
     if (buffer->status == ASHLAR_OK) {
-        buffer->status = ashlar_file_write(buffer->file, buffer->bytes, buffer->used);
+        buffer->status = ashlar__file_write(buffer->file, buffer->bytes, buffer->used);
     }
     buffer->used = 0;
 }
 
-void ashlar_file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes) {
+void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes) {
     const char *next = data;
     while (bytes > 0) {
         const size_t room = BUFFER_BYTES - buffer->used;
@@ -55,31 +55,31 @@ void ashlar_file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t
     }
 }
 
-void ashlar_file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...) {
+void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...) {
     char text[ASHLAR_FILE_BUFFER_PRINT_BYTES];
     va_list args;
     va_start(args, format);
     const int bytes = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     ASHLAR_ASSERT(bytes >= 0 && (size_t)bytes < sizeof text);
-    ashlar_file_buffer_put(buffer, text, (size_t)bytes);
+    ashlar__file_buffer_put(buffer, text, (size_t)bytes);
 }
 
-ashlar_status ashlar_file_buffer_commit(ashlar_file_buffer *buffer) {
+ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *buffer) {
     flush(buffer);
     const ashlar_status status = buffer->status;
     if (status != ASHLAR_OK) {
-        ashlar_file_buffer_abort(buffer);
+        ashlar__file_buffer_abort(buffer);
         return status;
     }
     ashlar_file *file = buffer->file;
-    ashlar_host_free(buffer);
-    return ashlar_file_commit(file);
+    ashlar__host_free(buffer);
+    return ashlar__file_commit(file);
 }
 
-void ashlar_file_buffer_abort(ashlar_file_buffer *buffer) {
+void ashlar__file_buffer_abort(ashlar_file_buffer *buffer) {
     if (buffer != NULL) {
-        ashlar_file_abort(buffer->file);
-        ashlar_host_free(buffer);
+        ashlar__file_abort(buffer->file);
+        ashlar__host_free(buffer);
     }
 }

@@ -17,24 +17,24 @@
 
 typedef struct ashlar_file_buffer ashlar_file_buffer;
 
-/* Ownership: the caller ends *out with a commit or an abort. Errors: as ashlar_file_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_buffer_create(const char *path,
+/* Ownership: the caller ends *out with a commit or an abort. Errors: as ashlar__file_create(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                           ashlar_file_buffer **out);
 
-void ashlar_file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
+void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
 
 /* As printf(); at most ASHLAR_FILE_BUFFER_PRINT_BYTES - 1 bytes. */
 enum { ASHLAR_FILE_BUFFER_PRINT_BYTES = 256 };
-void ashlar_file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...)
+void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...)
     ASHLAR_PRINTF(2, 3);
 
 /*
  * Put the file in its place, or after a failure leave the old one. Ends `buffer`, failed or not.
- * Errors: as ashlar_file_write() and ashlar_file_commit().
+ * Errors: as ashlar__file_write() and ashlar__file_commit().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_buffer_commit(ashlar_file_buffer *buffer);
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *buffer);
 
 /* Leave the old file. Ends `buffer`; NULL is allowed. */
-void ashlar_file_buffer_abort(ashlar_file_buffer *buffer);
+void ashlar__file_buffer_abort(ashlar_file_buffer *buffer);
 
 #endif /* ASHLAR_FILE_BUFFER_H */

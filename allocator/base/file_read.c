@@ -11,7 +11,7 @@
 #include "allocator/base/host.h"
 
 static ashlar_status fail_errno(const char *path) {
-    return ashlar_fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
+    return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
                        strerror(errno));
 }
 
@@ -38,17 +38,17 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
         return fail_errno(path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return ashlar_fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
+        return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
                            path);
     }
     size_t got = (size_t)info.st_size;
-    char *text = ashlar_host_calloc(got + 1, 1);
+    char *text = ashlar__host_calloc(got + 1, 1);
     if (text == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the %zu bytes of %s", got, path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the %zu bytes of %s", got, path);
     }
     const ashlar_status status = read_into(fd, path, text, &got);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(text);
+        ashlar__host_free(text);
         return status;
     }
     *out = text;
@@ -56,7 +56,7 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes) {
+ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
     /* Non-blocking, or a pipe of that name would wait for its writer; files do not mind. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -73,9 +73,9 @@ static ashlar_status read_to_end(FILE *file, const char *path, char **text, size
     for (size_t capacity = 0;;) {
         if (*bytes == capacity) {
             capacity = capacity == 0 ? FIRST : 2 * capacity;
-            char *grown = ashlar_host_realloc(*text, capacity + 1, 1);
+            char *grown = ashlar__host_realloc(*text, capacity + 1, 1);
             if (grown == NULL) {
-                return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", path);
+                return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", path);
             }
             *text = grown;
         }
@@ -88,7 +88,7 @@ static ashlar_status read_to_end(FILE *file, const char *path, char **text, size
     }
 }
 
-ashlar_status ashlar_file_read_stream(const char *path, char **out, size_t *bytes) {
+ashlar_status ashlar__file_read_stream(const char *path, char **out, size_t *bytes) {
     char *text = NULL;
     size_t got = 0;
     FILE *file = fopen(path, "rbe");
@@ -98,7 +98,7 @@ ashlar_status ashlar_file_read_stream(const char *path, char **out, size_t *byte
     const ashlar_status status = read_to_end(file, path, &text, &got);
     (void)fclose(file); /* nothing was written: close has nothing to report */
     if (status != ASHLAR_OK) {
-        ashlar_host_free(text);
+        ashlar__host_free(text);
         return status;
     }
     *out = text;

@@ -11,13 +11,13 @@
 /*
  * Read the file `path` into host memory.
  *
- * out     its bytes and a 0 behind them; given back with ashlar_host_free()
+ * out     its bytes and a 0 behind them; given back with ashlar__host_free()
  * Errors: ASHLAR_EIO (none there, no permission, it is no regular file), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes);
 
 /* The same of whatever can be opened, a pipe too, which is read to its end. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_file_read_stream(const char *path, char **out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
                                                         size_t *bytes);
 
 #endif /* ASHLAR_FILE_READ_H */

@@ -15,7 +15,7 @@ static bool has_name(int fd) {
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 0;
 }
 
-bool ashlar_file_lock(int fd) {
+bool ashlar__file_lock(int fd) {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         return errno != EWOULDBLOCK; /* else there are no locks here, and so no other remover */
     }
@@ -47,7 +47,7 @@ static void remove_if_stale(int folder, const char *name) {
     (void)close(fd);
 }
 
-void ashlar_file_remove_stale(const char *target) {
+void ashlar__file_remove_stale(const char *target) {
     char path[PATH_MAX];
     const char *slash = strrchr(target, '/');
     const char *base = slash != NULL ? slash + 1 : target;

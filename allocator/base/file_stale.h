@@ -16,9 +16,9 @@
 enum { ASHLAR_FILE_SUFFIX_BYTES = 48 }; /* of ".<process>.<number>.tmp" and its end */
 
 /* Remove what killed writers of `target` left; what cannot be removed stays, without a word. */
-void ashlar_file_remove_stale(const char *target);
+void ashlar__file_remove_stale(const char *target);
 
 /* Lock a temporary just created; false: somebody has taken it for stale, so create another one. */
-bool ashlar_file_lock(int fd);
+bool ashlar__file_lock(int fd);
 
 #endif /* ASHLAR_FILE_STALE_H */

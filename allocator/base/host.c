@@ -19,42 +19,42 @@ static bool must_fail(void) {
     return false;
 }
 
-void ashlar_host_fail_at(unsigned long n) {
+void ashlar__host_fail_at(unsigned long n) {
     atomic_store(&fail_countdown, n);
 }
 
-void *ashlar_host_calloc(size_t count, size_t bytes) {
+void *ashlar__host_calloc(size_t count, size_t bytes) {
     return must_fail() ? NULL : calloc(count, bytes);
 }
 
-void *ashlar_host_realloc(void *old, size_t count, size_t bytes) {
+void *ashlar__host_realloc(void *old, size_t count, size_t bytes) {
     size_t total;
-    if (must_fail() || !ashlar_mul(count, bytes, &total)) {
+    if (must_fail() || !ashlar__mul(count, bytes, &total)) {
         return NULL;
     }
     return realloc(old, total);
 }
 
-void ashlar_host_free(void *ptr) {
+void ashlar__host_free(void *ptr) {
     free(ptr);
 }
 
-size_t ashlar_host_memory_bytes(void) {
+size_t ashlar__host_memory_bytes(void) {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
     size_t total;
-    return pages > 0 && page_bytes > 0 && ashlar_mul((size_t)pages, (size_t)page_bytes, &total)
+    return pages > 0 && page_bytes > 0 && ashlar__mul((size_t)pages, (size_t)page_bytes, &total)
                ? total
                : (size_t)1 << 46;
 }
 
-bool ashlar_host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes) {
+bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes) {
     enum { FIRST = 64 };
     if (count < *capacity) {
         return true;
     }
     const size_t wanted = *capacity == 0 ? FIRST : 2 * *capacity;
-    void *grown = ashlar_host_realloc(*items, wanted, item_bytes);
+    void *grown = ashlar__host_realloc(*items, wanted, item_bytes);
     if (grown == NULL) {
         return false;
     }

@@ -11,10 +11,10 @@
 #include <stddef.h>
 
 /* NULL on failure, and when count * bytes does not fit in size_t. Zeroed. count, bytes > 0. */
-void *ashlar_host_calloc(size_t count, size_t bytes);
+void *ashlar__host_calloc(size_t count, size_t bytes);
 
 /* As realloc(), for `count` items of `bytes` each; NULL leaves the old block as it was. */
-void *ashlar_host_realloc(void *old, size_t count, size_t bytes);
+void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
 
 /*
  * Room for one more item of a growing array, which doubles.
@@ -25,14 +25,14 @@ void *ashlar_host_realloc(void *old, size_t count, size_t bytes);
  *
  * Returns false, and changes nothing, where there is no host memory.
  */
-bool ashlar_host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
+bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
-void ashlar_host_free(void *ptr); /* NULL is allowed */
+void ashlar__host_free(void *ptr); /* NULL is allowed */
 
 /* Memory of the machine; where that is not told, more than any has. */
-size_t ashlar_host_memory_bytes(void);
+size_t ashlar__host_memory_bytes(void);
 
 /* Tests: the n-th (from 1) of the two calls above from now on fails, once; 0 switches it off. */
-void ashlar_host_fail_at(unsigned long n);
+void ashlar__host_fail_at(unsigned long n);
 
 #endif /* ASHLAR_HOST_H */

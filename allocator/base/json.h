@@ -21,7 +21,7 @@ enum { ASHLAR_JSON_DEPTH = 64 };
  * Bytes of the well-formed UTF-8 character that `text` begins with, 1 .. 4; 0 if there is none
  * (overlong forms, surrogates, a character that `left` > 0 bytes cut off).
  */
-size_t ashlar_json_utf8_bytes(const char *text, size_t left);
+size_t ashlar__json_utf8_bytes(const char *text, size_t left);
 
 /* --- writing -------------------------------------------------------------------------------- */
 
@@ -37,54 +37,54 @@ typedef struct ashlar_json_writer {
 } ashlar_json_writer;
 
 /*
- * Begin a document of one value. A failure is kept until ashlar_json_writer_text(), so that no
+ * Begin a document of one value. A failure is kept until ashlar__json_writer_text(), so that no
  * call in between needs a check. A call where the grammar has no place for it (a value without a
  * key in an object, a second value) is an assertion.
  *
  * indent   0: compact, on one line; else one item a line, `indent` blanks deeper than its parent
  */
-void ashlar_json_writer_init(ashlar_json_writer *writer, unsigned int indent);
-void ashlar_json_writer_finish(ashlar_json_writer *writer);
+void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent);
+void ashlar__json_writer_finish(ashlar_json_writer *writer);
 
-void ashlar_json_open_object(ashlar_json_writer *writer);
-void ashlar_json_close_object(ashlar_json_writer *writer);
-void ashlar_json_open_array(ashlar_json_writer *writer);
-void ashlar_json_close_array(ashlar_json_writer *writer);
+void ashlar__json_open_object(ashlar_json_writer *writer);
+void ashlar__json_close_object(ashlar_json_writer *writer);
+void ashlar__json_open_array(ashlar_json_writer *writer);
+void ashlar__json_close_array(ashlar_json_writer *writer);
 
 /* The key of an object's next value. */
-void ashlar_json_put_key(ashlar_json_writer *writer, const char *key);
+void ashlar__json_put_key(ashlar_json_writer *writer, const char *key);
 
 /* Bytes that are not UTF-8 become U+FFFD, one for each. */
-void ashlar_json_put_string(ashlar_json_writer *writer, const char *text);
-void ashlar_json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
+void ashlar__json_put_string(ashlar_json_writer *writer, const char *text);
+void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
 
-void ashlar_json_put_int64(ashlar_json_writer *writer, int64_t value);
-void ashlar_json_put_uint64(ashlar_json_writer *writer, uint64_t value);
-void ashlar_json_put_double(ashlar_json_writer *writer, double value); /* not finite: null */
-void ashlar_json_put_bool(ashlar_json_writer *writer, bool value);
-void ashlar_json_put_null(ashlar_json_writer *writer);
+void ashlar__json_put_int64(ashlar_json_writer *writer, int64_t value);
+void ashlar__json_put_uint64(ashlar_json_writer *writer, uint64_t value);
+void ashlar__json_put_double(ashlar_json_writer *writer, double value); /* not finite: null */
+void ashlar__json_put_bool(ashlar_json_writer *writer, bool value);
+void ashlar__json_put_null(ashlar_json_writer *writer);
 
 /* A member of an object: its key, then its value. */
-void ashlar_json_add_string(ashlar_json_writer *writer, const char *key, const char *text);
-void ashlar_json_add_uint64(ashlar_json_writer *writer, const char *key, uint64_t value);
-void ashlar_json_add_double(ashlar_json_writer *writer, const char *key, double value);
-void ashlar_json_add_bool(ashlar_json_writer *writer, const char *key, bool value);
+void ashlar__json_add_string(ashlar_json_writer *writer, const char *key, const char *text);
+void ashlar__json_add_uint64(ashlar_json_writer *writer, const char *key, uint64_t value);
+void ashlar__json_add_double(ashlar_json_writer *writer, const char *key, double value);
+void ashlar__json_add_bool(ashlar_json_writer *writer, const char *key, bool value);
 
 /*
  * The finished document, terminated by a 0 that *bytes does not count.
  *
- * Ownership: the writer's, until ashlar_json_writer_finish().
+ * Ownership: the writer's, until ashlar__json_writer_finish().
  * Errors:    ASHLAR_EHOSTMEM (at any call since the beginning).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer,
                                                         const char **text, size_t *bytes);
 
 /* Write the finished document and a line's end, whole or not at all. Errors: also ASHLAR_EIO. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_save(ashlar_json_writer *writer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
                                                         const char *path);
 
 /* The same, and finish the writer, also where that fails. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_end(ashlar_json_writer *writer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_end(ashlar_json_writer *writer,
                                                        const char *path);
 
 /* --- reading -------------------------------------------------------------------------------- */
@@ -119,21 +119,21 @@ struct ashlar_json {
  * Parse a document as RFC 8259 has it, with nothing added. Equal keys of one object are kept.
  *
  * out     the document's value
- * Ownership: the caller owns *out until ashlar_json_free(); the text may go at once.
+ * Ownership: the caller owns *out until ashlar__json_free(); the text may go at once.
  * Errors:    ASHLAR_EFORMAT (the detail has the byte where it went wrong; also for nesting that is
  *            too deep and numbers beyond a double), ASHLAR_EHOSTMEM.
  * Cost:      one block of host memory.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_json_parse(const char *text, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
                                                   ashlar_json **out);
 
-void ashlar_json_free(ashlar_json *document); /* NULL is allowed */
+void ashlar__json_free(ashlar_json *document); /* NULL is allowed */
 
 /* The first member `key` of an object; NULL if there is none or `value` is no object (or NULL). */
-const ashlar_json *ashlar_json_member(const ashlar_json *value, const char *key);
+const ashlar_json *ashlar__json_member(const ashlar_json *value, const char *key);
 
 /* True, and *out, if `value` is an integer in range. NULL is allowed and false. */
-bool ashlar_json_get_uint64(const ashlar_json *value, uint64_t *out);
-bool ashlar_json_get_int64(const ashlar_json *value, int64_t *out);
+bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out);
+bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out);
 
 #endif /* ASHLAR_JSON_H */

@@ -32,7 +32,7 @@ typedef struct parser {
 static ashlar_status parse_value(parser *p, ashlar_json *value);
 
 static ashlar_status fail_at(size_t at, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "JSON, byte %zu: %s", at, what);
+    return ashlar__fail(ASHLAR_EFORMAT, "JSON, byte %zu: %s", at, what);
 }
 
 /* The next byte; 0, which is never valid, at the end. */
@@ -140,7 +140,7 @@ static ashlar_status parse_string(parser *p, const char **text, size_t *count) {
             }
             continue;
         }
-        const size_t length = ashlar_json_utf8_bytes(s, p->bytes - p->at);
+        const size_t length = ashlar__json_utf8_bytes(s, p->bytes - p->at);
         if (length == 0 || (unsigned char)*s < 0x20) {
             return fail_at(p->at, length == 0 ? "not UTF-8" : "a control character in a string");
         }
@@ -327,19 +327,19 @@ static ashlar_status parse_document(parser *p) {
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-ashlar_status ashlar_json_parse(const char *text, size_t bytes, ashlar_json **out) {
+ashlar_status ashlar__json_parse(const char *text, size_t bytes, ashlar_json **out) {
     size_t value_max = 1;
     for (size_t i = 0; i < bytes; i++) {
         value_max += text[i] == ',' || text[i] == '[' || text[i] == '{';
     }
     size_t total;
-    if (!ashlar_mul(value_max, sizeof(ashlar_json), &total) || !ashlar_add(total, bytes, &total) ||
-        !ashlar_add(total, 1, &total)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "JSON: %zu bytes of text are too many", bytes);
+    if (!ashlar__mul(value_max, sizeof(ashlar_json), &total) || !ashlar__add(total, bytes, &total) ||
+        !ashlar__add(total, 1, &total)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "JSON: %zu bytes of text are too many", bytes);
     }
-    ashlar_json *values = ashlar_host_calloc(total, 1);
+    ashlar_json *values = ashlar__host_calloc(total, 1);
     if (values == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "JSON: no host memory for %zu bytes of text", bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory for %zu bytes of text", bytes);
     }
     parser p = {
         .text = text,
@@ -349,7 +349,7 @@ ashlar_status ashlar_json_parse(const char *text, size_t bytes, ashlar_json **ou
     };
     const ashlar_status status = parse_document(&p);
     if (status != ASHLAR_OK) {
-        ashlar_json_free(values);
+        ashlar__json_free(values);
         return status;
     }
     ASHLAR_ASSERT(p.value_count <= value_max);
@@ -357,11 +357,11 @@ ashlar_status ashlar_json_parse(const char *text, size_t bytes, ashlar_json **ou
     return ASHLAR_OK;
 }
 
-void ashlar_json_free(ashlar_json *document) {
-    ashlar_host_free(document);
+void ashlar__json_free(ashlar_json *document) {
+    ashlar__host_free(document);
 }
 
-const ashlar_json *ashlar_json_member(const ashlar_json *value, const char *key) {
+const ashlar_json *ashlar__json_member(const ashlar_json *value, const char *key) {
     if (value == NULL || value->kind != ASHLAR_JSON_OBJECT) {
         return NULL;
     }
@@ -374,7 +374,7 @@ const ashlar_json *ashlar_json_member(const ashlar_json *value, const char *key)
     return NULL;
 }
 
-bool ashlar_json_get_uint64(const ashlar_json *value, uint64_t *out) {
+bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out) {
     if (value == NULL || !value->is_integer || (value->is_negative && value->magnitude != 0)) {
         return false;
     }
@@ -382,7 +382,7 @@ bool ashlar_json_get_uint64(const ashlar_json *value, uint64_t *out) {
     return true;
 }
 
-bool ashlar_json_get_int64(const ashlar_json *value, int64_t *out) {
+bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out) {
     if (value == NULL || !value->is_integer ||
         value->magnitude > (uint64_t)INT64_MAX + value->is_negative) {
         return false;

@@ -21,7 +21,7 @@ enum {
     HAS_KEY = 8, /* a key waits for its value */
 };
 
-size_t ashlar_json_utf8_bytes(const char *text, size_t left) {
+size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80) {
         return 1;
@@ -48,17 +48,17 @@ static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
     if (writer->has_failed) {
         return;
     }
-    if (!ashlar_add(writer->bytes, bytes, &need) || !ashlar_add(need, 1, &need)) {
+    if (!ashlar__add(writer->bytes, bytes, &need) || !ashlar__add(need, 1, &need)) {
         writer->has_failed = true;
         return;
     }
     if (need > writer->capacity) {
         size_t more;
-        if (!ashlar_mul(need, 2, &more)) {
+        if (!ashlar__mul(need, 2, &more)) {
             more = need;
         }
         more = more < FIRST_CAPACITY ? FIRST_CAPACITY : more;
-        char *grown = ashlar_host_realloc(writer->text, more, 1);
+        char *grown = ashlar__host_realloc(writer->text, more, 1);
         if (grown == NULL) {
             writer->has_failed = true;
             return;
@@ -131,7 +131,7 @@ static void append_quoted(ashlar_json_writer *writer, const char *text, size_t b
     static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: character, its escape */
     append(writer, "\"", 1);
     for (size_t i = 0; i < bytes;) {
-        const size_t length = ashlar_json_utf8_bytes(text + i, bytes - i);
+        const size_t length = ashlar__json_utf8_bytes(text + i, bytes - i);
         const char *pair = NULL;
         for (size_t k = 0; k + 1 < sizeof names && pair == NULL; k += 2) {
             pair = names[k] == text[i] ? names + k : NULL;
@@ -154,32 +154,32 @@ static void append_quoted(ashlar_json_writer *writer, const char *text, size_t b
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-void ashlar_json_writer_init(ashlar_json_writer *writer, unsigned int indent) {
+void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent) {
     *writer = (ashlar_json_writer){.indent = indent};
 }
 
-void ashlar_json_writer_finish(ashlar_json_writer *writer) {
-    ashlar_host_free(writer->text);
+void ashlar__json_writer_finish(ashlar_json_writer *writer) {
+    ashlar__host_free(writer->text);
     *writer = (ashlar_json_writer){0};
 }
 
-void ashlar_json_open_object(ashlar_json_writer *writer) {
+void ashlar__json_open_object(ashlar_json_writer *writer) {
     open_frame(writer, IS_OBJECT, "{");
 }
 
-void ashlar_json_close_object(ashlar_json_writer *writer) {
+void ashlar__json_close_object(ashlar_json_writer *writer) {
     close_frame(writer, IS_OBJECT, "}");
 }
 
-void ashlar_json_open_array(ashlar_json_writer *writer) {
+void ashlar__json_open_array(ashlar_json_writer *writer) {
     open_frame(writer, IS_ARRAY, "[");
 }
 
-void ashlar_json_close_array(ashlar_json_writer *writer) {
+void ashlar__json_close_array(ashlar_json_writer *writer) {
     close_frame(writer, IS_ARRAY, "]");
 }
 
-void ashlar_json_put_key(ashlar_json_writer *writer, const char *key) {
+void ashlar__json_put_key(ashlar_json_writer *writer, const char *key) {
     unsigned char *frame = &writer->frames[writer->depth];
     ASHLAR_ASSERT((*frame & IS_OBJECT) != 0 && (*frame & HAS_KEY) == 0);
     begin_item(writer);
@@ -188,28 +188,28 @@ void ashlar_json_put_key(ashlar_json_writer *writer, const char *key) {
     append(writer, ": ", writer->indent == 0 ? 1 : 2);
 }
 
-void ashlar_json_put_string(ashlar_json_writer *writer, const char *text) {
-    ashlar_json_put_text(writer, text, strlen(text));
+void ashlar__json_put_string(ashlar_json_writer *writer, const char *text) {
+    ashlar__json_put_text(writer, text, strlen(text));
 }
 
-void ashlar_json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes) {
+void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes) {
     begin_value(writer);
     append_quoted(writer, text, bytes);
 }
 
-void ashlar_json_put_int64(ashlar_json_writer *writer, int64_t value) {
+void ashlar__json_put_int64(ashlar_json_writer *writer, int64_t value) {
     char text[sizeof "-9223372036854775808"];
     (void)snprintf(text, sizeof text, "%" PRId64, value);
     put_literal(writer, text);
 }
 
-void ashlar_json_put_uint64(ashlar_json_writer *writer, uint64_t value) {
+void ashlar__json_put_uint64(ashlar_json_writer *writer, uint64_t value) {
     char text[sizeof "18446744073709551615"];
     (void)snprintf(text, sizeof text, "%" PRIu64, value);
     put_literal(writer, text);
 }
 
-void ashlar_json_put_double(ashlar_json_writer *writer, double value) {
+void ashlar__json_put_double(ashlar_json_writer *writer, double value) {
     char text[32];
     if (!isfinite(value)) {
         put_literal(writer, "null");
@@ -225,54 +225,54 @@ void ashlar_json_put_double(ashlar_json_writer *writer, double value) {
     put_literal(writer, text);
 }
 
-void ashlar_json_put_bool(ashlar_json_writer *writer, bool value) {
+void ashlar__json_put_bool(ashlar_json_writer *writer, bool value) {
     put_literal(writer, value ? "true" : "false");
 }
 
-void ashlar_json_put_null(ashlar_json_writer *writer) {
+void ashlar__json_put_null(ashlar_json_writer *writer) {
     put_literal(writer, "null");
 }
 
-ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer, const char **text,
+ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer, const char **text,
                                       size_t *bytes) {
     ASHLAR_ASSERT(writer->depth == 0 && (writer->frames[0] & HAS_ITEM) != 0);
     if (writer->has_failed) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);
     }
     *text = writer->text;
     *bytes = writer->bytes;
     return ASHLAR_OK;
 }
 
-void ashlar_json_add_string(ashlar_json_writer *w, const char *key, const char *text) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_string(w, text);
+void ashlar__json_add_string(ashlar_json_writer *w, const char *key, const char *text) {
+    ashlar__json_put_key(w, key);
+    ashlar__json_put_string(w, text);
 }
 
-void ashlar_json_add_uint64(ashlar_json_writer *w, const char *key, uint64_t value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, value);
+void ashlar__json_add_uint64(ashlar_json_writer *w, const char *key, uint64_t value) {
+    ashlar__json_put_key(w, key);
+    ashlar__json_put_uint64(w, value);
 }
 
-void ashlar_json_add_double(ashlar_json_writer *w, const char *key, double value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_double(w, value);
+void ashlar__json_add_double(ashlar_json_writer *w, const char *key, double value) {
+    ashlar__json_put_key(w, key);
+    ashlar__json_put_double(w, value);
 }
 
-void ashlar_json_add_bool(ashlar_json_writer *w, const char *key, bool value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_bool(w, value);
+void ashlar__json_add_bool(ashlar_json_writer *w, const char *key, bool value) {
+    ashlar__json_put_key(w, key);
+    ashlar__json_put_bool(w, value);
 }
 
-ashlar_status ashlar_json_writer_save(ashlar_json_writer *w, const char *path) {
+ashlar_status ashlar__json_writer_save(ashlar_json_writer *w, const char *path) {
     const char *text = NULL;
     size_t bytes = 0;
-    const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
-    return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
+    const ashlar_status status = ashlar__json_writer_text(w, &text, &bytes);
+    return status == ASHLAR_OK ? ashlar__file_write_line(path, text, bytes) : status;
 }
 
-ashlar_status ashlar_json_writer_end(ashlar_json_writer *w, const char *path) {
-    const ashlar_status status = ashlar_json_writer_save(w, path);
-    ashlar_json_writer_finish(w);
+ashlar_status ashlar__json_writer_end(ashlar_json_writer *w, const char *path) {
+    const ashlar_status status = ashlar__json_writer_save(w, path);
+    ashlar__json_writer_finish(w);
     return status;
 }

@@ -7,7 +7,7 @@
 
 static _Thread_local ashlar_lock *held_locks; /* the newest first */
 
-bool ashlar_lock_is_held(const ashlar_lock *lock) {
+bool ashlar__lock_is_held(const ashlar_lock *lock) {
     const ashlar_lock *held = held_locks;
     while (held != NULL && held != lock) {
         held = held->next_held;
@@ -21,13 +21,13 @@ static bool may_follow(const ashlar_lock *lock, const ashlar_lock *held) {
            (held->rank == lock->rank && lock->rank == ASHLAR_RANK_PINNED_SHARD && held < lock);
 }
 
-void ashlar_lock_about_to_acquire(const ashlar_lock *lock) {
+void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
     for (const ashlar_lock *held = held_locks; held != NULL; held = held->next_held) {
         ASHLAR_CHECK2(may_follow(lock, held));
     }
 }
 
-void ashlar_lock_acquired(ashlar_lock *lock) {
+void ashlar__lock_acquired(ashlar_lock *lock) {
     lock->next_held = held_locks;
     held_locks = lock;
 }
@@ -42,33 +42,33 @@ static void forget(const ashlar_lock *lock) {
     }
 }
 
-void ashlar_lock_about_to_release(ashlar_lock *lock) {
+void ashlar__lock_about_to_release(ashlar_lock *lock) {
     ASHLAR_OWNS(lock);
     forget(lock);
 }
 
 #else
 
-bool ashlar_lock_is_held(const ashlar_lock *lock) {
+bool ashlar__lock_is_held(const ashlar_lock *lock) {
     (void)lock;
     return true;
 }
 
-void ashlar_lock_about_to_acquire(const ashlar_lock *lock) {
+void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
     (void)lock;
 }
 
-void ashlar_lock_acquired(ashlar_lock *lock) {
+void ashlar__lock_acquired(ashlar_lock *lock) {
     (void)lock;
 }
 
-void ashlar_lock_about_to_release(ashlar_lock *lock) {
+void ashlar__lock_about_to_release(ashlar_lock *lock) {
     (void)lock;
 }
 
 #endif
 
-void ashlar_lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
+void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
 #if ASHLAR_DEBUG >= 2
     forget(lock); /* the thread that forked may have held it */
 #endif
@@ -76,7 +76,7 @@ void ashlar_lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
     (void)rank;
 }
 
-void ashlar_lock_finish(ashlar_lock *lock) {
-    ASHLAR_CHECK2(!ashlar_lock_is_held(lock));
+void ashlar__lock_finish(ashlar_lock *lock) {
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock));
     (void)pthread_mutex_destroy(&lock->mutex);
 }

@@ -59,57 +59,57 @@ typedef struct ashlar_lock {
  * The calling thread holds the lock (level 2). First in every function that is named _locked or
  * says "Lock: held", so that a call without the lock fails where it is made, in any test.
  */
-#define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar_lock_is_held(lock))
+#define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar__lock_is_held(lock))
 
 /* Whether the calling thread holds the lock. For assertions: always true below debug level 2. */
-bool ashlar_lock_is_held(const ashlar_lock *lock);
+bool ashlar__lock_is_held(const ashlar_lock *lock);
 
 /* The record of debug builds. about_to_acquire: asserts the order of ranks, before the thread can
  * block. */
-void ashlar_lock_about_to_acquire(const ashlar_lock *lock);
-void ashlar_lock_acquired(ashlar_lock *lock);
-void ashlar_lock_about_to_release(ashlar_lock *lock);
+void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
+void ashlar__lock_acquired(ashlar_lock *lock);
+void ashlar__lock_about_to_release(ashlar_lock *lock);
 
 /* Also for a lock that a forked child finds taken by a thread that it does not have. */
-void ashlar_lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
-void ashlar_lock_finish(ashlar_lock *lock); /* nobody holds it */
+void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
+void ashlar__lock_finish(ashlar_lock *lock); /* nobody holds it */
 
-static inline void ashlar_lock_acquire(ashlar_lock *lock) {
+static inline void ashlar__lock_acquire(ashlar_lock *lock) {
     if (ASHLAR_DEBUG >= 2) {
-        ashlar_lock_about_to_acquire(lock);
+        ashlar__lock_about_to_acquire(lock);
     }
     (void)pthread_mutex_lock(&lock->mutex);
     if (ASHLAR_DEBUG >= 2) {
-        ashlar_lock_acquired(lock);
+        ashlar__lock_acquired(lock);
     }
 }
 
 /* False: another thread holds it. Never blocks, and so may be tried out of order. */
-static inline bool ashlar_lock_try_acquire(ashlar_lock *lock) {
+static inline bool ashlar__lock_try_acquire(ashlar_lock *lock) {
     const bool is_acquired = pthread_mutex_trylock(&lock->mutex) == 0;
     if (ASHLAR_DEBUG >= 2 && is_acquired) {
-        ashlar_lock_acquired(lock);
+        ashlar__lock_acquired(lock);
     }
     return is_acquired;
 }
 
 /* In any order. */
-static inline void ashlar_lock_release(ashlar_lock *lock) {
+static inline void ashlar__lock_release(ashlar_lock *lock) {
     if (ASHLAR_DEBUG >= 2) {
-        ashlar_lock_about_to_release(lock);
+        ashlar__lock_about_to_release(lock);
     }
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
 /* Sleep until the condition is signalled, now and then for no reason. Lock: held, but not during
  * the sleep. */
-static inline void ashlar_lock_wait(ashlar_lock *lock, pthread_cond_t *condition) {
+static inline void ashlar__lock_wait(ashlar_lock *lock, pthread_cond_t *condition) {
     if (ASHLAR_DEBUG >= 2) {
-        ashlar_lock_about_to_release(lock);
+        ashlar__lock_about_to_release(lock);
     }
     (void)pthread_cond_wait(condition, &lock->mutex);
     if (ASHLAR_DEBUG >= 2) {
-        ashlar_lock_acquired(lock);
+        ashlar__lock_acquired(lock);
     }
 }
 

@@ -16,15 +16,15 @@ enum { UNIT_COUNT = sizeof units / sizeof units[0], UNIT_SHIFT = 10 };
 
 /* ---- pieces ---- */
 
-ashlar_piece ashlar_piece_of(const char *text) {
+ashlar_piece ashlar__piece_of(const char *text) {
     return (ashlar_piece){text, strlen(text)};
 }
 
-bool ashlar_piece_is(ashlar_piece piece, const char *text) {
+bool ashlar__piece_is(ashlar_piece piece, const char *text) {
     return piece.bytes == strlen(text) && memcmp(piece.text, text, piece.bytes) == 0;
 }
 
-ashlar_piece ashlar_piece_cut(ashlar_piece *rest, char mark) {
+ashlar_piece ashlar__piece_cut(ashlar_piece *rest, char mark) {
     const char *end = memchr(rest->text, mark, rest->bytes);
     const size_t bytes = end == NULL ? rest->bytes : (size_t)(end - rest->text);
     const size_t used = end == NULL ? bytes : bytes + 1;
@@ -37,7 +37,7 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-ashlar_piece ashlar_piece_trim(ashlar_piece p) {
+ashlar_piece ashlar__piece_trim(ashlar_piece p) {
     while (p.bytes > 0 && is_blank(p.text[0])) {
         p.text++;
         p.bytes--;
@@ -48,7 +48,7 @@ ashlar_piece ashlar_piece_trim(ashlar_piece p) {
     return p;
 }
 
-const char *ashlar_piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]) {
+const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]) {
     const size_t bytes =
         piece.bytes < ASHLAR_SHOWN_BYTES - 1 ? piece.bytes : ASHLAR_SHOWN_BYTES - 1;
     for (size_t i = 0; i < bytes; i++) {
@@ -77,7 +77,7 @@ static bool parse_digits(ashlar_piece piece, uint64_t *out, ashlar_piece *rest) 
     return i > 0;
 }
 
-bool ashlar_parse_count(ashlar_piece piece, uint64_t *out) {
+bool ashlar__parse_count(ashlar_piece piece, uint64_t *out) {
     uint64_t value;
     ashlar_piece rest;
     if (!parse_digits(piece, &value, &rest) || rest.bytes != 0) {
@@ -87,7 +87,7 @@ bool ashlar_parse_count(ashlar_piece piece, uint64_t *out) {
     return true;
 }
 
-bool ashlar_parse_bytes(ashlar_piece piece, uint64_t *out) {
+bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out) {
     uint64_t value;
     ashlar_piece unit;
     if (!parse_digits(piece, &value, &unit)) {
@@ -98,7 +98,7 @@ bool ashlar_parse_bytes(ashlar_piece piece, uint64_t *out) {
         return true;
     }
     for (unsigned i = 0; i < UNIT_COUNT; i++) {
-        if (ashlar_piece_is(unit, units[i]) && value <= UINT64_MAX >> UNIT_SHIFT * i) {
+        if (ashlar__piece_is(unit, units[i]) && value <= UINT64_MAX >> UNIT_SHIFT * i) {
             *out = value << UNIT_SHIFT * i;
             return true;
         }
@@ -106,11 +106,11 @@ bool ashlar_parse_bytes(ashlar_piece piece, uint64_t *out) {
     return false;
 }
 
-void ashlar_write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
+void ashlar__write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%" PRIu64, value);
 }
 
-void ashlar_write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
+void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
     unsigned i = 0;
     while (i + 1 < UNIT_COUNT && value % (1u << UNIT_SHIFT) == 0) {
         value >>= UNIT_SHIFT;
@@ -142,7 +142,7 @@ static bool is_real(const char *text) {
     return count > 0 && *text == '\0';
 }
 
-bool ashlar_parse_real(ashlar_piece piece, double *out) {
+bool ashlar__parse_real(ashlar_piece piece, double *out) {
     char copy[61]; /* strtod needs its end */
     if (piece.bytes >= sizeof copy) {
         return false;
@@ -162,7 +162,7 @@ bool ashlar_parse_real(ashlar_piece piece, double *out) {
     return true;
 }
 
-void ashlar_write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
+void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
     const locale_t before = enter_c_locale();
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.15g", value); /* 0.1, not 0.10000000000000001 */
     if (strtod(out, NULL) != value) {

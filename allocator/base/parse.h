@@ -22,31 +22,31 @@ enum {
     ASHLAR_SHOWN_BYTES = 41,
 };
 
-ashlar_piece ashlar_piece_of(const char *text);
+ashlar_piece ashlar__piece_of(const char *text);
 
-bool ashlar_piece_is(ashlar_piece piece, const char *text);
+bool ashlar__piece_is(ashlar_piece piece, const char *text);
 
 /* Cut *rest at the first `mark`: returns what is before it, *rest becomes what is behind. */
-ashlar_piece ashlar_piece_cut(ashlar_piece *rest, char mark);
+ashlar_piece ashlar__piece_cut(ashlar_piece *rest, char mark);
 
 /* The piece without the blanks, tabs and carriage returns around it. */
-ashlar_piece ashlar_piece_trim(ashlar_piece piece);
+ashlar_piece ashlar__piece_trim(ashlar_piece piece);
 
 /* The piece for a message: its beginning, without what a terminal would obey. Returns `shown`. */
-const char *ashlar_piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]);
+const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]);
 
 /* Decimal digits. */
-bool ashlar_parse_count(ashlar_piece piece, uint64_t *out);
+bool ashlar__parse_count(ashlar_piece piece, uint64_t *out);
 
 /* Decimal digits with a unit B, KiB, MiB, GiB or TiB; "0" needs none. */
-bool ashlar_parse_bytes(ashlar_piece piece, uint64_t *out);
+bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out);
 
 /* A decimal number, also with an exponent: "0.9", "1", "25e-2". Finite, at most 60 characters. */
-bool ashlar_parse_real(ashlar_piece piece, double *out);
+bool ashlar__parse_real(ashlar_piece piece, double *out);
 
 /* What the functions above read back as the same value. */
-void ashlar_write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]);
-void ashlar_write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]); /* largest unit */
-void ashlar_write_real(double value, char out[static ASHLAR_NUMBER_BYTES]);    /* finite, >= 0 */
+void ashlar__write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]);
+void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]); /* largest unit */
+void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]);    /* finite, >= 0 */
 
 #endif /* ASHLAR_PARSE_H */

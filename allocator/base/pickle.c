@@ -30,7 +30,7 @@ enum { PROTOCOL = 2 };
 
 static void put_byte(ashlar_pickle *pickle, unsigned value) {
     const unsigned char byte = (unsigned char)value;
-    ashlar_file_buffer_put(pickle->file, &byte, 1);
+    ashlar__file_buffer_put(pickle->file, &byte, 1);
 }
 
 /* The low `count` bytes of a number, lowest first. */
@@ -66,43 +66,43 @@ static ashlar_pickle_frame close_frame(ashlar_pickle *pickle, bool is_list) {
     return frame;
 }
 
-void ashlar_pickle_begin(ashlar_pickle *pickle, ashlar_file_buffer *file) {
+void ashlar__pickle_begin(ashlar_pickle *pickle, ashlar_file_buffer *file) {
     *pickle = (ashlar_pickle){.file = file};
     put_byte(pickle, OP_PROTO);
     put_byte(pickle, PROTOCOL);
 }
 
-void ashlar_pickle_end(ashlar_pickle *pickle) {
+void ashlar__pickle_end(ashlar_pickle *pickle) {
     ASHLAR_ASSERT(pickle->depth == 0 && pickle->frames[0].item_count == 1);
     put_byte(pickle, OP_STOP);
 }
 
-void ashlar_pickle_open_dict(ashlar_pickle *pickle) {
+void ashlar__pickle_open_dict(ashlar_pickle *pickle) {
     begin_value(pickle);
     put_byte(pickle, OP_EMPTY_DICT);
     put_byte(pickle, OP_MARK);
     open_frame(pickle, false);
 }
 
-void ashlar_pickle_close_dict(ashlar_pickle *pickle) {
+void ashlar__pickle_close_dict(ashlar_pickle *pickle) {
     const ashlar_pickle_frame frame = close_frame(pickle, false);
     ASHLAR_ASSERT(frame.item_count % 2 == 0); /* no key without its value */
     put_byte(pickle, OP_SETITEMS);
 }
 
-void ashlar_pickle_open_list(ashlar_pickle *pickle) {
+void ashlar__pickle_open_list(ashlar_pickle *pickle) {
     begin_value(pickle);
     put_byte(pickle, OP_EMPTY_LIST);
     open_frame(pickle, true);
 }
 
-void ashlar_pickle_close_list(ashlar_pickle *pickle) {
+void ashlar__pickle_close_list(ashlar_pickle *pickle) {
     if (close_frame(pickle, true).item_count > 0) {
         put_byte(pickle, OP_APPENDS);
     }
 }
 
-void ashlar_pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
+void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
     begin_value(pickle);
     if (value <= UINT8_MAX) {
         put_byte(pickle, OP_BININT1);
@@ -128,13 +128,13 @@ void ashlar_pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
     }
 }
 
-void ashlar_pickle_put_int32(ashlar_pickle *pickle, int32_t value) {
+void ashlar__pickle_put_int32(ashlar_pickle *pickle, int32_t value) {
     begin_value(pickle);
     put_byte(pickle, OP_BININT);
     put_bytes(pickle, (uint32_t)value, 4);
 }
 
-void ashlar_pickle_put_double(ashlar_pickle *pickle, double value) {
+void ashlar__pickle_put_double(ashlar_pickle *pickle, double value) {
     uint64_t bits;
     _Static_assert(sizeof bits == sizeof value, "a pickle's doubles have 64 bits");
     memcpy(&bits, &value, sizeof bits);
@@ -145,12 +145,12 @@ void ashlar_pickle_put_double(ashlar_pickle *pickle, double value) {
     }
 }
 
-void ashlar_pickle_put_bool(ashlar_pickle *pickle, bool value) {
+void ashlar__pickle_put_bool(ashlar_pickle *pickle, bool value) {
     begin_value(pickle);
     put_byte(pickle, value ? OP_NEWTRUE : OP_NEWFALSE);
 }
 
-void ashlar_pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t second) {
+void ashlar__pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t second) {
     begin_value(pickle);
     put_byte(pickle, OP_BININT1);
     put_byte(pickle, first);
@@ -159,22 +159,22 @@ void ashlar_pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t second
     put_byte(pickle, OP_TUPLE2);
 }
 
-void ashlar_pickle_put_text(ashlar_pickle *pickle, const char *text) {
+void ashlar__pickle_put_text(ashlar_pickle *pickle, const char *text) {
     const size_t bytes = strlen(text);
     ASHLAR_ASSERT(bytes <= UINT32_MAX);
     begin_value(pickle);
     put_byte(pickle, OP_BINUNICODE);
     put_bytes(pickle, bytes, 4);
-    ashlar_file_buffer_put(pickle->file, text, bytes);
+    ashlar__file_buffer_put(pickle->file, text, bytes);
 }
 
-void ashlar_pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text) {
+void ashlar__pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text) {
     ASHLAR_ASSERT(idx < ASHLAR_PICKLE_WORDS);
     if (pickle->is_known[idx]) {
         begin_value(pickle);
         put_byte(pickle, OP_BINGET);
     } else {
-        ashlar_pickle_put_text(pickle, text);
+        ashlar__pickle_put_text(pickle, text);
         put_byte(pickle, OP_BINPUT);
         pickle->is_known[idx] = true;
     }

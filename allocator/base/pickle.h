@@ -37,29 +37,29 @@ typedef struct ashlar_pickle {
 } ashlar_pickle;
 
 /* Ownership: the file stays the caller's, who commits it after the end. */
-void ashlar_pickle_begin(ashlar_pickle *pickle, ashlar_file_buffer *file);
-void ashlar_pickle_end(ashlar_pickle *pickle);
+void ashlar__pickle_begin(ashlar_pickle *pickle, ashlar_file_buffer *file);
+void ashlar__pickle_end(ashlar_pickle *pickle);
 
-void ashlar_pickle_open_dict(ashlar_pickle *pickle);
-void ashlar_pickle_close_dict(ashlar_pickle *pickle);
-void ashlar_pickle_open_list(ashlar_pickle *pickle);
-void ashlar_pickle_close_list(ashlar_pickle *pickle);
+void ashlar__pickle_open_dict(ashlar_pickle *pickle);
+void ashlar__pickle_close_dict(ashlar_pickle *pickle);
+void ashlar__pickle_open_list(ashlar_pickle *pickle);
+void ashlar__pickle_close_list(ashlar_pickle *pickle);
 
-void ashlar_pickle_put_uint64(ashlar_pickle *pickle, uint64_t value);
-void ashlar_pickle_put_int32(ashlar_pickle *pickle, int32_t value);
-void ashlar_pickle_put_double(ashlar_pickle *pickle, double value);
-void ashlar_pickle_put_bool(ashlar_pickle *pickle, bool value);
+void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value);
+void ashlar__pickle_put_int32(ashlar_pickle *pickle, int32_t value);
+void ashlar__pickle_put_double(ashlar_pickle *pickle, double value);
+void ashlar__pickle_put_bool(ashlar_pickle *pickle, bool value);
 
 /* A tuple of two bytes. */
-void ashlar_pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t second);
+void ashlar__pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t second);
 
 /* A string: UTF-8, 0-terminated. */
-void ashlar_pickle_put_text(ashlar_pickle *pickle, const char *text);
+void ashlar__pickle_put_text(ashlar_pickle *pickle, const char *text);
 
 /*
  * A string that comes often: word number `idx`, below ASHLAR_PICKLE_WORDS, which is `text` each
  * time. Two bytes but for the first time.
  */
-void ashlar_pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text);
+void ashlar__pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text);
 
 #endif /* ASHLAR_PICKLE_H */

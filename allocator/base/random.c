@@ -6,14 +6,14 @@ static uint64_t rotate_left(uint64_t x, unsigned int bits) {
     return (x << bits) | (x >> (64 - bits));
 }
 
-void ashlar_random_init(ashlar_random *random, uint64_t seed) {
+void ashlar__random_init(ashlar_random *random, uint64_t seed) {
     /* splitmix64 is a bijection of a counter: of four successive outputs at most one is 0. */
     for (int i = 0; i < 4; i++) {
-        random->s[i] = ashlar_random_step(&seed);
+        random->s[i] = ashlar__random_step(&seed);
     }
 }
 
-uint64_t ashlar_random_next(ashlar_random *random) {
+uint64_t ashlar__random_next(ashlar_random *random) {
     uint64_t *s = random->s;
     const uint64_t result = rotate_left(s[1] * 5, 7) * 9;
     const uint64_t shifted = s[1] << 17;
@@ -26,17 +26,17 @@ uint64_t ashlar_random_next(ashlar_random *random) {
     return result;
 }
 
-double ashlar_random_uniform(ashlar_random *random) {
-    return (double)(ashlar_random_next(random) >> 11) * 0x1p-53;
+double ashlar__random_uniform(ashlar_random *random) {
+    return (double)(ashlar__random_next(random) >> 11) * 0x1p-53;
 }
 
-uint64_t ashlar_random_below(ashlar_random *random, uint64_t bound) {
+uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound) {
     ASHLAR_ASSERT(bound > 0);
     /* 2^64 mod bound: the numbers below it are what a plain remainder would favour. */
     const uint64_t excess = (UINT64_MAX - bound + 1) % bound;
-    uint64_t bits = ashlar_random_next(random);
+    uint64_t bits = ashlar__random_next(random);
     while (bits < excess) {
-        bits = ashlar_random_next(random);
+        bits = ashlar__random_next(random);
     }
     return bits % bound;
 }

@@ -16,40 +16,40 @@ typedef struct ashlar_random {
 } ashlar_random;
 
 /* Start anew from `seed`; every seed is good, 0 too. */
-void ashlar_random_init(ashlar_random *random, uint64_t seed);
+void ashlar__random_init(ashlar_random *random, uint64_t seed);
 
 /* The next 64 random bits. */
-uint64_t ashlar_random_next(ashlar_random *random);
+uint64_t ashlar__random_next(ashlar_random *random);
 
 /* Uniform in [0, 1), a multiple of 2^-53. */
-double ashlar_random_uniform(ashlar_random *random);
+double ashlar__random_uniform(ashlar_random *random);
 
 /* Uniform in 0 .. bound-1, every value equally likely. Requires bound > 0. */
-uint64_t ashlar_random_below(ashlar_random *random, uint64_t bound);
+uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound);
 
 /*
  * splitmix64, whose state is one word, any: for where a generator must be small, or a number is to
  * be mixed. The results for successive words look random; no two words give the same.
  */
-static inline uint64_t ashlar_random_mix(uint64_t x) {
+static inline uint64_t ashlar__random_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     return x ^ (x >> 31);
 }
 
-static inline uint64_t ashlar_random_step(uint64_t *state) {
+static inline uint64_t ashlar__random_step(uint64_t *state) {
     *state += UINT64_C(0x9e3779b97f4a7c15);
-    return ashlar_random_mix(*state);
+    return ashlar__random_mix(*state);
 }
 
 /* Uniform in [0, 1). */
-static inline double ashlar_random_step_uniform(uint64_t *state) {
-    return (double)(ashlar_random_step(state) >> 11) * 0x1p-53;
+static inline double ashlar__random_step_uniform(uint64_t *state) {
+    return (double)(ashlar__random_step(state) >> 11) * 0x1p-53;
 }
 
 /* In 0 .. bound-1, good enough for small bounds. Requires bound > 0. */
-static inline uint64_t ashlar_random_step_below(uint64_t *state, uint64_t bound) {
-    return ashlar_random_step(state) % bound;
+static inline uint64_t ashlar__random_step_below(uint64_t *state, uint64_t bound) {
+    return ashlar__random_step(state) % bound;
 }
 
 #endif /* ASHLAR_RANDOM_H */

@@ -18,7 +18,7 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
         opened = dlopen(library->names[i], RTLD_NOW | RTLD_LOCAL);
     }
     if (opened == NULL) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "%s was not found: install it, or set %s to the path of its library, "
                            "or use the software device, ASHLAR_DEVICE=soft (%s)",
                            library->what, library->variable, dlerror());
@@ -36,7 +36,7 @@ static ashlar_status fill(const ashlar_shared_library *library, void *functions)
     for (size_t i = 0; i < library->function_count; i++) {
         const void *address = dlsym(handle, library->functions[i]);
         if (address == NULL) {
-            return ashlar_fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
+            return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
                                library->what, library->functions[i], library->variable);
         }
         /* ISO C has no cast for it. */
@@ -45,7 +45,7 @@ static ashlar_status fill(const ashlar_shared_library *library, void *functions)
     return library->check != NULL ? library->check(functions) : ASHLAR_OK;
 }
 
-ashlar_status ashlar_shared_load(ashlar_shared_table *table, const ashlar_shared_library *library,
+ashlar_status ashlar__shared_load(ashlar_shared_table *table, const ashlar_shared_library *library,
                                  void *functions) {
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&table->lock);

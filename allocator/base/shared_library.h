@@ -34,7 +34,7 @@ typedef struct ashlar_shared_table {
  * Errors: ASHLAR_ENOTSUP, saying what was looked for and what helps, and those of check; the next
  *         call tries again.  Threads: any, while none changes the environment.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_shared_load(ashlar_shared_table *table,
+ASHLAR_MUST_CHECK ashlar_status ashlar__shared_load(ashlar_shared_table *table,
                                                    const ashlar_shared_library *library,
                                                    void *functions);
 

@@ -36,7 +36,7 @@ const char *ashlar_error_detail(void) {
     return detail;
 }
 
-ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) {
+ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) {
     /* Formatted aside first: the arguments may be the old detail itself. */
     char text[ASHLAR_DETAIL_BYTES];
     va_list args;
@@ -48,5 +48,5 @@ ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) {
 }
 
 ashlar_status ashlar_error_set(ashlar_status status, const char *text) {
-    return ashlar_fail(status, "%s", text);
+    return ashlar__fail(status, "%s", text);
 }

@@ -1,29 +1,29 @@
 #include "allocator/base/svg.h"
 
-const char *const ashlar_svg_colours[ASHLAR_SVG_COLOURS] = {
+const char *const ashlar__svg_colours[ASHLAR_SVG_COLOURS] = {
     "#1f5f99", "#f0a830", "#38a08c", "#b03a2e", "#b79ae0", "#55702a", "#6fc3ee", "#5c5c66"};
 
-void ashlar_svg_begin(ashlar_file_buffer *file, int width, int height) {
-    ashlar_file_buffer_print(
+void ashlar__svg_begin(ashlar_file_buffer *file, int width, int height) {
+    ashlar__file_buffer_print(
         file,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
         "height=\"%d\" font-family=\"sans-serif\" font-size=\"120\" fill=\"#222\">\n",
         width, height, width / 10, height / 10);
-    ashlar_file_buffer_print(file, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width,
+    ashlar__file_buffer_print(file, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width,
                              height);
 }
 
-void ashlar_svg_end(ashlar_file_buffer *file) {
-    ashlar_file_buffer_print(file, "</svg>\n");
+void ashlar__svg_end(ashlar_file_buffer *file) {
+    ashlar__file_buffer_print(file, "</svg>\n");
 }
 
-void ashlar_svg_put_text(ashlar_file_buffer *file, const char *text, size_t most) {
+void ashlar__svg_put_text(ashlar_file_buffer *file, const char *text, size_t most) {
     for (size_t i = 0; i < most && text[i] != '\0'; i++) {
         const char c = text[i];
         if (c == '&' || c == '<' || c == '>') {
-            ashlar_file_buffer_print(file, "&%s;", c == '&' ? "amp" : c == '<' ? "lt" : "gt");
+            ashlar__file_buffer_print(file, "&%s;", c == '&' ? "amp" : c == '<' ? "lt" : "gt");
         } else {
-            ashlar_file_buffer_put(file, c >= ' ' && c <= '~' ? &c : "?", 1);
+            ashlar__file_buffer_put(file, c >= ' ' && c <= '~' ? &c : "?", 1);
         }
     }
 }

@@ -11,13 +11,13 @@
 
 /* Neighbours differ in lightness too, for those who cannot tell the hues apart. */
 enum { ASHLAR_SVG_COLOURS = 8 };
-extern const char *const ashlar_svg_colours[ASHLAR_SVG_COLOURS];
+extern const char *const ashlar__svg_colours[ASHLAR_SVG_COLOURS];
 
 /* Open the picture. What follows is drawn in dark grey, text in 12 pixels. */
-void ashlar_svg_begin(ashlar_file_buffer *file, int width, int height);
-void ashlar_svg_end(ashlar_file_buffer *file);
+void ashlar__svg_begin(ashlar_file_buffer *file, int width, int height);
+void ashlar__svg_end(ashlar_file_buffer *file);
 
 /* At most `most` bytes of the text, as XML has to have them; what is not ASCII becomes "?". */
-void ashlar_svg_put_text(ashlar_file_buffer *file, const char *text, size_t most);
+void ashlar__svg_put_text(ashlar_file_buffer *file, const char *text, size_t most);
 
 #endif /* ASHLAR_SVG_H */

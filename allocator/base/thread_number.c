@@ -4,7 +4,7 @@
 
 #include "allocator/base/compiler.h"
 
-uint32_t ashlar_thread_number(void) {
+uint32_t ashlar__thread_number(void) {
     static _Atomic uint32_t last;
     static _Thread_local uint32_t mine ASHLAR_INITIAL_EXEC; /* 0: none yet */
     if (mine == 0) {

@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /* The calling thread's, given at its first call. */
-uint32_t ashlar_thread_number(void);
+uint32_t ashlar__thread_number(void);
 
 #endif /* ASHLAR_THREAD_NUMBER_H */

@@ -66,11 +66,11 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
     const ashlar_range *range = &a->heap.range;
-    ashlar_trace_put_if(a->client.trace, &(ashlar_trace_event){
+    ashlar__trace_put_if(a->client.trace, &(ashlar_trace_event){
                                              .action = ASHLAR_TRACE_OOM,
                                              .bytes = range->memory_bytes - range->mapped_bytes,
                                              .requested = bytes,
-                                             .stream = (uintptr_t)ashlar_stream_named(stream),
+                                             .stream = (uintptr_t)ashlar__stream_named(stream),
                                              .tag = (uint8_t)tag,
                                          });
 }
@@ -78,7 +78,7 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /* ---- allocating ---- */
 
 /*
- * As ashlar_stream_state_of_locked(), but mostly it is the stream of the thread's recent magazines:
+ * As ashlar__stream_state_of_locked(), but mostly it is the stream of the thread's recent magazines:
  * where a stream has magazines its handle means the same to the whole of the thread (see free.c),
  * but for one that was found to be gone.
  */
@@ -87,7 +87,7 @@ static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *ow
     ashlar_stream_state *recent =
         own != NULL && own->stream == stream ? own->recent->stream_state : NULL;
     if (recent == NULL || recent->is_gone) {
-        return ashlar_stream_state_of_locked(a, stream, out);
+        return ashlar__stream_state_of_locked(a, stream, out);
     }
     *out = recent;
     return ASHLAR_OK;
@@ -98,28 +98,28 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *stat
         return NULL;
     }
     ashlar_magazines *m = own->recent;
-    m = m->stream_state == state ? m : ashlar_cache_find_state(own, state);
-    return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
+    m = m->stream_state == state ? m : ashlar__cache_find_state(own, state);
+    return m != NULL ? ashlar__cache_pop(own, m, bytes) : NULL;
 }
 
 /* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_rung *rung) {
-    ashlar_status status = ashlar_ladder_find_locked(a, request, out, rung);
+    ashlar_status status = ashlar__ladder_find_locked(a, request, out, rung);
     if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
     }
     ashlar_rung unused;
-    status = ashlar_guard_fill_release_locked(a->guards.fill);
+    status = ashlar__guard_fill_release_locked(a->guards.fill);
     *rung = ASHLAR_RUNG_DRAINED;
-    return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
+    return status == ASHLAR_OK ? ashlar__ladder_find_locked(a, request, out, &unused) : status;
 }
 
 static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
                                      ashlar_stream stream) {
-    return r->own != NULL && ashlar_cache_is_replaying(r->own) && !r->is_unplanned
-               ? ashlar_replay_serve_otherwise(r->own->active_replay, requested, (unsigned)tag,
-                                               ashlar_stream_named(stream))
+    return r->own != NULL && ashlar__cache_is_replaying(r->own) && !r->is_unplanned
+               ? ashlar__replay_serve_otherwise(r->own->active_replay, requested, (unsigned)tag,
+                                               ashlar__stream_named(stream))
                : NULL;
 }
 
@@ -132,9 +132,9 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     }
     ashlar_status status = climb_locked(a, request, out, rung);
     /* Memory that the ladder mapped counts as reserved even if the rest fails. */
-    ashlar_update_reserved_peak_locked(a);
+    ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_take(&a->heap, *out, request->bytes);
+        status = ashlar__heap_take(&a->heap, *out, request->bytes);
     }
     return status;
 }
@@ -148,7 +148,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (block != NULL) {
         request->stream_state = block->stream_state;
     } else if (request->is_idle) {
-        status = ashlar_stream_state_idle_locked(a, &state);
+        status = ashlar__stream_state_idle_locked(a, &state);
     } else {
         status = state_of_locked(a, request->own, stream, &state);
     }
@@ -159,25 +159,25 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_counters *counters = ashlar_counters_of(a, request->own);
+    ashlar_counters *counters = ashlar__counters_of(a, request->own);
     block->stream_state = request->stream_state;
     block->requested = requested;
     block->tag = (unsigned char)tag;
-    block->list = (uint16_t)ashlar_cache_list(block->bytes);
+    block->list = (uint16_t)ashlar__cache_list(block->bytes);
     if (a->guards.fill != NULL) {
-        status = ashlar_guard_fill_take_locked(a->guards.fill, block);
+        status = ashlar__guard_fill_take_locked(a->guards.fill, block);
         if (status != ASHLAR_OK) {
-            ashlar_release_block_locked(&a->heap, block, block->stream_state);
+            ashlar__release_block_locked(&a->heap, block, block->stream_state);
             return status;
         }
     }
     count_rung_locked(a, counters, rung);
-    ashlar_count_alloc(counters, requested, (unsigned)tag);
-    ashlar_publish_locked(a, request->own);
-    ashlar_step_record_alloc_locked(request->own, requested, block);
-    ashlar_trace_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->stream_state);
-    ASHLAR_CHECK3(ashlar_is_sound_locked(a, request->own));
-    *out = ashlar_ptr_out(a->constants.base + block->offset);
+    ashlar__count_alloc(counters, requested, (unsigned)tag);
+    ashlar__publish_locked(a, request->own);
+    ashlar__step_record_alloc_locked(request->own, requested, block);
+    ashlar__trace_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->stream_state);
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a, request->own));
+    *out = ashlar__ptr_out(a->constants.base + block->offset);
     return ASHLAR_OK;
 }
 
@@ -187,7 +187,7 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
                                                     ashlar_stream stream, void **out) {
     void *ptr = NULL;
     const ashlar_status status =
-        ashlar_dry_run_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
+        ashlar__dry_run_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
     if (status == ASHLAR_OK && ptr == NULL) {
         return alloc_locked(a, bytes, request, tag, stream, out);
     }
@@ -201,24 +201,24 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
                                                         void **out) {
     ashlar_stream_state *state = NULL;
     ashlar_guarded_block *block = NULL;
-    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
+        status = ashlar__guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_update_reserved_peak_locked(a);
+    ashlar__update_reserved_peak_locked(a);
     count_rung_locked(a, &a->counters, ASHLAR_RUNG_MAPPED);
-    ashlar_count_alloc(&a->counters, bytes, (unsigned)tag);
-    ashlar_counters_publish(&a->counters, &a->stats);
-    *out = ashlar_ptr_out(block->ptr);
+    ashlar__count_alloc(&a->counters, bytes, (unsigned)tag);
+    ashlar__counters_publish(&a->counters, &a->stats);
+    *out = ashlar__ptr_out(block->ptr);
     return ASHLAR_OK;
 }
 
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
-    return a->guards.fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
-                                  : ashlar_block_bytes(bytes, out);
+    return a->guards.fill != NULL ? ashlar__guard_fill_block_bytes(bytes, out)
+                                  : ashlar__block_bytes(bytes, out);
 }
 
 /*
@@ -228,7 +228,7 @@ static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t b
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    const char *cause) {
     note_refusal_locked(a, bytes, tag, stream);
-    return ashlar_no_memory_locked(a, bytes, tag, cause);
+    return ashlar__no_memory_locked(a, bytes, tag, cause);
 }
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
@@ -239,7 +239,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     }
     const ashlar_status status =
         a->guards.unmap != NULL              ? alloc_pages_locked(a, bytes, tag, stream, out)
-        : ashlar_dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
+        : ashlar__dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
                                              : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
@@ -269,12 +269,12 @@ static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_
 static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
                            ashlar_request request, void **out) {
     if (bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "bytes: a block of 0 bytes; ask for at least 1");
+        return ashlar__fail(ASHLAR_EINVAL, "bytes: a block of 0 bytes; ask for at least 1");
     }
     if ((unsigned)tag >= (unsigned)ASHLAR_TAG_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
+        return ashlar__fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
     }
-    request.own = ashlar_cache_get(a);
+    request.own = ashlar__cache_get(a);
     pthread_mutex_lock(&a->lock);
     const size_t mapped_before = a->heap.range.mapped_bytes;
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
@@ -286,23 +286,23 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     return status;
 }
 
-ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+ashlar_status ashlar__alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream, void **out) {
     return alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
 }
 
-ashlar_status ashlar_alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+ashlar_status ashlar__alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                      ashlar_stream stream, void **out) {
     return alloc(a, bytes, tag, stream, (ashlar_request){.is_unplanned = true}, out);
 }
 
-ashlar_status ashlar_alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
+ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
     const ashlar_request request = {
         .is_unplanned = true, .is_idle = true, .is_at_hand = is_at_hand};
     return alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, out);
 }
 
-ashlar_status ashlar_alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+ashlar_status ashlar__alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
                                    void **out) {
     return alloc(a, bytes, ASHLAR_TAG_USER, stream, (ashlar_request){.is_at_hand = true}, out);
 }

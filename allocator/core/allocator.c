@@ -35,7 +35,7 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     if (event_count == 0) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_trace_init(&a->ring, (size_t)event_count);
+    const ashlar_status status = ashlar__trace_init(&a->ring, (size_t)event_count);
     if (status == ASHLAR_OK) {
         a->client.trace = &a->ring;
         a->bypasses_caches = true;
@@ -54,29 +54,29 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
 
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
                                  ashlar_range_kind kind) {
-    ashlar_status status = ashlar_heap_init(&a->heap, &a->client, kind);
+    ashlar_status status = ashlar__heap_init(&a->heap, &a->client, kind);
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = limit_of(config, range->memory_bytes);
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
-    status = ashlar_guard_create(&a->guards, config->guard, &a->heap, &a->lock);
+    status = ashlar__guard_create(&a->guards, config->guard, &a->heap, &a->lock);
     if (status != ASHLAR_OK) {
-        ashlar_heap_finish(&a->heap);
+        ashlar__heap_finish(&a->heap);
     }
     return status;
 }
 
-ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_config *config,
+ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *config,
                                          ashlar_range_kind kind, ashlar_allocator **out) {
     ashlar_status status = ashlar_config_check(config);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_allocator *a = ashlar_host_calloc(1, sizeof *a);
+    ashlar_allocator *a = ashlar__host_calloc(1, sizeof *a);
     if (a == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
     }
     a->device = device;
     a->client = (ashlar_driver_client){.device = device};
@@ -85,12 +85,12 @@ ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_con
         status = create_heap(a, config, kind);
     }
     if (status != ASHLAR_OK) {
-        ashlar_trace_finish(&a->ring);
-        ashlar_host_free(a);
+        ashlar__trace_finish(&a->ring);
+        ashlar__host_free(a);
         return status;
     }
     a->seal = config->seal;
-    a->planner.options = ashlar_plan_defaults;
+    a->planner.options = ashlar__plan_defaults;
     fix(a);
     pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
     status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
@@ -100,16 +100,16 @@ ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_con
     }
     a->reports_leaks = config->report_leaks;
     if (a->reports_leaks) {
-        ashlar_leaks_register(a);
+        ashlar__leaks_register(a);
     }
-    ashlar_allocator_enlist(a);
+    ashlar__allocator_enlist(a);
     *out = a;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
-    return ashlar_allocator_create_in(
+    return ashlar__allocator_create_in(
         device, config, config->virtual_memory ? ASHLAR_RANGE_VIRTUAL : ASHLAR_RANGE_SEGMENTS, out);
 }
 
@@ -121,11 +121,11 @@ ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **
 }
 
 static void report_at_end(ashlar_allocator *a) {
-    while (ashlar_guard_take_finding(a) != ASHLAR_OK) {
+    while (ashlar__guard_take_finding(a) != ASHLAR_OK) {
     }
     if (a->reports_leaks) {
         pthread_mutex_lock(&a->lock);
-        ashlar_leaks_report_locked(a);
+        ashlar__leaks_report_locked(a);
         pthread_mutex_unlock(&a->lock);
     }
 }
@@ -134,30 +134,30 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     if (a == NULL) {
         return;
     }
-    ashlar_allocator_delist(a);
-    ashlar_leaks_unregister(a);
+    ashlar__allocator_delist(a);
+    ashlar__leaks_unregister(a);
     if (a->guards.fill != NULL) {
-        ashlar_guard_fill_compare_all(a->guards.fill, a->stream_states);
+        ashlar__guard_fill_compare_all(a->guards.fill, a->stream_states);
     }
-    if (ashlar_device_enter(a->device) == ASHLAR_OK) {
+    if (ashlar__device_enter(a->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(&a->client, ctx_synchronize, ());
-        ashlar_device_leave(a->device);
+        ashlar__device_leave(a->device);
     }
     report_at_end(a);
-    ashlar_caches_disown(a);
-    ashlar_guard_destroy(&a->guards);
-    ashlar_shared_finish(a);
-    ashlar_planner_finish(&a->planner);
+    ashlar__caches_disown(a);
+    ashlar__guard_destroy(&a->guards);
+    ashlar__shared_finish(a);
+    ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {
         ashlar_stream_state *state = a->stream_states;
         a->stream_states = state->next;
-        ashlar_stream_state_finish(state, &a->client);
-        ashlar_host_free(state);
+        ashlar__stream_state_finish(state, &a->client);
+        ashlar__host_free(state);
     }
-    ashlar_heap_finish(&a->heap);
-    ashlar_trace_finish(&a->ring);
+    ashlar__heap_finish(&a->heap);
+    ashlar__trace_finish(&a->ring);
     pthread_mutex_destroy(&a->lock);
-    ashlar_host_free(a);
+    ashlar__host_free(a);
 }
 
 ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
@@ -168,6 +168,6 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 
 void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);
-    ashlar_stats_sum_locked(a, stats);
+    ashlar__stats_sum_locked(a, stats);
     pthread_mutex_unlock(&a->lock);
 }

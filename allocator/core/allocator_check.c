@@ -8,7 +8,7 @@
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu",
+               : ashlar__fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu",
                              what, (unsigned long long)counted, (unsigned long long)found);
 }
 
@@ -26,7 +26,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
     if (s->live_bytes > s->live_peak_bytes || s->live_bytes > s->block_bytes ||
         s->reserved_bytes > s->reserved_peak_bytes ||
         s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes > s->reserved_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
+        return ashlar__fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
     const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream +
                             s->served_idle +
@@ -49,14 +49,14 @@ typedef struct census {
 
 static void count_blocks(const ashlar_allocator *a, census *found) {
     for (const ashlar_block *block = a->heap.first; block != NULL;
-         block = ashlar_block_after(block)) {
-        const size_t live_bytes = ashlar_block_live_bytes(block);
+         block = ashlar__block_after(block)) {
+        const size_t live_bytes = ashlar__block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_FREE) {
             found->free_blocks++;
         } else if (block->state == ASHLAR_BLOCK_UNMAPPED ||
                    block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
             continue;
-        } else if (live_bytes == 0 && ashlar_block_is_shared(block)) {
+        } else if (live_bytes == 0 && ashlar__block_is_shared(block)) {
             found->shared_bytes += block->bytes;
             found->cached_blocks++;
         } else if (live_bytes == 0) {
@@ -89,13 +89,13 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     census found = {0};
     count_blocks(a, &found);
     const uint64_t in_page_map = found.live_blocks + found.cached_blocks +
-                                 ashlar_plan_memories_idle_blocks(a->planner.memories);
+                                 ashlar__plan_memories_idle_blocks(a->planner.memories);
     count_pages(a->guards.unmap, &found);
-    uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
+    uint64_t in_bins = ashlar__free_bins_count(&a->heap.idle);
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        in_bins += ashlar_free_bins_count(&state->free);
+        in_bins += ashlar__free_bins_count(&state->free);
         if (state->completed > state->recorded || state->last_tick > state->recorded) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "allocator check: a stream is ahead of its recordings");
         }
     }
@@ -114,7 +114,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
         {"cached bytes", stats->cached_bytes, found.cached_bytes},
         {"shared bytes", stats->shared_bytes, found.shared_bytes},
         {"free blocks in bins", in_bins, found.free_blocks},
-        {"blocks in the page map", ashlar_page_map_count(&a->heap.map), in_page_map},
+        {"blocks in the page map", ashlar__page_map_count(&a->heap.map), in_page_map},
     };
     for (size_t i = 0; i < sizeof rest / sizeof rest[0] && status == ASHLAR_OK; i++) {
         status = miscounted(rest[i].what, rest[i].counted, rest[i].found);
@@ -125,10 +125,10 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
 static ashlar_status check_guard(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     if (a->guards.fill != NULL) {
-        status = ashlar_guard_fill_check_locked(a->guards.fill);
+        status = ashlar__guard_fill_check_locked(a->guards.fill);
     }
     if (a->guards.unmap != NULL) {
-        status = ashlar_guard_unmap_check_locked(a->guards.unmap);
+        status = ashlar__guard_unmap_check_locked(a->guards.unmap);
     }
     return status;
 }
@@ -137,7 +137,7 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_cache *cache = a->caches; cache != NULL && status == ASHLAR_OK;
          cache = cache->next) {
-        status = ashlar_cache_check_locked(cache);
+        status = ashlar__cache_check_locked(cache);
     }
     return status;
 }
@@ -145,11 +145,11 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats stats;
     pthread_mutex_lock(&a->lock);
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_stats_sum_claimed(a, &stats);
-    ashlar_status status = ashlar_heap_check(&a->heap);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__stats_sum_claimed(a, &stats);
+    ashlar_status status = ashlar__heap_check(&a->heap);
     if (status == ASHLAR_OK) {
-        status = ashlar_plan_memories_check_locked(a->planner.memories, &a->heap.map);
+        status = ashlar__plan_memories_check_locked(a->planner.memories, &a->heap.map);
     }
     if (status == ASHLAR_OK) {
         status = check_caches(a);
@@ -163,7 +163,7 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     if (status == ASHLAR_OK) {
         status = check_equations(&stats);
     }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     pthread_mutex_unlock(&a->lock);
-    return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
+    return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }

@@ -62,12 +62,12 @@ struct ashlar_allocator {
 };
 
 /* CU_STREAM_LEGACY is another name of the default stream. */
-static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
+static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
 /* As ashlar_allocator_create_with(), for memory of a kind; `virtual_memory` is not asked. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_in(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
                                                            const ashlar_config *config,
                                                            ashlar_range_kind kind,
                                                            ashlar_allocator **out);

@@ -22,17 +22,17 @@ static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
     if (a->client.trace == NULL) {
         return ASHLAR_OK;
     }
-    e->events = ashlar_host_calloc(a->client.trace->capacity, sizeof *e->events);
+    e->events = ashlar__host_calloc(a->client.trace->capacity, sizeof *e->events);
     return e->events != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
+               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
                              a->client.trace->capacity);
 }
 
 static void read_events(const ashlar_allocator *a, events *e) {
     if (a->client.trace != NULL) {
         e->count =
-            ashlar_trace_read(a->client.trace, e->events, a->client.trace->capacity, &e->lost);
+            ashlar__trace_read(a->client.trace, e->events, a->client.trace->capacity, &e->lost);
     }
 }
 
@@ -40,18 +40,18 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
                                            const char *path, uint64_t *missing) {
     static ashlar_status (*const writers[])(const ashlar_trace_event *, size_t, const char *,
                                             uint64_t *) = {
-        [ASHLAR_TRACE_RMM_CSV] = ashlar_trace_write_rmm,
-        [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar_trace_write_minimalloc,
-        [ASHLAR_TRACE_SVG] = ashlar_trace_write_svg,
+        [ASHLAR_TRACE_RMM_CSV] = ashlar__trace_write_rmm,
+        [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar__trace_write_minimalloc,
+        [ASHLAR_TRACE_SVG] = ashlar__trace_write_svg,
     };
     ASHLAR_TABLE_IS_FULL(writers, ASHLAR_TRACE_FORMAT_COUNT);
     events e;
     uint64_t left_out = 0;
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
+        return ashlar__fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
     }
     if (a->client.trace == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
+        return ashlar__fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
                                           "trace=N, the number of events to keep");
     }
     ashlar_status status = reserve_events(a, &e);
@@ -60,7 +60,7 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
     }
     read_events(a, &e);
     status = writers[format](e.events, e.count, path, &left_out);
-    ashlar_host_free(e.events);
+    ashlar__host_free(e.events);
     if (status == ASHLAR_OK && missing != NULL) {
         *missing = e.lost + left_out;
     }
@@ -69,11 +69,11 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
     if (block->state != ASHLAR_BLOCK_FREE) {
-        return ashlar_block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
-               : ashlar_block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
+        return ashlar__block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
+               : ashlar__block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
                                                    : ASHLAR_SNAPSHOT_CACHED;
     }
-    return ashlar_stream_state_is_past(block->stream_state, block->tick) ? ASHLAR_SNAPSHOT_IDLE
+    return ashlar__stream_state_is_past(block->stream_state, block->tick) ? ASHLAR_SNAPSHOT_IDLE
                                                                          : ASHLAR_SNAPSHOT_PENDING;
 }
 
@@ -82,7 +82,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     return (ashlar_snapshot_block){
         .address = heap->range.base + block->offset,
         .bytes = block->bytes,
-        .requested_bytes = ashlar_block_live_bytes(block),
+        .requested_bytes = ashlar__block_live_bytes(block),
         .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->stream_state->stream : NULL,
         .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
         .state = state,
@@ -123,7 +123,7 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
                                ashlar_snapshot_block *out) {
     const size_t end = memory->offset + memory->bytes;
     size_t at = memory->offset, count = 0;
-    const ashlar_block *next = ashlar_block_after(memory);
+    const ashlar_block *next = ashlar__block_after(memory);
     while (at < end) {
         const bool is_slot_block = next != memory->next;
         const size_t begin = is_slot_block ? next->offset : end;
@@ -144,7 +144,7 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
             }
             count++;
             at += next->bytes;
-            next = ashlar_block_after(next);
+            next = ashlar__block_after(next);
         }
     }
     return count;
@@ -186,7 +186,7 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
     ashlar_snapshot *snapshot = NULL;
     const size_t page_count = a->guards.unmap != NULL ? a->guards.unmap->count : 0;
     const ashlar_status status =
-        ashlar_snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
+        ashlar__snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
         copy_blocks(&a->heap, snapshot);
@@ -199,9 +199,9 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
 
 ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapshot **out) {
     pthread_mutex_lock(&a->lock);
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_status status = take_claimed(a, out);
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     pthread_mutex_unlock(&a->lock);
     return status;
 }
@@ -214,17 +214,17 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
         return status;
     }
     pthread_mutex_lock(&a->lock); /* both of one moment */
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     status = take_claimed(a, &snapshot);
     if (status == ASHLAR_OK) {
         read_events(a, &e);
     }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     pthread_mutex_unlock(&a->lock);
     if (status == ASHLAR_OK) {
-        status = ashlar_snapshot_write_pickle(snapshot, e.events, e.count, path);
+        status = ashlar__snapshot_write_pickle(snapshot, e.events, e.count, path);
     }
     ashlar_snapshot_free(snapshot);
-    ashlar_host_free(e.events);
+    ashlar__host_free(e.events);
     return status;
 }

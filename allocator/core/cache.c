@@ -22,9 +22,9 @@ _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
 static ashlar_cache no_cache;
 
-ashlar_magazines ashlar_no_magazines;
+ashlar_magazines ashlar__no_magazines;
 
-_Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
+_Thread_local ashlar_cache *ashlar__cache_recent = &no_cache;
 static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by next_of_thread */
 static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
@@ -62,15 +62,15 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 static void delete_cache(ashlar_cache *cache) {
     if (cache->own_replay != NULL) { /* its allocator is gone, and what the run knew with it */
-        ashlar_recording_finish(&cache->own_replay->recording);
-        ashlar_host_free(cache->own_replay);
+        ashlar__recording_finish(&cache->own_replay->recording);
+        ashlar__host_free(cache->own_replay);
     }
     while (cache->magazines != NULL) {
         ashlar_magazines *next = cache->magazines->next;
-        ashlar_host_free(cache->magazines);
+        ashlar__host_free(cache->magazines);
         cache->magazines = next;
     }
-    ashlar_host_free(cache);
+    ashlar__host_free(cache);
 }
 
 /* ---- the thread's end ---- */
@@ -84,23 +84,23 @@ static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
     if (replay->depth > 0) {
         a->planner.active_step_count--;
         if (replay->is_recorded) {
-            ashlar_replay_stop_recording(replay, &a->planner);
-            ashlar_caches_update_bypass_locked(a);
+            ashlar__replay_stop_recording(replay, &a->planner);
+            ashlar__caches_update_bypass_locked(a);
         } else if (replay->key != NULL) {
-            ashlar_cache_end_replay(cache, &a->planner);
+            ashlar__cache_end_replay(cache, &a->planner);
         }
     }
-    ashlar_recording_finish(&replay->recording);
-    ashlar_host_free(replay);
+    ashlar__recording_finish(&replay->recording);
+    ashlar__host_free(replay);
     cache->own_replay = NULL;
 }
 
 /* The thread's default stream ends with it. */
 static void end_own_streams_locked(ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        state->is_ended = state->is_ended || state->thread == ashlar_thread_number();
+        state->is_ended = state->is_ended || state->thread == ashlar__thread_number();
     }
-    ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
+    ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
 
 /* Give everything back to the allocator, if it still is. Lock: parting_lock. */
@@ -111,8 +111,8 @@ static void return_cache(ashlar_cache *cache) {
     }
     pthread_mutex_lock(&a->lock);
     abandon_step_locked(a, cache);
-    ashlar_cache_flush_locked(cache);
-    ashlar_counters_publish(&cache->counters, &a->stats);
+    ashlar__cache_flush_locked(cache);
+    ashlar__counters_publish(&cache->counters, &a->stats);
     end_own_streams_locked(a);
     unlink_locked(a, cache);
     pthread_mutex_unlock(&a->lock);
@@ -121,7 +121,7 @@ static void return_cache(ashlar_cache *cache) {
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true;
-    ashlar_cache_recent = &no_cache;
+    ashlar__cache_recent = &no_cache;
     pthread_mutex_lock(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
@@ -144,7 +144,7 @@ static bool expect_end(void) {
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
-void ashlar_caches_disown(ashlar_allocator *a) {
+void ashlar__caches_disown(ashlar_allocator *a) {
     pthread_mutex_lock(&parting_lock);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         cache->allocator = NULL;
@@ -163,8 +163,8 @@ static void forget_disowned(void) {
             continue;
         }
         *link = cache->next_of_thread;
-        if (ashlar_cache_recent == cache) {
-            ashlar_cache_recent = &no_cache;
+        if (ashlar__cache_recent == cache) {
+            ashlar__cache_recent = &no_cache;
         }
         delete_cache(cache);
     }
@@ -174,52 +174,52 @@ static void forget_disowned(void) {
 /* ---- finding and making ---- */
 
 static void forget_recent(ashlar_cache *cache) {
-    cache->recent = &ashlar_no_magazines;
+    cache->recent = &ashlar__no_magazines;
     cache->stream = ASHLAR_NO_STREAM;
 }
 
-void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
+void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
     cache->active_replay = replay;
     forget_recent(cache);
 }
 
-void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
+void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
     ashlar_replay *replay = cache->active_replay;
-    ashlar_cache_count_planned(cache);
-    ashlar_cache_set_replay(cache, &ashlar_no_replay);
-    ashlar_replay_end_replay(replay, planner, cache->counters.planned_count);
+    ashlar__cache_count_planned(cache);
+    ashlar__cache_set_replay(cache, &ashlar__no_replay);
+    ashlar__replay_end_replay(replay, planner, cache->counters.planned_count);
 }
 
 /* While a step is replayed no stream is the last one asked for, so that every request asks it. */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     cache->recent = m;
-    cache->stream = ashlar_cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
+    cache->stream = ashlar__cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
 }
 
-void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
+void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
     const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
     const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
     /* A single block of just that size is not too heavy. */
-    cache->limit[0] = ashlar_cache_weight(small < half ? small : half);
-    cache->limit[1] = ashlar_cache_weight(half);
+    cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
+    cache->limit[1] = ashlar__cache_weight(half);
 }
 
 static ashlar_cache *new_cache(ashlar_allocator *a) {
-    ashlar_cache *cache = ashlar_host_calloc(1, sizeof *cache);
+    ashlar_cache *cache = ashlar__host_calloc(1, sizeof *cache);
     if (cache == NULL) {
         return NULL;
     }
     cache->allocator_id = a->constants.id;
     cache->allocator = a;
-    cache->thread = ashlar_thread_number();
-    ashlar_cache_set_replay(cache, &ashlar_no_replay);
+    cache->thread = ashlar__thread_number();
+    ashlar__cache_set_replay(cache, &ashlar__no_replay);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);
-    ashlar_cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
+    ashlar__cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
     atomic_store(&cache->attention, watched(a));
     /* Begins with what it takes to be a peak. */
-    ashlar_counters_publish(&cache->counters, &a->stats);
+    ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
     pthread_mutex_unlock(&a->lock);
     return cache;
@@ -233,10 +233,10 @@ static ashlar_cache *find_cache(uint64_t allocator_id) {
     return cache;
 }
 
-ASHLAR_NOINLINE bool ashlar_cache_switch(uint64_t allocator_id) {
+ASHLAR_NOINLINE bool ashlar__cache_switch(uint64_t allocator_id) {
     ashlar_cache *cache = find_cache(allocator_id);
     if (cache != NULL) {
-        ashlar_cache_recent = cache;
+        ashlar__cache_recent = cache;
     }
     return cache != NULL;
 }
@@ -246,23 +246,23 @@ static ASHLAR_NOINLINE ashlar_cache *find_or_make(ashlar_allocator *a) {
         return NULL;
     }
     ashlar_cache *cache = find_cache(a->constants.id);
-    if (cache == NULL && ashlar_barrier_init() && expect_end()) {
+    if (cache == NULL && ashlar__barrier_init() && expect_end()) {
         forget_disowned();
         cache = new_cache(a);
     }
     if (cache != NULL) {
-        ashlar_cache_recent = cache;
+        ashlar__cache_recent = cache;
     }
     return cache;
 }
 
-ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
-    ashlar_cache *recent = ashlar_cache_recent;
+ashlar_cache *ashlar__cache_get(ashlar_allocator *a) {
+    ashlar_cache *recent = ashlar__cache_recent;
     return ASHLAR_LIKELY(recent->allocator_id == a->constants.id) ? recent : find_or_make(a);
 }
 
-ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
-    ashlar_magazines *m = ashlar_host_calloc(1, sizeof *m);
+ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
+    ashlar_magazines *m = ashlar__host_calloc(1, sizeof *m);
     if (m != NULL) {
         m->stream_state = state;
         m->next = cache->magazines;
@@ -271,7 +271,7 @@ ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_stream_sta
     return m;
 }
 
-ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_state(ashlar_cache *cache,
+ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
                                                           const ashlar_stream_state *state) {
     ashlar_magazines *m = cache->magazines;
     while (m != NULL && m->stream_state != state) {
@@ -283,8 +283,8 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_state(ashlar_cache *cache,
     return m;
 }
 
-ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream) {
-    const ashlar_stream named = ashlar_stream_named(stream);
+ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream) {
+    const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_magazines *m = cache->magazines;
     while (m != NULL && m->stream_state->stream != named) {
         m = m->next;
@@ -297,7 +297,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_
 
 /* ---- giving back ---- */
 
-bool ashlar_cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
+bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     const size_t bytes = cache->pending_bytes + block->bytes;
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
         return false;
@@ -316,12 +316,12 @@ bool ashlar_cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
     while (list != NULL) {
         ashlar_block *next = list->older;
-        ashlar_release_block_locked(&a->heap, list, list->stream_state);
+        ashlar__release_block_locked(&a->heap, list, list->stream_state);
         list = next;
     }
 }
 
-void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
+void ashlar__cache_flush_pending_locked(ashlar_cache *cache) {
     ashlar_block *list = cache->pending;
     cache->pending = NULL;
     cache->pending_count = 0;
@@ -333,7 +333,7 @@ static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t i
     ashlar_block *list = m->lists[idx];
     m->lists[idx] = NULL;
     for (const ashlar_block *block = list; block != NULL; block = block->older) {
-        cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
+        cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= ashlar__cache_weight(block->bytes);
     }
     put_list_locked(cache->allocator, list);
 }
@@ -366,24 +366,24 @@ static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m) {
     empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
 }
 
-void ashlar_cache_flush_locked(ashlar_cache *cache) {
-    ashlar_cache_flush_pending_locked(cache);
-    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar_cache_is_empty(cache);
+void ashlar__cache_flush_locked(ashlar_cache *cache) {
+    ashlar__cache_flush_pending_locked(cache);
+    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar__cache_is_empty(cache);
          m = m->next) {
         empty_lists_locked(cache, m);
     }
 }
 
-void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
+void ashlar__cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
         empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
     }
 }
 
-void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
-    ashlar_cache_flush_pending_locked(cache);
-    if (ashlar_cache_is_replaying(cache)) {
-        ashlar_replay_forget_order(cache->active_replay, state);
+void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
+    ashlar__cache_flush_pending_locked(cache);
+    if (ashlar__cache_is_replaying(cache)) {
+        ashlar__replay_forget_order(cache->active_replay, state);
     }
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
@@ -393,14 +393,14 @@ void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *
         }
         empty_lists_locked(cache, m);
         *link = m->next;
-        ashlar_host_free(m);
+        ashlar__host_free(m);
     }
     forget_recent(cache);
 }
 
-size_t ashlar_cache_bytes(const ashlar_cache *cache) {
+size_t ashlar__cache_bytes(const ashlar_cache *cache) {
     size_t bytes = cache->pending_bytes;
-    if (ashlar_cache_is_empty(cache)) {
+    if (ashlar__cache_is_empty(cache)) {
         return bytes;
     }
     for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
@@ -423,12 +423,12 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
-void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
         return;
     }
     set_attention(a, own, ASHLAR_CACHE_CLAIMED | watched(a));
-    ashlar_barrier_everywhere();
+    ashlar__barrier_everywhere();
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
             sched_yield(); /* its thread is in the middle of a hit, and may have lost its core */
@@ -436,27 +436,27 @@ void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     }
 }
 
-void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
     set_attention(a, own, watched(a));
 }
 
-void ashlar_caches_update_bypass_locked(ashlar_allocator *a) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     set_attention(a, NULL, watched(a));
 }
 
-void ashlar_caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ashlar_caches_claim_locked(a, own);
+void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar__caches_claim_locked(a, own);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_flush_locked(cache);
+        ashlar__cache_flush_locked(cache);
     }
-    ashlar_caches_release_locked(a, own);
+    ashlar__caches_release_locked(a, own);
 }
 
 /* ---- checks ---- */
 
 static ashlar_status broken(const ashlar_cache *cache, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
+    return ashlar__fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
                        (unsigned long long)cache->thread, what);
 }
 
@@ -465,16 +465,16 @@ static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state 
            (state == NULL || block->stream_state == state);
 }
 
-ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
+ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
     size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
     for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
         for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
             for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
                 if (!is_cached_here(block, m->stream_state) || block->list != i ||
-                    ashlar_cache_list(block->bytes) != i) {
+                    ashlar__cache_list(block->bytes) != i) {
                     return broken(cache, "a block is in the wrong magazine");
                 }
-                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar_cache_weight(block->bytes);
+                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar__cache_weight(block->bytes);
             }
         }
     }

@@ -6,15 +6,15 @@
  * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
  * were freed on that stream, so its later work may have them.
  *
- * Who may touch a cache: its thread, between ashlar_cache_enter() and ashlar_cache_leave(), or
+ * Who may touch a cache: its thread, between ashlar__cache_enter() and ashlar__cache_leave(), or
  * while it holds the allocator's lock; another thread that holds the lock, between
- * ashlar_caches_claim_locked() and ashlar_caches_release_locked(). Entering is two plain stores and
+ * ashlar__caches_claim_locked() and ashlar__caches_release_locked(). Entering is two plain stores and
  * a load. What makes that enough is that the claiming thread, which is rare, pays for both: between
  * its store to `attention` and its load of `is_busy` it has the kernel put a full barrier into
  * every running thread (membarrier(2)). So either the owner sees the claim, or the claimer sees
  * that the owner is inside and waits for it to leave; it never waits for more than one hit.
  *
- * Invariants (ashlar_cache_check_locked):
+ * Invariants (ashlar__cache_check_locked):
  *   weight[large] == weights of the blocks in the magazines, by large or not
  *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
  *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
@@ -43,7 +43,7 @@ enum {
  */
 #define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
 
-static inline size_t ashlar_cache_weight(size_t block_bytes) {
+static inline size_t ashlar__cache_weight(size_t block_bytes) {
     return block_bytes + ASHLAR_CACHE_BLOCK_WEIGHT;
 }
 
@@ -95,23 +95,23 @@ struct ashlar_cache {
 };
 
 /* No stream's, without blocks: so that a hit need not ask whether there are any. */
-extern ashlar_magazines ashlar_no_magazines;
+extern ashlar_magazines ashlar__no_magazines;
 
 /* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
-extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
+extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
-static inline bool ashlar_cache_is_replaying(const ashlar_cache *cache) {
-    return cache->active_replay != &ashlar_no_replay;
+static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
+    return cache->active_replay != &ashlar__no_replay;
 }
 
 /* Bring the count of blocks served by plans up to date, which hits leave to the run. */
-static inline void ashlar_cache_count_planned(ashlar_cache *cache) {
-    if (ashlar_cache_is_replaying(cache)) {
-        cache->counters.planned_count = ashlar_replay_served(cache->active_replay);
+static inline void ashlar__cache_count_planned(ashlar_cache *cache) {
+    if (ashlar__cache_is_replaying(cache)) {
+        cache->counters.planned_count = ashlar__replay_served(cache->active_replay);
     }
 }
 
-static inline bool ashlar_cache_enter(ashlar_cache *cache) {
+static inline bool ashlar__cache_enter(ashlar_cache *cache) {
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
     /* The compiler keeps the order; that the processor need not is the claimer's to see to. */
     atomic_signal_fence(memory_order_seq_cst);
@@ -122,24 +122,24 @@ static inline bool ashlar_cache_enter(ashlar_cache *cache) {
     return false;
 }
 
-static inline void ashlar_cache_leave(ashlar_cache *cache) {
+static inline void ashlar__cache_leave(ashlar_cache *cache) {
     atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
 }
 
 /* ---- for the owner, inside ---- */
 
 /* The magazines of a stream, by handle or by state; NULL: none yet. Makes them the recent ones. */
-ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream);
-ashlar_magazines *ashlar_cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
+ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
+ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
 /* The list of a block that is handed out. */
-static inline size_t ashlar_cache_list(size_t block_bytes) {
-    return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
+static inline size_t ashlar__cache_list(size_t block_bytes) {
+    return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar__sc_of_bytes(block_bytes).idx
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
 }
 
 /* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has just this size. */
-static inline ashlar_block *ashlar_cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
+static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
                                                    size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
     ashlar_block *block = m->lists[ASHLAR_CACHE_LARGE_LIST];
@@ -152,25 +152,25 @@ static inline ashlar_block *ashlar_cache_pop_large(ashlar_cache *cache, ashlar_m
 }
 
 /* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
-static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazines *m,
+static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazines *m,
                                              size_t bytes) {
     if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
-        return ashlar_cache_pop_large(cache, m, bytes);
+        return ashlar__cache_pop_large(cache, m, bytes);
     }
-    ashlar_block **link = &m->lists[ashlar_sc_of_bytes(bytes).idx];
+    ashlar_block **link = &m->lists[ashlar__sc_of_bytes(bytes).idx];
     ashlar_block *block = *link;
     if (ASHLAR_LIKELY(block != NULL)) {
         *link = block->older;
-        cache->weight[0] -= ashlar_cache_weight(block->bytes);
+        cache->weight[0] -= ashlar__cache_weight(block->bytes);
     }
     return block;
 }
 
 /* Put a block in; false where the cache is full. */
-static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
+static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                      ashlar_block *block) {
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
-    const size_t weight = cache->weight[is_large] + ashlar_cache_weight(block->bytes);
+    const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
     /* One large block at most: that one is given up at the next miss. */
     if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
         return false;
@@ -182,71 +182,71 @@ static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
 }
 
 /* Let a block that the cache is too full for wait for its companions; false: there are enough. */
-bool ashlar_cache_add_pending(ashlar_cache *cache, ashlar_block *block);
+bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside ---- */
 
 /* Make the calling thread's cache of this allocator the recent one. False: there is none yet. */
-bool ashlar_cache_switch(uint64_t allocator_id);
+bool ashlar__cache_switch(uint64_t allocator_id);
 
 /*
  * The calling thread's cache of this allocator, made at its first use, and from then the recent
  * one. NULL where it can have none: no host memory, a kernel without membarrier(2), a thread that
  * is ending, an allocator without caches. Lock: not held.
  */
-ashlar_cache *ashlar_cache_get(ashlar_allocator *allocator);
+ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
 /*
  * Limit what the cache holds: half of cache_bytes for large blocks, which a miss of one gives up;
  * for the others, which lie between blocks in use, as much but no more than 1/64 of what is mapped.
  * Lock: held.
  */
-void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
+void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 
 /* Make magazines for `state`. NULL: no host memory. Lock: held. */
-ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
+ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/* Have requests ask this step first, or &ashlar_no_replay. Lock: held. */
-void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
+/* Have requests ask this step first, or &ashlar__no_replay. Lock: held. */
+void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
 /* The step that the cache's thread replays is over. Lock: held. */
-void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
+void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 
 /* Tell every cache anew whether its hits are to go by the lock. */
-void ashlar_caches_update_bypass_locked(ashlar_allocator *allocator);
+void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
  * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
  * this allocator or NULL. Cost: where there are other caches, a system call.
  */
-void ashlar_caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
-void ashlar_caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* Give blocks to the heap: those pending, all; of a claimed cache or of the caller's own. */
-void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
-void ashlar_cache_flush_locked(ashlar_cache *cache);
-void ashlar_cache_flush_large_locked(ashlar_cache *cache);
+void ashlar__cache_flush_pending_locked(ashlar_cache *cache);
+void ashlar__cache_flush_locked(ashlar_cache *cache);
+void ashlar__cache_flush_large_locked(ashlar_cache *cache);
 
-/* Give all blocks of all caches to the heap. `own`: as for ashlar_caches_claim_locked(). */
-void ashlar_caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+/* Give all blocks of all caches to the heap. `own`: as for ashlar__caches_claim_locked(). */
+void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* Give all blocks of one stream to the heap and forget its magazines. */
-void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
+void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
 /* Bytes of the free blocks here, pending ones included. O(blocks). */
-size_t ashlar_cache_bytes(const ashlar_cache *cache);
+size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */
-static inline bool ashlar_cache_is_empty(const ashlar_cache *cache) {
+static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
     return cache->weight[0] == 0 && cache->weight[1] == 0;
 }
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache);
+ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
 /* Part with every cache: their threads free them later. No call on the allocator is under way. */
-void ashlar_caches_disown(ashlar_allocator *allocator);
+void ashlar__caches_disown(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_CACHE_H */

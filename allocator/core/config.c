@@ -93,9 +93,9 @@ static bool is_allowed(const option *o, value v) {
 
 /* Which of the words, "a|b|c". */
 static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
-    ashlar_piece rest = ashlar_piece_of(words);
+    ashlar_piece rest = ashlar__piece_of(words);
     for (uint64_t i = 0; rest.bytes > 0; i++) {
-        const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+        const ashlar_piece word = ashlar__piece_cut(&rest, '|');
         if (word.bytes == text.bytes && memcmp(word.text, text.text, word.bytes) == 0) {
             *out = i;
             return true;
@@ -107,33 +107,33 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
 /* Word `i`; a number that has no word as it is, for messages. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
-        ashlar_write_count(i, out);
+        ashlar__write_count(i, out);
         return;
     }
-    ashlar_piece rest = ashlar_piece_of(o->words);
+    ashlar_piece rest = ashlar__piece_of(o->words);
     for (; i > 0; i--) {
-        (void)ashlar_piece_cut(&rest, '|');
+        (void)ashlar__piece_cut(&rest, '|');
     }
-    const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+    const ashlar_piece word = ashlar__piece_cut(&rest, '|');
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
 /* *out is zero before. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
-    if (has_named_initial(o) && ashlar_piece_is(text, o->words)) {
+    if (has_named_initial(o) && ashlar__piece_is(text, o->words)) {
         out->whole = o->initial;
         return true;
     }
     switch (o->kind) {
     case BYTES:
-        is_read = ashlar_parse_bytes(text, &out->whole);
+        is_read = ashlar__parse_bytes(text, &out->whole);
         break;
     case COUNT:
-        is_read = ashlar_parse_count(text, &out->whole);
+        is_read = ashlar__parse_count(text, &out->whole);
         break;
     case FRACTION:
-        is_read = ashlar_parse_real(text, &out->real);
+        is_read = ashlar__parse_real(text, &out->real);
         break;
     case CHOICE:
         is_read = parse_word(o->words, text, &out->whole);
@@ -150,16 +150,16 @@ static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_
     }
     switch (o->kind) {
     case BYTES:
-        ashlar_write_bytes(v.whole, out);
+        ashlar__write_bytes(v.whole, out);
         break;
     case CHOICE:
         write_word(o, v.whole, out);
         break;
     case COUNT:
-        ashlar_write_count(v.whole, out);
+        ashlar__write_count(v.whole, out);
         break;
     case FRACTION:
-        ashlar_write_real(v.real, out);
+        ashlar__write_real(v.real, out);
         break;
     }
 }
@@ -171,8 +171,8 @@ static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]
     char low[ASHLAR_NUMBER_BYTES], high[ASHLAR_NUMBER_BYTES];
     switch (o->kind) {
     case BYTES:
-        ashlar_write_bytes(o->low, low);
-        ashlar_write_bytes(o->high, high);
+        ashlar__write_bytes(o->low, low);
+        ashlar__write_bytes(o->high, high);
         (void)snprintf(out, ALLOWED_BYTES, "%s%s%s to %s, with a unit B, KiB, MiB, GiB or TiB",
                        has_named_initial(o) ? o->words : "", has_named_initial(o) ? ", or " : "",
                        low, high);
@@ -210,7 +210,7 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     char allowed[ALLOWED_BYTES];
     value v = {0};
     if (!parse_value(&options[i], given, &v)) {
-        return ashlar_pairs_refuse(l->source, options[i].key, given,
+        return ashlar__pairs_refuse(l->source, options[i].key, given,
                                    write_allowed(&options[i], allowed));
     }
     store(&l->config, i, v);
@@ -229,7 +229,7 @@ ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const
     const ashlar_pairs_format format = {
         .source = source, .keys = keys, .count = ASHLAR_CONFIG_COUNT, .set = set_option};
     reading l = {.config = *config, .source = source};
-    const ashlar_status status = ashlar_pairs_read(&format, text, &l);
+    const ashlar_status status = ashlar__pairs_read(&format, text, &l);
     if (status == ASHLAR_OK) {
         *config = l.config;
     }
@@ -249,7 +249,7 @@ ashlar_status ashlar_config_check(const ashlar_config *config) {
         if (!is_allowed(&options[i], v)) {
             char shown[ASHLAR_NUMBER_BYTES], allowed[ALLOWED_BYTES];
             write_value(&options[i], v, shown);
-            return ashlar_fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
+            return ashlar__fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
                                write_allowed(&options[i], allowed));
         }
     }
@@ -271,7 +271,7 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
                                    i == 0 ? "" : ",", options[i].key, text);
     }
     if (bytes != 0 && bytes <= length) {
-        return ashlar_fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
+        return ashlar__fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
                            bytes, length + 1);
     }
     if (bytes != 0) {
@@ -285,7 +285,7 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
 
 ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
     if (i >= ASHLAR_CONFIG_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
+        return ashlar__fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
     }
     ashlar_config config;
     ashlar_config_init(&config);

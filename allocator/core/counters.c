@@ -2,7 +2,7 @@
 
 #include "allocator/base/compiler.h"
 
-ASHLAR_NOINLINE void ashlar_count_peak(ashlar_counters *c) {
+ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         c->tags_at_peak[tag] = c->tags[tag].live;
     }
@@ -50,7 +50,7 @@ static void publish_tag(const ashlar_live_delta *change, ashlar_tag_stats *total
     total->peak_bytes = is_above(reached, total->peak_bytes) ? reached : total->peak_bytes;
 }
 
-void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
+void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     static const int64_t nothing[ASHLAR_TAG_COUNT];
     publish_peak(c, stats);
     stats->alloc_count += c->hit_count - c->hit_count_published;

@@ -40,7 +40,7 @@ typedef struct ashlar_counters {
     bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
 
-static inline void ashlar_count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {
+static inline void ashlar__count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {
     ashlar_live_delta *const of_tag = &c->tags[tag];
     of_tag->live += (int64_t)requested;
     if (!ASHLAR_LIKELY(of_tag->live <= of_tag->peak)) {
@@ -54,23 +54,23 @@ static inline void ashlar_count_alloc(ashlar_counters *c, size_t requested, unsi
     }
 }
 
-void ashlar_count_peak(ashlar_counters *c); /* tags_at_peak from tags */
+void ashlar__count_peak(ashlar_counters *c); /* tags_at_peak from tags */
 
-static inline void ashlar_count_free(ashlar_counters *c, size_t requested, unsigned tag) {
+static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsigned tag) {
     if (c->is_at_peak) {
-        ashlar_count_peak(c);
+        ashlar__count_peak(c);
     }
     c->tags[tag].live -= (int64_t)requested;
     c->all.live -= (int64_t)requested;
 }
 
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
-void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats);
+void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
 /* The same only where live bytes have changed by more than `limit`: it costs more than a search. */
-static inline void ashlar_counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
+static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
     if (c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit) {
-        ashlar_counters_publish(c, stats);
+        ashlar__counters_publish(c, stats);
     }
 }
 

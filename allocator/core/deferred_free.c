@@ -6,9 +6,9 @@
 #include "allocator/core/shared.h"
 
 static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
-    ASHLAR_ASSERT(!ashlar_allocator_is_guarded(a) && !ashlar_block_is_of_slot(block));
-    ashlar_account_free_locked(a, own, block);
-    ashlar_shared_drop_uses_locked(block); /* they come before now */
+    ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
+    ashlar__account_free_locked(a, own, block);
+    ashlar__shared_drop_uses_locked(block); /* they come before now */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;
@@ -17,11 +17,11 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     a->shared_bytes += block->bytes;
 }
 
-ashlar_status ashlar_free_deferred(ashlar_allocator *a, void *ptr) {
+ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
     ashlar_block *block = NULL;
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
+    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         defer_locked(a, own, block);
     }
@@ -29,14 +29,14 @@ ashlar_status ashlar_free_deferred(ashlar_allocator *a, void *ptr) {
     return status;
 }
 
-bool ashlar_has_deferred(ashlar_allocator *a) {
+bool ashlar__has_deferred(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
     const bool has_any = a->deferred != NULL;
     pthread_mutex_unlock(&a->lock);
     return has_any;
 }
 
-ashlar_block *ashlar_deferred_take(ashlar_allocator *a) {
+ashlar_block *ashlar__deferred_take(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
     ashlar_block *list = a->deferred;
     a->deferred = NULL;
@@ -44,19 +44,19 @@ ashlar_block *ashlar_deferred_take(ashlar_allocator *a) {
     return list;
 }
 
-void ashlar_deferred_release(ashlar_allocator *a, ashlar_block *list) {
+void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
     pthread_mutex_lock(&a->lock);
     while (list != NULL) {
         ashlar_block *block = list;
         list = block->older;
         a->shared_bytes -= block->bytes;
         block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
-        ashlar_heap_put(&a->heap, block, NULL, 0);
+        ashlar__heap_put(&a->heap, block, NULL, 0);
     }
     pthread_mutex_unlock(&a->lock);
 }
 
-void ashlar_deferred_put_back(ashlar_allocator *a, ashlar_block *list) {
+void ashlar__deferred_put_back(ashlar_allocator *a, ashlar_block *list) {
     pthread_mutex_lock(&a->lock);
     ashlar_block **end = &a->deferred;
     while (*end != NULL) {

@@ -22,32 +22,32 @@
  *
  * Errors: as ashlar_alloc(); is_at_hand: ASHLAR_ENOMEM without a report.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_idle(ashlar_allocator *allocator, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
                                                   bool is_at_hand, void **out);
 /* The same for one stream. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
                                                      ashlar_stream stream, void **out);
 
 /*
  * Take a live block back, however it was taken. Not in a guard mode.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free); nothing changes then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_free_deferred(ashlar_allocator *allocator, void *ptr);
+ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
 
 /* Whether there is a block that was deferred and in no list taken since. Threads: any. */
-bool ashlar_has_deferred(ashlar_allocator *allocator);
+bool ashlar__has_deferred(ashlar_allocator *allocator);
 
 /* All blocks deferred so far, as a list for one of the two below; NULL: there are none. */
-ashlar_block *ashlar_deferred_take(ashlar_allocator *allocator);
+ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
 
 /* All work that was submitted before they were deferred is over: they are free. */
-void ashlar_deferred_release(ashlar_allocator *allocator, ashlar_block *list);
+void ashlar__deferred_release(ashlar_allocator *allocator, ashlar_block *list);
 
 /* They are still to be taken. */
-void ashlar_deferred_put_back(ashlar_allocator *allocator, ashlar_block *list);
+void ashlar__deferred_put_back(ashlar_allocator *allocator, ashlar_block *list);
 
 /* Whether the allocator is in a guard mode. */
-static inline bool ashlar_allocator_is_guarded(const ashlar_allocator *allocator) {
+static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *allocator) {
     return allocator->guards.fill != NULL || allocator->guards.unmap != NULL;
 }
 

@@ -3,23 +3,23 @@
 #include "allocator/base/error.h"
 #include "allocator/core/streams.h"
 
-ashlar_status ashlar_dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
+ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                           ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_replay *replay = own->own_replay;
     ashlar_recording *recording = &replay->recording;
     ashlar_stream_state *state = NULL;
-    const ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status != ASHLAR_OK || state->pool != NULL) {
         return status;
     }
     if (recording->count == ASHLAR_DRY_RUN_BLOCKS_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "a dry run of more than %d allocations",
+        return ashlar__fail(ASHLAR_EOVERFLOW, "a dry run of more than %d allocations",
                            ASHLAR_DRY_RUN_BLOCKS_MAX);
     }
     const uint32_t index = recording->count;
-    ashlar_recording_add(recording, bytes, (unsigned)tag, state, &replay->dry_block);
+    ashlar__recording_add(recording, bytes, (unsigned)tag, state, &replay->dry_block);
     if (recording->is_incomplete) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
     }
     if (recording->count > index) {
         replay->dry_block_count++;
@@ -33,10 +33,10 @@ static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uin
     const uintptr_t offset = (uintptr_t)ptr - ASHLAR_DRY_RUN_BASE;
     const uintptr_t i = offset >> ASHLAR_DRY_RUN_STRIDE_LOG2;
     if (i << ASHLAR_DRY_RUN_STRIDE_LOG2 != offset || i >= replay->recording.count) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this dry run", ptr);
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this dry run", ptr);
     }
     if (replay->recording.blocks[i] == NULL) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before in this dry run", ptr);
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: freed before in this dry run", ptr);
     }
     *index = (uint32_t)i;
     return ASHLAR_OK;
@@ -49,7 +49,7 @@ static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, 
     ashlar_stream_state *state = NULL;
     ashlar_status status = find_live(replay, ptr, index);
     if (status == ASHLAR_OK) {
-        status = ashlar_stream_state_of_locked(a, stream, &state);
+        status = ashlar__stream_state_of_locked(a, stream, &state);
     }
     if (status == ASHLAR_OK) {
         *is_own = state == r->stream_states[r->allocs[*index].stream_idx];
@@ -57,7 +57,7 @@ static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, 
     return status;
 }
 
-ashlar_status ashlar_dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
+ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                          ashlar_stream stream) {
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
@@ -69,7 +69,7 @@ ashlar_status ashlar_dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own,
     return status;
 }
 
-ashlar_status ashlar_dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
+ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                          const ashlar_stream *stream) {
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
@@ -81,7 +81,7 @@ ashlar_status ashlar_dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own,
     }
     const bool is_planned = is_own && replay->recording.allocs[index].end != ASHLAR_NOT_PLANNED;
     replay->dry_block.recorded = index;
-    (void)ashlar_recording_end(&replay->recording, &replay->dry_block, is_planned);
+    (void)ashlar__recording_end(&replay->recording, &replay->dry_block, is_planned);
     replay->dry_block_count--;
     return ASHLAR_OK;
 }

@@ -20,21 +20,21 @@ enum {
 };
 
 /* Whether requests of this thread get no memory. `own`: its cache or NULL. */
-static inline bool ashlar_dry_run_is_on(const ashlar_cache *own) {
+static inline bool ashlar__dry_run_is_on(const ashlar_cache *own) {
     return own != NULL && own->own_replay != NULL && own->own_replay->is_dry_run &&
            own->own_replay->is_recorded;
 }
 
 /* Whether an address is a dry run's. */
-static inline bool ashlar_dry_run_has(const ashlar_cache *own, const void *ptr) {
-    return ashlar_dry_run_is_on(own) && (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
+static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr) {
+    return ashlar__dry_run_is_on(own) && (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
 }
 
 /*
  * Record an allocation. *out stays NULL where it is not recorded, and has to get memory.
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_alloc_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,
                                                             ashlar_cache *own, size_t bytes,
                                                             ashlar_tag tag, ashlar_stream stream,
                                                             void **out);
@@ -46,10 +46,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_alloc_locked(ashlar_allocator *al
  *
  * Lock: held. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_free_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *allocator,
                                                            ashlar_cache *own, const void *ptr,
                                                            const ashlar_stream *stream);
-ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_mark_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *allocator,
                                                            ashlar_cache *own, const void *ptr,
                                                            ashlar_stream stream);
 

@@ -5,9 +5,9 @@
 
 #include "allocator/base/error.h"
 
-ashlar_status ashlar_guard_take_finding(ashlar_allocator *a) {
+ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
     const ashlar_status status =
-        a->guards.fill != NULL ? ashlar_checker_take(&a->guards.fill->checker) : ASHLAR_OK;
+        a->guards.fill != NULL ? ashlar__checker_take(&a->guards.fill->checker) : ASHLAR_OK;
     if (status == ASHLAR_OK) {
         return status;
     }

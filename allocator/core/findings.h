@@ -10,6 +10,6 @@
  * Tell the oldest finding of the guard mode, if there is one: to the callback, and as
  * ASHLAR_EDAMAGE. Lock: not held.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_take_finding(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_FINDINGS_H */

@@ -20,7 +20,7 @@
  * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
  */
 static bool may_cache(const ashlar_stream_state *state) {
-    return !state->is_gone && !state->is_ended && !ashlar_stream_state_is_others(state) &&
+    return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
            state->pool == NULL;
 }
 
@@ -31,58 +31,58 @@ static bool may_cache(const ashlar_stream_state *state) {
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
     ashlar_magazines *m = NULL;
-    if (ashlar_block_is_shared(block)) {
-        if (ashlar_block_is_of_slot(block)) {
+    if (ashlar__block_is_shared(block)) {
+        if (ashlar__block_is_of_slot(block)) {
             atomic_store_explicit(&block->taken, ASHLAR_SLOT_BLOCK_AWAITED, memory_order_relaxed);
         }
-        ashlar_shared_put_locked(a, block, state);
+        ashlar__shared_put_locked(a, block, state);
         return;
     }
-    if (ashlar_block_is_of_slot(block)) {
-        ashlar_slot_block_vacate(block);
+    if (ashlar__block_is_of_slot(block)) {
+        ashlar__slot_block_vacate(block);
         return;
     }
     if (own != NULL && may_cache(state)) {
-        m = ashlar_cache_find_state(own, state);
-        m = m != NULL ? m : ashlar_cache_add_locked(own, state);
+        m = ashlar__cache_find_state(own, state);
+        m = m != NULL ? m : ashlar__cache_add_locked(own, state);
     }
     block->stream_state = state;
-    if (m != NULL && (ashlar_cache_push(own, m, block) || ashlar_cache_add_pending(own, block))) {
+    if (m != NULL && (ashlar__cache_push(own, m, block) || ashlar__cache_add_pending(own, block))) {
         return;
     }
     if (own != NULL) {
-        ashlar_cache_flush_pending_locked(own);
+        ashlar__cache_flush_pending_locked(own);
     }
-    ashlar_release_block_locked(&a->heap, block, state);
+    ashlar__release_block_locked(&a->heap, block, state);
 }
 
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
-    ashlar_count_free_locked(a, own, block->requested, block->tag);
-    ashlar_trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
-    ashlar_step_record_free_locked(a, block, state == block->stream_state);
-    if (!ashlar_block_is_of_slot(block)) {
+    ashlar__count_free_locked(a, own, block->requested, block->tag);
+    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
+    ashlar__step_record_free_locked(a, block, state == block->stream_state);
+    if (!ashlar__block_is_of_slot(block)) {
         block->requested = 0;
     }
     give_locked(a, own, block, state);
-    ASHLAR_CHECK3(ashlar_is_sound_locked(a, own));
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
 }
 
 /* guard=fill */
 static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state, ashlar_call_site place) {
     const size_t requested = block->requested;
-    ashlar_status status = ashlar_shared_join_locked(a, block, state);
+    ashlar_status status = ashlar__shared_join_locked(a, block, state);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_fill_free_locked(a->guards.fill, block, state);
+        status = ashlar__guard_fill_free_locked(a->guards.fill, block, state);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_count_free_locked(a, NULL, requested, block->tag);
-    ashlar_trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
+    ashlar__count_free_locked(a, NULL, requested, block->tag);
+    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
-    ashlar_guard_fill_put_locked(a->guards.fill, block, requested, state, place);
+    ashlar__guard_fill_put_locked(a->guards.fill, block, requested, state, place);
     return ASHLAR_OK;
 }
 
@@ -90,7 +90,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
     *out = taken_for;
-    return stream != NULL ? ashlar_stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
+    return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
 }
 
 /* guard=unmap */
@@ -98,7 +98,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
     ashlar_guarded_block *block = NULL;
     ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &block);
+    ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
     }
@@ -107,9 +107,9 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     }
     const size_t requested = block->requested;
     const unsigned tag = block->tag;
-    status = ashlar_guard_unmap_free_locked(a->guards.unmap, block, state);
+    status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
     if (status == ASHLAR_OK) { /* and the block may be gone */
-        ashlar_count_free_locked(a, NULL, requested, tag);
+        ashlar__count_free_locked(a, NULL, requested, tag);
     }
     return status;
 }
@@ -118,7 +118,7 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
                                        const ashlar_stream *stream, ashlar_call_site place) {
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
+    ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
     }
@@ -128,9 +128,9 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (a->guards.fill != NULL) {
         return free_filled_locked(a, block, state, place);
     }
-    if (ashlar_block_is_of_slot(block) && state != block->stream_state) {
+    if (ashlar__block_is_of_slot(block) && state != block->stream_state) {
         /* Its stream has it back when this one is done with it. */
-        status = ashlar_shared_add_use_locked(block, state);
+        status = ashlar__shared_add_use_locked(block, state);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -145,23 +145,23 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     if (ptr == NULL) {
         return ASHLAR_OK;
     }
-    const ashlar_call_site place = {caller, ashlar_thread_number()};
-    ashlar_cache *own = ashlar_cache_get(a);
+    const ashlar_call_site place = {caller, ashlar__thread_number()};
+    ashlar_cache *own = ashlar__cache_get(a);
     pthread_mutex_lock(&a->lock);
     ashlar_status status =
-        ashlar_dry_run_has(own, ptr) ? ashlar_dry_run_free_locked(a, own, ptr, stream)
+        ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
         : a->guards.unmap != NULL    ? free_pages_locked(a, ptr, stream)
                                      : free_block_locked(a, own, ptr, stream, place);
-    status = ashlar_guard_log_free_locked(a->guards.frees, ptr, place, status);
+    status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
-    return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
+    return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
 
-ashlar_status ashlar_free_from(ashlar_allocator *a, void *ptr, const void *caller) {
+ashlar_status ashlar__free_from(ashlar_allocator *a, void *ptr, const void *caller) {
     return free_from(a, ptr, NULL, caller);
 }
 
-ashlar_status ashlar_free_slow(ashlar_allocator *a, void *ptr) {
+ashlar_status ashlar__free_slow(ashlar_allocator *a, void *ptr) {
     return free_from(a, ptr, NULL, NULL);
 }
 
@@ -174,8 +174,8 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
     ashlar_block *block = NULL;
     ashlar_guarded_block *pages = NULL;
     const ashlar_status status = a->guards.unmap != NULL
-                                     ? ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
-                                     : ashlar_find_live_locked(a, ptr, &block);
+                                     ? ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
+                                     : ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         *out = pages != NULL            ? pages->requested
                : a->guards.fill != NULL ? block->requested

@@ -22,17 +22,17 @@ struct ashlar_graph_pool {
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
                                   ashlar_graph_pool *pool) {
     ashlar_stream_state *home = NULL, *state = NULL;
-    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &home);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &home);
     if (status == ASHLAR_OK && home->pool != NULL) {
-        status = ashlar_fail(ASHLAR_EINVAL, "stream: it has a pool already; end that one first");
+        status = ashlar__fail(ASHLAR_EINVAL, "stream: it has a pool already; end that one first");
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_stream_state_new_locked(a, home->stream, &state);
+        status = ashlar__stream_state_new_locked(a, home->stream, &state);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_caches_forget_stream_locked(a, home);
+    ashlar__caches_forget_stream_locked(a, home);
     state->is_pool = true;
     home->pool = state;
     atomic_fetch_add(&a->device->driver->capture_count, 1);
@@ -42,18 +42,18 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
 
 ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
                                       ashlar_graph_pool **out) {
-    if (ashlar_stream_named(stream) == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
+    if (ashlar__stream_named(stream) == NULL) {
+        return ashlar__fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
     }
-    ashlar_graph_pool *pool = ashlar_host_calloc(1, sizeof *pool);
+    ashlar_graph_pool *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = begin_locked(a, stream, pool);
     pthread_mutex_unlock(&a->lock);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(pool);
+        ashlar__host_free(pool);
         return status;
     }
     *out = pool;
@@ -64,7 +64,7 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar_allocator *a = pool->allocator;
     pthread_mutex_lock(&a->lock);
     if (pool->home != NULL) {
-        ashlar_caches_forget_stream_locked(a, pool->stream_state);
+        ashlar__caches_forget_stream_locked(a, pool->stream_state);
         pool->stream_state->is_ended = true;
         pool->home->pool = NULL;
         pool->home = NULL;
@@ -76,29 +76,29 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
 /* The pool's blocks are `to`'s. Other threads' hits look at what is written here: shut them out. */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_shared_rehome_locked(a, from, to);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__shared_rehome_locked(a, from, to);
     for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
             block->stream_state = to;
         }
     }
-    to->last_tick = ashlar_stream_state_stamp(to);
-    ashlar_heap_restamp(&a->heap, from, to, to->last_tick);
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    to->last_tick = ashlar__stream_state_stamp(to);
+    ashlar__heap_restamp(&a->heap, from, to, to->last_tick);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *to = NULL;
     if (pool->home != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "pool: its capture has not ended; ashlar_graph_pool_end() it");
     }
-    const ashlar_status status = ashlar_stream_state_of_locked(a, stream, &to);
+    const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
     if (status == ASHLAR_OK) {
         hand_over_locked(a, pool->stream_state, to);
-        ashlar_stream_state_delete_locked(a, pool->stream_state);
+        ashlar__stream_state_delete_locked(a, pool->stream_state);
     }
     return status;
 }
@@ -112,7 +112,7 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
     const ashlar_status status = release_locked(pool, stream);
     pthread_mutex_unlock(&a->lock);
     if (status == ASHLAR_OK) {
-        ashlar_host_free(pool);
+        ashlar__host_free(pool);
     }
     return status;
 }

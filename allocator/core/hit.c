@@ -3,7 +3,7 @@
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
  * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under
- * those conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
+ * those conditions is behind ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/slow_path.h"
@@ -23,39 +23,39 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     if (count != NULL) {
         ++*count;
     }
-    ashlar_count_alloc(&cache->counters, bytes, (unsigned)tag);
-    *out = ashlar_ptr_out(a->constants.base + block->offset);
-    ashlar_cache_leave(cache);
+    ashlar__count_alloc(&cache->counters, bytes, (unsigned)tag);
+    *out = ashlar__ptr_out(a->constants.base + block->offset);
+    ashlar__cache_leave(cache);
 }
 
 /* For another stream than the last time, or not what a step was expected to want; inside. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
-    ashlar_cache *cache = ashlar_cache_recent;
-    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_cache *cache = ashlar__cache_recent;
+    const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_block *block =
-        ashlar_cache_is_replaying(cache)
-            ? ashlar_replay_serve_otherwise(cache->active_replay, bytes, (unsigned)tag, named)
+        ashlar__cache_is_replaying(cache)
+            ? ashlar__replay_serve_otherwise(cache->active_replay, bytes, (unsigned)tag, named)
             : NULL;
     if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, NULL, out);
         return ASHLAR_OK;
     }
-    ashlar_magazines *m = ashlar_cache_find(cache, stream);
-    block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
+    ashlar_magazines *m = ashlar__cache_find(cache, stream);
+    block = m != NULL ? ashlar__cache_pop(cache, m, bytes) : NULL;
     if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
         return ASHLAR_OK;
     }
-    ashlar_cache_leave(cache);
-    return ashlar_alloc_unplanned(a, bytes, tag, stream, out);
+    ashlar__cache_leave(cache);
+    return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
 }
 
 /* Not for the stream that the last request was for, if there is one; inside. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_block *block = ashlar_replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
+    ashlar_block *block = ashlar__replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
     if (!ASHLAR_LIKELY(block != NULL)) {
         return alloc_unexpected(a, bytes, tag, stream, out);
     }
@@ -67,31 +67,31 @@ static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *c
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
-    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->constants.id) &&
-        ashlar_cache_enter(ashlar_cache_recent)) {
-        return alloc_otherwise(a, ashlar_cache_recent, bytes, tag, stream, out);
+    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar__cache_switch(a->constants.id) &&
+        ashlar__cache_enter(ashlar__cache_recent)) {
+        return alloc_otherwise(a, ashlar__cache_recent, bytes, tag, stream, out);
     }
-    return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    return ashlar__alloc_slow(a, bytes, tag, stream, out);
 }
 
 static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                      ashlar_stream stream, void **out) {
-    ashlar_cache *cache = ashlar_cache_recent;
+    ashlar_cache *cache = ashlar__cache_recent;
     if (!ASHLAR_LIKELY(cache->allocator_id == a->constants.id)) {
         return alloc_of_other(a, bytes, tag, stream, out);
     }
-    if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
+    if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar__cache_enter(cache))) {
         if (!ASHLAR_LIKELY(cache->stream == stream)) {
             return alloc_otherwise(a, cache, bytes, tag, stream, out);
         }
-        ashlar_block *block = ashlar_cache_pop(cache, cache->recent, bytes);
+        ashlar_block *block = ashlar__cache_pop(cache, cache->recent, bytes);
         if (ASHLAR_LIKELY(block != NULL)) {
             hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
             return ASHLAR_OK;
         }
-        ashlar_cache_leave(cache);
+        ashlar__cache_leave(cache);
     }
-    return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    return ashlar__alloc_slow(a, bytes, tag, stream, out);
 }
 
 ashlar_status ashlar_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream, void **out) {
@@ -105,16 +105,16 @@ ashlar_status ashlar_alloc_tagged(ashlar_allocator *a, size_t bytes, ashlar_tag 
 
 static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     cache->counters.free_count++;
-    ashlar_count_free(&cache->counters, block->requested, block->tag);
+    ashlar__count_free(&cache->counters, block->requested, block->tag);
     block->requested = 0;
-    ashlar_cache_leave(cache);
+    ashlar__cache_leave(cache);
 }
 
 static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *block) {
     cache->counters.free_count++;
-    ashlar_count_free(&cache->counters, block->requested, block->tag);
-    ashlar_slot_block_vacate(block);
-    ashlar_cache_leave(cache);
+    ashlar__count_free(&cache->counters, block->requested, block->tag);
+    ashlar__slot_block_vacate(block);
+    ashlar__cache_leave(cache);
     return ASHLAR_OK;
 }
 
@@ -126,8 +126,8 @@ static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashl
 /* A block that is marked, for another stream's use or as a plan's. */
 static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
                                         ashlar_block *block) {
-    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar_cache_enter(cache))) {
-        return ashlar_free_slow(a, ptr);
+    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar__cache_enter(cache))) {
+        return ashlar__free_slow(a, ptr);
     }
     return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_slot_block(cache, block)
                                                       : free_seat_at_peak(cache, block);
@@ -136,17 +136,17 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
 /* A block of another stream than the last time, or for a full cache, or just after a peak. */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
-    ashlar_cache *cache = ashlar_cache_recent;
-    if (ashlar_cache_enter(cache)) {
-        ashlar_magazines *m = ashlar_cache_find_state(cache, block->stream_state);
+    ashlar_cache *cache = ashlar__cache_recent;
+    if (ashlar__cache_enter(cache)) {
+        ashlar_magazines *m = ashlar__cache_find_state(cache, block->stream_state);
         if (m != NULL &&
-            (ashlar_cache_push(cache, m, block) || ashlar_cache_add_pending(cache, block))) {
+            (ashlar__cache_push(cache, m, block) || ashlar__cache_add_pending(cache, block))) {
             take_back(cache, block);
             return ASHLAR_OK;
         }
-        ashlar_cache_leave(cache);
+        ashlar__cache_leave(cache);
     }
-    return ashlar_free_slow(a, ptr);
+    return ashlar__free_slow(a, ptr);
 }
 
 /*
@@ -155,40 +155,40 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
-    if (offset < a->constants.range_bytes && ashlar_cache_switch(a->constants.id)) {
-        ashlar_block *block = ashlar_page_map_get(&a->constants.map, offset);
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
+    if (offset < a->constants.range_bytes && ashlar__cache_switch(a->constants.id)) {
+        ashlar_block *block = ashlar__page_map_get(&a->constants.map, offset);
         if (block != NULL && block->requested != 0 && block->marks == 0) {
             return free_otherwise(a, ptr, block);
         }
     }
-    return ashlar_free_from(a, ptr, caller);
+    return ashlar__free_from(a, ptr, caller);
 }
 
 ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
-    ashlar_cache *cache = ashlar_cache_recent;
+    ashlar_cache *cache = ashlar__cache_recent;
     /* An address below the base wraps to a huge offset. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     if (!ASHLAR_LIKELY(cache->allocator_id == a->constants.id &&
                        offset < a->constants.range_bytes)) {
         return free_of_other(a, ptr, ASHLAR_RETURN_ADDRESS());
     }
-    ashlar_block *block = ashlar_page_map_get(&a->constants.map, offset);
+    ashlar_block *block = ashlar__page_map_get(&a->constants.map, offset);
     if (!ASHLAR_LIKELY(block != NULL && block->requested != 0)) {
-        return ashlar_free_slow(a, ptr);
+        return ashlar__free_slow(a, ptr);
     }
     if (!ASHLAR_LIKELY(block->marks == 0)) {
         return free_marked(a, ptr, cache, block);
     }
-    if (!ASHLAR_LIKELY(ashlar_cache_enter(cache))) {
-        return ashlar_free_slow(a, ptr);
+    if (!ASHLAR_LIKELY(ashlar__cache_enter(cache))) {
+        return ashlar__free_slow(a, ptr);
     }
     ashlar_magazines *m = cache->recent;
     if (ASHLAR_LIKELY(m->stream_state == block->stream_state && !cache->counters.is_at_peak &&
-                      ashlar_cache_push(cache, m, block))) {
+                      ashlar__cache_push(cache, m, block))) {
         take_back(cache, block);
         return ASHLAR_OK;
     }
-    ashlar_cache_leave(cache);
+    ashlar__cache_leave(cache);
     return free_otherwise(a, ptr, block);
 }

@@ -23,10 +23,10 @@ enum { TROUGH_DIVISOR = 8 };
 /* Steps 1 and 2. */
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_rung *rung) {
-    ashlar_block *block = ashlar_free_bins_best_fit(&r->stream_state->free, r->bytes);
+    ashlar_block *block = ashlar__free_bins_best_fit(&r->stream_state->free, r->bytes);
     *rung = ASHLAR_RUNG_SAME_STREAM;
     if (block == NULL) {
-        block = ashlar_free_bins_best_fit(&a->heap.idle, r->bytes);
+        block = ashlar__free_bins_best_fit(&a->heap.idle, r->bytes);
         *rung = ASHLAR_RUNG_IDLE;
     }
     return block;
@@ -85,15 +85,15 @@ static bool is_like_the_last(ashlar_cache *own) {
 static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     const bool was_full = own->pending_count > 0;
     if (was_full) {
-        ashlar_cache_flush_pending_locked(own);
+        ashlar__cache_flush_pending_locked(own);
     }
-    ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
+    ashlar__cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
     const bool is_new_cycle = is_at_trough(a, own);
     if (is_new_cycle ? !is_like_the_last(own) : was_full) {
-        ashlar_cache_flush_locked(own);
+        ashlar__cache_flush_locked(own);
     }
     if (own->weight[1] > 0) {
-        ashlar_cache_flush_large_locked(own);
+        ashlar__cache_flush_large_locked(own);
     }
     if (is_new_cycle) {
         begin_cycle(a, own);
@@ -103,10 +103,10 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
 
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
 static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_rung *rung) {
-    if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
+    if (r->own == NULL || ashlar__cache_is_empty(r->own)) {
         return NULL;
     }
-    ashlar_cache_flush_locked(r->own);
+    ashlar__cache_flush_locked(r->own);
     begin_cycle(a, r->own);
     return best_without_wait(a, r, rung);
 }
@@ -114,9 +114,9 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
 /* A stream that is being captured lends nothing, and a graph's pool never does. */
 static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_stream_state *other,
                                    size_t bytes) {
-    return ashlar_stream_state_is_closed(other, &a->client)
+    return ashlar__stream_state_is_closed(other, &a->client)
                ? NULL
-               : ashlar_free_bins_best_fit(&other->free, bytes);
+               : ashlar__free_bins_best_fit(&other->free, bytes);
 }
 
 /* Step 4: another stream's block, if asking its event shows that its last use is over. */
@@ -129,19 +129,19 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
             continue;
         }
         /* Asking can only help where a recording covers the block's last use. */
-        if (!ashlar_stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
-            const ashlar_status status = ashlar_stream_state_query(other, &a->client);
+        if (!ashlar__stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
+            const ashlar_status status = ashlar__stream_state_query(other, &a->client);
             if (status != ASHLAR_OK) {
                 return status;
             }
         }
-        if (ashlar_stream_state_is_past(other, block->tick)) {
+        if (ashlar__stream_state_is_past(other, block->tick)) {
             *out = block;
             return ASHLAR_OK;
         }
     }
-    const ashlar_status status = ashlar_shared_query_locked(a, bytes);
-    if (status == ASHLAR_OK && ashlar_shared_settle_locked(a)) {
+    const ashlar_status status = ashlar__shared_query_locked(a, bytes);
+    if (status == ASHLAR_OK && ashlar__shared_settle_locked(a)) {
         ashlar_rung unused;
         *out = best_without_wait(a, r, &unused);
     }
@@ -162,16 +162,16 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
     if (best == NULL) {
         bool found = false;
         const ashlar_status status =
-            ashlar_shared_wait_locked(a, r->stream_state, r->bytes, &found);
+            ashlar__shared_wait_locked(a, r->stream_state, r->bytes, &found);
         if (found) {
-            *out = ashlar_free_bins_best_fit(&r->stream_state->free, r->bytes);
+            *out = ashlar__free_bins_best_fit(&r->stream_state->free, r->bytes);
         }
         return status;
     }
     ashlar_status status =
-        ashlar_stream_state_cover(owner, &a->client, best->tick, &a->stats.events_recorded);
+        ashlar__stream_state_cover(owner, &a->client, best->tick, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
-        status = ashlar_stream_state_wait_on(owner, &a->client, r->stream_state->stream);
+        status = ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream);
     }
     if (status == ASHLAR_OK) {
         *out = best;
@@ -191,21 +191,21 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     }
     for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == r->stream_state || ashlar_free_bins_is_empty(&other->free)) {
+        if (other == r->stream_state || ashlar__free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
-        if (ashlar_stream_state_is_closed(other, &a->client)) {
+        if (ashlar__stream_state_is_closed(other, &a->client)) {
             continue; /* what is known to be past there will do */
         }
         const ashlar_status status =
-            ashlar_stream_state_ask(other, &a->client, other->last_tick, &a->stats.events_recorded);
+            ashlar__stream_state_ask(other, &a->client, other->last_tick, &a->stats.events_recorded);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
     if (may_merge) {
-        ashlar_heap_sweep(&a->heap);
+        ashlar__heap_sweep(&a->heap);
         *out = best_without_wait(a, r, rung);
     }
     return ASHLAR_OK;
@@ -215,8 +215,8 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *rung) {
     /* What is captured may not wait for what is not: only what is known to be past will do. */
-    if (ashlar_stream_state_is_closed(r->stream_state, &a->client)) {
-        ashlar_heap_sweep(&a->heap);
+    if (ashlar__stream_state_is_closed(r->stream_state, &a->client)) {
+        ashlar__heap_sweep(&a->heap);
         *out = best_without_wait(a, r, rung);
         return ASHLAR_OK;
     }
@@ -245,9 +245,9 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
         return status;
     }
     *rung = ASHLAR_RUNG_MAPPED;
-    status = ashlar_may_map_locked(a);
+    status = ashlar__may_map_locked(a);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_grow(&a->heap, r->stream_state, r->bytes, out);
+        status = ashlar__heap_grow(&a->heap, r->stream_state, r->bytes, out);
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
@@ -262,30 +262,30 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
 /* Step 8. True: there was something to take back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     const size_t free_bytes = a->heap.free_bytes;
-    ashlar_caches_flush_locked(a, r->own);
+    ashlar__caches_flush_locked(a, r->own);
     return a->heap.free_bytes != free_bytes;
 }
 
 /* Whether waiting for this stream would let free memory be used by others. */
 static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    if (ashlar_stream_state_is_closed(state, &a->client)) {
+    if (ashlar__stream_state_is_closed(state, &a->client)) {
         return false;
     }
-    return (!ashlar_free_bins_is_empty(&state->free) &&
-            !ashlar_stream_state_is_past(state, state->last_tick)) ||
-           ashlar_shared_waits_for_locked(a, state);
+    return (!ashlar__free_bins_is_empty(&state->free) &&
+            !ashlar__stream_state_is_past(state, state->last_tick)) ||
+           ashlar__shared_waits_for_locked(a, state);
 }
 
 /* Record what is not recorded yet, and find the oldest recording that is worth waiting for. */
 static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
-    ashlar_status status = ashlar_shared_cover_locked(a);
+    ashlar_status status = ashlar__shared_cover_locked(a);
     *out = NULL;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
         if (!is_worth_waiting_for(a, state)) {
             continue;
         }
-        status = ashlar_stream_state_cover(state, &a->client, state->last_tick,
+        status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                            &a->stats.events_recorded);
         const bool is_done = state->completed == state->recorded; /* found to be gone */
         if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
@@ -301,10 +301,10 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_status status = find_oldest(a, &oldest);
     *waited = status == ASHLAR_OK && oldest != NULL;
     if (*waited) {
-        status = ashlar_stream_state_synchronize(oldest, &a->client, &a->lock);
+        status = ashlar__stream_state_synchronize(oldest, &a->client, &a->lock);
     }
-    ashlar_shared_settle_locked(a);
-    ashlar_heap_sweep(&a->heap);
+    ashlar__shared_settle_locked(a);
+    ashlar__heap_sweep(&a->heap);
     return status;
 }
 
@@ -315,7 +315,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     ashlar_status status = ASHLAR_OK;
     /* It helps only where what is free and what may be mapped are enough together. */
     bool may_help =
-        r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar_range_left(&a->heap.range);
+        r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar__range_left(&a->heap.range);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
@@ -328,10 +328,10 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
 
 /* Step 11. Moving memory is no driver allocation, but what it lacks is. */
 static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    if (ashlar_may_map_locked(a) != ASHLAR_OK) {
+    if (ashlar__may_map_locked(a) != ASHLAR_OK) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_heap_gather(&a->heap, r->stream_state, r->bytes, out);
+    const ashlar_status status = ashlar__heap_gather(&a->heap, r->stream_state, r->bytes, out);
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
@@ -341,7 +341,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     ashlar_rung unused;
     *rung = ASHLAR_RUNG_DRAINED;
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
-    if (status == ASHLAR_OK && *out == NULL && ashlar_reclaim_locked(a, r->bytes)) {
+    if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
         *rung = ASHLAR_RUNG_RECLAIMED;
         drain_caches(a, r); /* what was given back may be in a cache */
         status = search(a, r, out, &unused);
@@ -372,13 +372,13 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     return found != NULL ? ASHLAR_OK : ASHLAR_ENOMEM;
 }
 
-ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
+ashlar_status ashlar__ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
                                         ashlar_block **out, ashlar_rung *rung) {
     if (request->own != NULL) {
         make_way(a, request->own);
     }
     if (a->shared != NULL) {
-        ashlar_shared_settle_locked(a);
+        ashlar__shared_settle_locked(a);
     }
     ashlar_block *found = best_without_wait(a, request, rung);
     if (!ASHLAR_LIKELY(found != NULL)) {

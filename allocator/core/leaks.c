@@ -43,8 +43,8 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL;
-         block = ashlar_block_after(block)) {
-        const size_t requested = ashlar_block_live_bytes(block);
+         block = ashlar__block_after(block)) {
+        const size_t requested = ashlar__block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_USED && requested != 0) {
             if (count < capacity) {
                 leaks[count] = (leak){a->constants.base + block->offset, requested, block->tag};
@@ -106,7 +106,7 @@ static void say_group(const ashlar_allocator *a, const leak *leaks, const group 
     size_t at = 0;
     for (size_t i = 0; i < g->count && i < ADDRESSES_MAX; i++) {
         at += (size_t)snprintf(addresses + at, sizeof addresses - at, "%s%p", i == 0 ? "" : " ",
-                               ashlar_ptr_out(first[i].ptr));
+                               ashlar__ptr_out(first[i].ptr));
     }
     say(a, "leak: %s: %zu of %zu bytes, %" PRIu64 " bytes, at %s%s",
         ashlar_tag_name((ashlar_tag)first->tag), g->count, first->requested, g->bytes, addresses,
@@ -125,20 +125,20 @@ static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count, gro
     }
 }
 
-void ashlar_leaks_report_locked(ashlar_allocator *a) {
+void ashlar__leaks_report_locked(ashlar_allocator *a) {
     ashlar_stats stats;
     if (a->report == NULL) {
         return;
     }
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_stats_sum_claimed(a, &stats);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__stats_sum_claimed(a, &stats);
     const size_t count = collect(a, NULL, 0);
-    leak *leaks = count > 0 ? ashlar_host_calloc(count, sizeof *leaks) : NULL;
-    group *groups = leaks != NULL ? ashlar_host_calloc(count, sizeof *groups) : NULL;
+    leak *leaks = count > 0 ? ashlar__host_calloc(count, sizeof *leaks) : NULL;
+    group *groups = leaks != NULL ? ashlar__host_calloc(count, sizeof *groups) : NULL;
     if (leaks != NULL) {
         (void)collect(a, leaks, count);
     }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     if (count > 0) {
         say(a, "leak: %s:%d: %zu blocks of %" PRIu64 " bytes are still live%s",
             a->device->driver->name, a->device->info.ordinal, count, stats.live_bytes,
@@ -147,8 +147,8 @@ void ashlar_leaks_report_locked(ashlar_allocator *a) {
     if (groups != NULL) {
         say_groups(a, leaks, count, groups);
     }
-    ashlar_host_free(groups);
-    ashlar_host_free(leaks);
+    ashlar__host_free(groups);
+    ashlar__host_free(leaks);
 }
 
 /* ---- the process's end ---- */
@@ -166,14 +166,14 @@ static void report_at_exit(void) {
     pthread_mutex_lock(&watch_lock);
     for (ashlar_allocator *a = reported_allocators; a != NULL; a = a->next_reported) {
         if (pthread_mutex_trylock(&a->lock) == 0) {
-            ashlar_leaks_report_locked(a);
+            ashlar__leaks_report_locked(a);
             pthread_mutex_unlock(&a->lock);
         }
     }
     pthread_mutex_unlock(&watch_lock);
 }
 
-void ashlar_leaks_register(ashlar_allocator *a) {
+void ashlar__leaks_register(ashlar_allocator *a) {
     pthread_mutex_lock(&watch_lock);
     if (!is_expecting_exit) {
         is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
@@ -183,7 +183,7 @@ void ashlar_leaks_register(ashlar_allocator *a) {
     pthread_mutex_unlock(&watch_lock);
 }
 
-void ashlar_leaks_unregister(ashlar_allocator *a) {
+void ashlar__leaks_unregister(ashlar_allocator *a) {
     pthread_mutex_lock(&watch_lock);
     for (ashlar_allocator **link = &reported_allocators; *link != NULL;
          link = &(*link)->next_reported) {

@@ -11,18 +11,18 @@
 
 /* Everything that is past becomes idle, without waiting: what the device is still at stays. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
-    ashlar_caches_flush_locked(a, ashlar_cache_recent);
-    ashlar_status status = ashlar_shared_query_locked(a, 0);
+    ashlar__caches_flush_locked(a, ashlar__cache_recent);
+    ashlar_status status = ashlar__shared_query_locked(a, 0);
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (!ashlar_stream_state_is_closed(state, &a->client) &&
-            !ashlar_free_bins_is_empty(&state->free)) {
-            status = ashlar_stream_state_ask(state, &a->client, state->last_tick,
+        if (!ashlar__stream_state_is_closed(state, &a->client) &&
+            !ashlar__free_bins_is_empty(&state->free)) {
+            status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
                                              &a->stats.events_recorded);
         }
     }
-    ashlar_shared_settle_locked(a);
-    ashlar_heap_sweep(&a->heap);
+    ashlar__shared_settle_locked(a);
+    ashlar__heap_sweep(&a->heap);
     return status;
 }
 
@@ -31,7 +31,7 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
         return ASHLAR_OK;
     }
     const ashlar_status status = settle_locked(a);
-    return status == ASHLAR_OK ? ashlar_heap_trim(&a->heap, target_bytes) : status;
+    return status == ASHLAR_OK ? ashlar__heap_trim(&a->heap, target_bytes) : status;
 }
 
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
@@ -49,7 +49,7 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
     ashlar_status status = trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
-        status = ashlar_fail(ASHLAR_ENOMEM,
+        status = ashlar__fail(ASHLAR_ENOMEM,
                              "limit: %zu bytes are reserved, and what is above %zu is in use; it "
                              "goes back when ashlar_allocator_trim() is called after it is free",
                              range->mapped_bytes, range->limit_bytes);
@@ -61,10 +61,10 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
-    ashlar_status status = is_there ? ASHLAR_OK : ashlar_may_map_locked(a);
+    ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
-        status = ashlar_heap_reserve(&a->heap, bytes);
-        ashlar_update_reserved_peak_locked(a);
+        status = ashlar__heap_reserve(&a->heap, bytes);
+        ashlar__update_reserved_peak_locked(a);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -82,10 +82,10 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));
     if (result != CU_SUCCESS && result != CU_INVALID_DEVICE) {
-        return ashlar_driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
+        return ashlar__driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
     }
     return can_access ? ASHLAR_OK
-                      : ashlar_fail(ASHLAR_ENOTSUP,
+                      : ashlar__fail(ASHLAR_ENOTSUP,
                                     "peer %d: it cannot use memory of device %d; copy between them "
                                     "instead",
                                     ordinal, own);
@@ -95,7 +95,7 @@ ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
     pthread_mutex_lock(&a->lock);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_allow_peer(&a->heap, ordinal);
+        status = ashlar__heap_allow_peer(&a->heap, ordinal);
     }
     pthread_mutex_unlock(&a->lock);
     return status;

@@ -8,13 +8,13 @@
 
 /* The block that an offset is in; in a plan's memory a live slot block's, where there is one. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
-    const ashlar_block *block = ashlar_heap_find(heap, offset);
+    const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
     while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY && at != block->next) {
         if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
             return at;
         }
-        at = ashlar_block_after(at);
+        at = ashlar__block_after(at);
     }
     return block;
 }
@@ -22,55 +22,55 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     /* Other threads' hits write what is read here. */
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
-    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
     if (requested == 0) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
-    return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
+    return ashlar__fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
                        ptr, offset - block->offset);
 }
 
-ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
+ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     /* An address below the base wraps to a huge offset, and is refused with the others. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
     if (offset < a->constants.range_bytes) {
-        block = ashlar_page_map_get(&a->constants.map, offset);
+        block = ashlar__page_map_get(&a->constants.map, offset);
     }
-    if (block == NULL || ashlar_block_live_bytes(block) == 0) {
+    if (block == NULL || ashlar__block_live_bytes(block) == 0) {
         return bad_pointer_locked(a, ptr, offset);
     }
     *out = block;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&a->lock);
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const bool is_ours = offset < a->constants.range_bytes;
     const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
-    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
+    const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
     if (requested != 0 && offset - block->offset < requested) {
-        *base = ashlar_ptr_out(a->constants.base + block->offset);
+        *base = ashlar__ptr_out(a->constants.base + block->offset);
         *bytes = requested;
     } else {
-        status = ashlar_fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
+        status = ashlar__fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
     }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
     pthread_mutex_unlock(&a->lock);
     return status;
 }
 
-bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     const ashlar_range *range = &a->heap.range;
     bool is_there = false;
     pthread_mutex_lock(&a->lock);
@@ -82,9 +82,9 @@ bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
 }
 
 /* Where the calling thread's cache is in the middle of nothing. O(blocks). */
-bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ashlar_caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
-    const bool is_sound = ashlar_heap_check(&a->heap) == ASHLAR_OK;
-    ashlar_caches_release_locked(a, own);
+bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar__caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
+    const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
+    ashlar__caches_release_locked(a, own);
     return is_sound;
 }

@@ -7,33 +7,33 @@
 
 /* ---- counting ---- */
 
-ashlar_counters *ashlar_counters_of(ashlar_allocator *a, ashlar_cache *own) {
+ashlar_counters *ashlar__counters_of(ashlar_allocator *a, ashlar_cache *own) {
     return own != NULL ? &own->counters : &a->counters;
 }
 
-void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
+void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (own == NULL) {
-        ashlar_counters_publish(&a->counters, &a->stats);
+        ashlar__counters_publish(&a->counters, &a->stats);
     } else {
-        ashlar_cache_count_planned(own);
-        ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
+        ashlar__cache_count_planned(own);
+        ashlar__counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
     }
 }
 
-void ashlar_count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
+void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
                               unsigned tag) {
-    ashlar_counters *counters = ashlar_counters_of(a, own);
+    ashlar_counters *counters = ashlar__counters_of(a, own);
     counters->free_count++;
-    ashlar_count_free(counters, requested, tag);
-    ashlar_publish_locked(a, own);
+    ashlar__count_free(counters, requested, tag);
+    ashlar__publish_locked(a, own);
 }
 
-void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_count_planned(cache);
-        ashlar_counters_publish(&cache->counters, &a->stats);
-        cached_bytes += ashlar_cache_bytes(cache);
+        ashlar__cache_count_planned(cache);
+        ashlar__counters_publish(&cache->counters, &a->stats);
+        cached_bytes += ashlar__cache_bytes(cache);
     }
     if (a->guards.fill != NULL) {
         cached_bytes += a->guards.fill->bytes;
@@ -41,7 +41,7 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
-    stats->planned_bytes = ashlar_plan_memories_idle_bytes(a->planner.memories);
+    stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
@@ -53,20 +53,20 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->driver_calls_sealed = stats->is_sealed ? a->client.calls - a->calls_at_seal : 0;
 }
 
-void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_stats_sum_claimed(a, stats);
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__stats_sum_claimed(a, stats);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 /* ---- tracing ---- */
 
-void ashlar_trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                                const ashlar_block *block, const ashlar_stream_state *state) {
     if (a->client.trace == NULL) {
         return;
     }
-    ashlar_trace_put(a->client.trace, &(ashlar_trace_event){
+    ashlar__trace_put(a->client.trace, &(ashlar_trace_event){
                                           .action = (uint8_t)action,
                                           .address = a->constants.base + block->offset,
                                           .bytes = block->bytes,
@@ -76,30 +76,30 @@ void ashlar_trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                                       });
 }
 
-void ashlar_account_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
-    ashlar_count_free_locked(a, own, block->requested, block->tag);
-    ashlar_trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
+void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
+    ashlar__count_free_locked(a, own, block->requested, block->tag);
+    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
 
 /* ---- steps that are recorded ---- */
 
-void ashlar_step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
+void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
     /* What a captured stream is given is its graph's, and never a plan's. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
-        ashlar_recording_add(&own->own_replay->recording, requested, block->tag,
+        ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
                              block->stream_state, block);
     }
 }
 
-void ashlar_step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
+void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
                                     bool is_planned) {
-    if (a->planner.recording_count == 0 || ashlar_block_is_of_slot(block)) {
+    if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
         return;
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         if (cache->own_replay != NULL && cache->own_replay->is_recorded &&
-            ashlar_recording_end(&cache->own_replay->recording, block, is_planned)) {
+            ashlar__recording_end(&cache->own_replay->recording, block, is_planned)) {
             return;
         }
     }

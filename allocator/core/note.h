@@ -8,28 +8,28 @@
 #include "allocator/core/allocator_impl.h"
 
 /* Count and trace that a block is freed, on the stream that it was taken for. */
-void ashlar_account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
+void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
                                 const ashlar_block *block);
 
 /* Count a free of a block with this many bytes asked for. */
-void ashlar_count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
+void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                               unsigned tag);
 
 /* Where the calling thread counts, and its publication if that is due. */
-ashlar_counters *ashlar_counters_of(ashlar_allocator *allocator, ashlar_cache *own);
-void ashlar_publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
+ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
+void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
 /* Tell the trace, if there is one, of a block. */
-void ashlar_trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
+void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                const ashlar_block *block, const ashlar_stream_state *state);
 
 /* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
-void ashlar_stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
-void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
+void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
+void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
 /* Note an allocation, or a free, of a step that is being recorded. */
-void ashlar_step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
-void ashlar_step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
+void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
+void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
                                     bool is_planned);
 
 #endif /* ASHLAR_NOTE_H */

@@ -13,20 +13,20 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
     /* No other address needs the thread's cache. */
-    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar_cache_get(a) : NULL;
+    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
     pthread_mutex_lock(&a->lock);
-    if (ashlar_dry_run_has(own, ptr)) {
-        const ashlar_status marked = ashlar_dry_run_mark_locked(a, own, ptr, stream);
+    if (ashlar__dry_run_has(own, ptr)) {
+        const ashlar_status marked = ashlar__dry_run_mark_locked(a, own, ptr, stream);
         pthread_mutex_unlock(&a->lock);
         return marked;
     }
-    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
+    ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        status = ashlar_stream_state_of_locked(a, stream, &state);
+        status = ashlar__stream_state_of_locked(a, stream, &state);
     }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
-        status = ashlar_shared_add_use_locked(block, state);
-        ashlar_step_record_free_locked(a, block, false);
+        status = ashlar__shared_add_use_locked(block, state);
+        ashlar__step_record_free_locked(a, block, false);
     }
     pthread_mutex_unlock(&a->lock);
     return status;

@@ -11,9 +11,9 @@
 enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 
 static size_t largest_hole_locked(const ashlar_allocator *a) {
-    size_t largest = ashlar_free_bins_largest(&a->heap.idle);
+    size_t largest = ashlar__free_bins_largest(&a->heap.idle);
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        const size_t bytes_here = ashlar_free_bins_largest(&state->free);
+        const size_t bytes_here = ashlar__free_bins_largest(&state->free);
         largest = bytes_here > largest ? bytes_here : largest;
     }
     return largest;
@@ -49,7 +49,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
     }
 }
 
-ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                       const char *cause) {
     const ashlar_device_info *info = &a->device->info;
     const bool is_model =
@@ -57,12 +57,12 @@ ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_
     const ashlar_range *range = &a->heap.range;
     char top[TEXT_BYTES], limit[40] = "";
     ashlar_stats stats;
-    ashlar_stats_sum_locked(a, &stats);
+    ashlar__stats_sum_locked(a, &stats);
     name_top_tags(&stats, top);
     if (range->limit_bytes < range->memory_bytes) {
         (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
     }
-    return ashlar_fail(
+    return ashlar__fail(
         ASHLAR_ENOMEM,
         "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu "
         "cached, "

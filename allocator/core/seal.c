@@ -24,14 +24,14 @@ void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy po
     pthread_mutex_unlock(&a->lock);
 }
 
-ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
+ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
     return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
-               ? ashlar_fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
+               ? ashlar__fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
                                             "memory be taken; warm up with the largest step")
                : ASHLAR_OK;
 }
 
-void ashlar_update_reserved_peak_locked(ashlar_allocator *a) {
+void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
     const uint64_t mapped =
         a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
     if (mapped > a->stats.reserved_peak_bytes) {
@@ -50,7 +50,7 @@ void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim
     pthread_mutex_unlock(&a->lock);
 }
 
-bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
+bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
     /* It may allocate, but what it allocates is not reclaimed for. */

@@ -6,7 +6,7 @@
 #include "allocator/plan/plan_memory.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_stream_state *state) {
-    ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
+    ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL;
     while (use != NULL && use->stream_state != state) {
         use = use->next;
     }
@@ -16,11 +16,11 @@ static ashlar_use *find_use(ashlar_block *block, const ashlar_stream_state *stat
 static void drop_use(ashlar_use **link) {
     ashlar_use *use = *link;
     *link = use->next;
-    ashlar_host_free(use);
+    ashlar__host_free(use);
 }
 
 static ashlar_use *new_use(ashlar_stream_state *state, ashlar_use *next) {
-    ashlar_use *use = ashlar_host_calloc(1, sizeof *use);
+    ashlar_use *use = ashlar__host_calloc(1, sizeof *use);
     if (use != NULL) {
         use->stream_state = state;
         use->next = next;
@@ -31,17 +31,17 @@ static ashlar_use *new_use(ashlar_stream_state *state, ashlar_use *next) {
 /* ---- marking ---- */
 
 /* Room for the freeing stream's own use comes with the first mark, so that a free cannot fail. */
-ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_stream_state *state) {
+ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_state *state) {
     if (find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_use *own = ashlar_block_is_shared(block) ? NULL : new_use(block->stream_state, NULL);
-    ashlar_use *use = ashlar_block_is_shared(block) || own != NULL ? new_use(state, NULL) : NULL;
+    ashlar_use *own = ashlar__block_is_shared(block) ? NULL : new_use(block->stream_state, NULL);
+    ashlar_use *use = ashlar__block_is_shared(block) || own != NULL ? new_use(state, NULL) : NULL;
     if (use == NULL) {
-        ashlar_host_free(own);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
+        ashlar__host_free(own);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
     }
-    use->next = ashlar_block_is_shared(block) ? block->uses : own;
+    use->next = ashlar__block_is_shared(block) ? block->uses : own;
     block->uses = use;
     block->marks |= ASHLAR_BLOCK_SHARED;
     return ASHLAR_OK;
@@ -49,9 +49,9 @@ ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_stream_st
 
 /* ---- freeing ---- */
 
-void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block,
+void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
                               ashlar_stream_state *state) {
-    ASHLAR_ASSERT(ashlar_block_is_shared(block) && ashlar_block_live_bytes(block) == 0);
+    ASHLAR_ASSERT(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     if (find_use(block, state) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
         ashlar_use *of_home = find_use(block, block->stream_state);
@@ -59,7 +59,7 @@ void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block,
         of_home->stream_state = state;
     }
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        use->tick = ashlar_stream_state_stamp(use->stream_state);
+        use->tick = ashlar__stream_state_stamp(use->stream_state);
     }
     block->stream_state = state;
     block->older = a->shared;
@@ -70,7 +70,7 @@ void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block,
 /* Forget the uses that are past. True: one is left, or none. */
 static bool is_settled(ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
-        if (ashlar_stream_state_is_past((*link)->stream_state, (*link)->tick)) {
+        if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
             drop_use(link);
         } else {
             link = &(*link)->next;
@@ -80,7 +80,7 @@ static bool is_settled(ashlar_block *block) {
     /* A slot block is its plan memory's stream's: no other may have it next. */
     return left == NULL ||
            (left->next == NULL &&
-            (!ashlar_block_is_of_slot(block) || left->stream_state == block->prev->stream_state));
+            (!ashlar__block_is_of_slot(block) || left->stream_state == block->prev->stream_state));
 }
 
 /* Give a block to the heap, last used on `state`; NULL: by nobody who may not be done. */
@@ -92,17 +92,17 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_stat
         drop_use(&block->uses);
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
-    if (ashlar_block_is_of_slot(block)) {
+    if (ashlar__block_is_of_slot(block)) {
         block->stream_state = block->prev->stream_state;
-        ashlar_slot_block_vacate(block);
+        ashlar__slot_block_vacate(block);
     } else if (state != NULL) {
-        ashlar_release_block_locked(&a->heap, block, state);
+        ashlar__release_block_locked(&a->heap, block, state);
     } else {
-        ashlar_heap_put(&a->heap, block, NULL, 0);
+        ashlar__heap_put(&a->heap, block, NULL, 0);
     }
 }
 
-bool ashlar_shared_settle_locked(ashlar_allocator *a) {
+bool ashlar__shared_settle_locked(ashlar_allocator *a) {
     bool is_any = false;
     for (ashlar_block **link = &a->shared; *link != NULL;) {
         if (is_settled(*link)) {
@@ -115,8 +115,8 @@ bool ashlar_shared_settle_locked(ashlar_allocator *a) {
     return is_any;
 }
 
-void ashlar_shared_drop_uses_locked(ashlar_block *block) {
-    while (ashlar_block_is_shared(block) && block->uses != NULL) {
+void ashlar__shared_drop_uses_locked(ashlar_block *block) {
+    while (ashlar__block_is_shared(block) && block->uses != NULL) {
         drop_use(&block->uses);
     }
 }
@@ -125,13 +125,13 @@ void ashlar_shared_drop_uses_locked(ashlar_block *block) {
 
 /* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
 static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
-    return ashlar_stream_state_cover(use->stream_state, &a->client, use->tick,
+    return ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
                                      &a->stats.events_recorded);
 }
 
 static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        if (ashlar_stream_state_is_closed(use->stream_state, &a->client)) {
+        if (ashlar__stream_state_is_closed(use->stream_state, &a->client)) {
             return false;
         }
     }
@@ -145,14 +145,14 @@ static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
     for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
          use = use->next) {
         if (use->stream_state != but) {
-            status = ashlar_stream_state_ask(use->stream_state, &a->client, use->tick,
+            status = ashlar__stream_state_ask(use->stream_state, &a->client, use->tick,
                                              &a->stats.events_recorded);
         }
     }
     return status;
 }
 
-ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
+ashlar_status ashlar__shared_query_locked(ashlar_allocator *a, size_t bytes) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
          block = block->older) {
@@ -163,27 +163,27 @@ ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
     return status;
 }
 
-ashlar_status ashlar_shared_return_slot_blocks_locked(ashlar_allocator *a) {
+ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     bool is_any = false;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
          block = block->older) {
-        if (ashlar_block_is_of_slot(block) && is_open(a, block)) {
+        if (ashlar__block_is_of_slot(block) && is_open(a, block)) {
             is_any = true;
             status = ask(a, block, block->prev->stream_state);
         }
     }
     if (is_any) {
-        ashlar_shared_settle_locked(a);
+        ashlar__shared_settle_locked(a);
     }
     return status;
 }
 
-ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
+ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
                                         size_t bytes, bool *found) {
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
-        if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar_block_is_of_slot(*link) &&
+        if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar__block_is_of_slot(*link) &&
             (best == NULL || (*link)->bytes < (*best)->bytes)) {
             best = link;
         }
@@ -195,7 +195,7 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_stream_state
     for (const ashlar_use *use = (*best)->uses; use != NULL; use = use->next) {
         ashlar_status status = use->stream_state == state ? ASHLAR_OK : cover(a, use);
         if (status == ASHLAR_OK && use->stream_state != state) {
-            status = ashlar_stream_state_wait_on(use->stream_state, &a->client, state->stream);
+            status = ashlar__stream_state_wait_on(use->stream_state, &a->client, state->stream);
         }
         if (status != ASHLAR_OK) {
             return status;
@@ -206,15 +206,15 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_stream_state
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block,
+ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state) {
-    while (ashlar_block_is_shared(block) && block->uses != NULL) {
+    while (ashlar__block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
         if (use->stream_state != state) {
-            use->tick = ashlar_stream_state_stamp(use->stream_state);
+            use->tick = ashlar__stream_state_stamp(use->stream_state);
             ashlar_status status = cover(a, use);
             if (status == ASHLAR_OK) {
-                status = ashlar_stream_state_wait_on(use->stream_state, &a->client, state->stream);
+                status = ashlar__stream_state_wait_on(use->stream_state, &a->client, state->stream);
             }
             if (status != ASHLAR_OK) {
                 return status;
@@ -226,7 +226,7 @@ ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
+ashlar_status ashlar__shared_cover_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = is_open(a, block) ? block->uses : NULL;
@@ -237,10 +237,10 @@ ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
     return status;
 }
 
-bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
+bool ashlar__shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-            if (use->stream_state == state && !ashlar_stream_state_is_past(state, use->tick)) {
+            if (use->stream_state == state && !ashlar__stream_state_is_past(state, use->tick)) {
                 return true;
             }
         }
@@ -249,7 +249,7 @@ bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stre
 }
 
 static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_stream_state *to) {
-    const bool is_freed = ashlar_block_live_bytes(block) == 0;
+    const bool is_freed = ashlar__block_live_bytes(block) == 0;
     ashlar_use *moved = find_use(block, from), *there = find_use(block, to);
     if (moved == NULL) {
         return;
@@ -264,18 +264,18 @@ static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_
         }
         drop_use(link);
     }
-    there->tick = is_freed ? ashlar_stream_state_stamp(to) : 0;
+    there->tick = is_freed ? ashlar__stream_state_stamp(to) : 0;
 }
 
-void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
+void ashlar__shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                  ashlar_stream_state *to) {
-    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         rehome(block, from, to);
     }
 }
 
-void ashlar_shared_finish(ashlar_allocator *a) {
-    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
-        ashlar_shared_drop_uses_locked(block);
+void ashlar__shared_finish(ashlar_allocator *a) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
+        ashlar__shared_drop_uses_locked(block);
     }
 }

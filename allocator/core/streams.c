@@ -23,7 +23,7 @@ static bool is_per_thread(ashlar_stream stream) {
 
 static bool answers_to(const ashlar_stream_state *state, ashlar_stream named) {
     return state->stream == named && !state->is_gone && !state->is_pool && !state->is_idle &&
-           !ashlar_stream_state_is_others(state);
+           !ashlar__stream_state_is_others(state);
 }
 
 static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream named) {
@@ -43,18 +43,18 @@ static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         state->is_referenced = false;
     }
-    ashlar_planner_mark_referenced(&a->planner);
+    ashlar__planner_mark_referenced(&a->planner);
     for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         if (cache->own_replay != NULL) {
-            ashlar_recording_mark_referenced(&cache->own_replay->recording);
+            ashlar__recording_mark_referenced(&cache->own_replay->recording);
         }
     }
     for (const ashlar_block *block = a->heap.first; block != NULL;
-         block = ashlar_block_after(block)) {
+         block = ashlar__block_after(block)) {
         if (block->stream_state != NULL) {
             block->stream_state->is_referenced = true;
         }
-        const bool is_shared = ashlar_block_is_shared(block);
+        const bool is_shared = ashlar__block_is_shared(block);
         for (const ashlar_use *use = is_shared ? block->uses : NULL; use != NULL;
              use = use->next) {
             use->stream_state->is_referenced = true;
@@ -62,15 +62,15 @@ static void mark_referenced(const ashlar_allocator *a) {
     }
 }
 
-void ashlar_stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
     }
     *link = state->next;
     a->recent = NULL;
-    ashlar_stream_state_finish(state, &a->client);
-    ashlar_host_free(state);
+    ashlar__stream_state_finish(state, &a->client);
+    ashlar__host_free(state);
 }
 
 /* No request will name it, nor will its pool end. */
@@ -93,28 +93,28 @@ static void drop_gone_locked(ashlar_allocator *a) {
         next = state->next;
         if (is_over(state) && !state->is_referenced) {
             /* Of a stream that was found to be gone there may be empty magazines. */
-            ashlar_caches_forget_stream_locked(a, state);
-            ashlar_stream_state_delete_locked(a, state);
+            ashlar__caches_forget_stream_locked(a, state);
+            ashlar__stream_state_delete_locked(a, state);
         }
     }
 }
 
 /* ---- finding and making ---- */
 
-ashlar_status ashlar_stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
+ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
                                              ashlar_stream_state **out) {
     drop_gone_locked(a);
-    ashlar_stream_state *state = ashlar_host_calloc(1, sizeof *state);
+    ashlar_stream_state *state = ashlar__host_calloc(1, sizeof *state);
     if (state == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
     }
     state->stream = stream;
     if (is_per_thread(stream)) {
-        state->thread = ashlar_thread_number();
+        state->thread = ashlar__thread_number();
     } else if (stream != NULL) {
-        const ashlar_status status = ashlar_stream_state_identify(state, &a->client);
+        const ashlar_status status = ashlar__stream_state_identify(state, &a->client);
         if (status != ASHLAR_OK) {
-            ashlar_host_free(state);
+            ashlar__host_free(state);
             return status;
         }
     }
@@ -124,12 +124,12 @@ ashlar_status ashlar_stream_state_new_locked(ashlar_allocator *a, ashlar_stream 
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
+ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
                                             ashlar_stream_state **out) {
-    const ashlar_stream named = ashlar_stream_named(stream);
+    const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_stream_state *state = find_state(a, named);
     if (state == NULL) {
-        const ashlar_status status = ashlar_stream_state_new_locked(a, named, &state);
+        const ashlar_status status = ashlar__stream_state_new_locked(a, named, &state);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -139,10 +139,10 @@ ashlar_status ashlar_stream_state_of_locked(ashlar_allocator *a, ashlar_stream s
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_stream_state_idle_locked(ashlar_allocator *a, ashlar_stream_state **out) {
+ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ASHLAR_OK;
     if (a->idle_stream_state == NULL) {
-        status = ashlar_stream_state_new_locked(a, NULL, &a->idle_stream_state);
+        status = ashlar__stream_state_new_locked(a, NULL, &a->idle_stream_state);
     }
     if (status == ASHLAR_OK) {
         a->idle_stream_state->is_idle = true;
@@ -151,26 +151,26 @@ ashlar_status ashlar_stream_state_idle_locked(ashlar_allocator *a, ashlar_stream
     return status;
 }
 
-void ashlar_caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_forget_locked(cache, state);
+        ashlar__cache_forget_locked(cache, state);
     }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
-    ashlar_stream_state *state = find_state(a, ashlar_stream_named(stream));
+    ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
     if (state == NULL) {
         return ASHLAR_OK;
     }
     if (state->pool != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
+        return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
-    ashlar_caches_forget_stream_locked(a, state);
+    ashlar__caches_forget_stream_locked(a, state);
     /* Also for blocks that are still live: what they were used for on the stream comes before. */
     const ashlar_status status =
-        ashlar_stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
+        ashlar__stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
         state->is_gone = true;
         a->recent = NULL;
@@ -200,15 +200,15 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
     pthread_mutex_unlock(&list_lock);
 }
 
-void ashlar_allocator_enlist(ashlar_allocator *a) {
-    ashlar_device_on_stream_end(forget_everywhere);
+void ashlar__allocator_enlist(ashlar_allocator *a) {
+    ashlar__device_on_stream_end(forget_everywhere);
     pthread_mutex_lock(&list_lock);
     a->next = allocators;
     allocators = a;
     pthread_mutex_unlock(&list_lock);
 }
 
-void ashlar_allocator_delist(ashlar_allocator *a) {
+void ashlar__allocator_delist(ashlar_allocator *a) {
     pthread_mutex_lock(&list_lock);
     ashlar_allocator **link = &allocators;
     while (*link != NULL && *link != a) {

@@ -41,23 +41,23 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
                                    ashlar_device_kind *kind, int *ordinal) {
     if (parse_kind(name, "cuda", ordinal)) {
         *kind = ASHLAR_DEVICE_CUDA;
-        return ashlar_driver_open_cuda(driver);
+        return ashlar__driver_open_cuda(driver);
     }
     if (parse_kind(name, "soft", ordinal)) {
         *kind = ASHLAR_DEVICE_SOFT;
-        return ashlar_driver_open_soft(driver);
+        return ashlar__driver_open_soft(driver);
     }
     if (strcmp(name, "auto") == 0) {
         *ordinal = 0;
         *kind = ASHLAR_DEVICE_CUDA;
-        const ashlar_status status = ashlar_driver_open_cuda(driver);
+        const ashlar_status status = ashlar__driver_open_cuda(driver);
         if (status != ASHLAR_ENODEVICE) {
             return status; /* a driver that fails is to be seen, not passed over */
         }
         *kind = ASHLAR_DEVICE_SOFT;
-        return ashlar_driver_open_soft(driver);
+        return ashlar__driver_open_soft(driver);
     }
-    return ashlar_fail(ASHLAR_EINVAL,
+    return ashlar__fail(ASHLAR_EINVAL,
                        "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N", source,
                        name);
 }
@@ -68,10 +68,10 @@ static ashlar_status open_ordinal(ashlar_device *device) {
     int count = 0;
     cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "cuDeviceGetCount", result);
+        return ashlar__driver_error(driver, "cuDeviceGetCount", result);
     }
     if (device->info.ordinal >= count) {
-        return ashlar_fail(ASHLAR_ENODEVICE,
+        return ashlar__fail(ASHLAR_ENODEVICE,
                            "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
                            device->info.ordinal, count == 1 ? "is" : "are", count,
                            count == 1 ? "" : "s");
@@ -86,7 +86,7 @@ static ashlar_status open_ordinal(ashlar_device *device) {
         result = ASHLAR_DRIVER_CALL(driver, device_total_mem, (&device->info.total_bytes, handle));
     }
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "reading the device's name and size", result);
+        return ashlar__driver_error(driver, "reading the device's name and size", result);
     }
     if (device->context != NULL) {
         return ASHLAR_OK;
@@ -94,7 +94,7 @@ static ashlar_status open_ordinal(ashlar_device *device) {
     result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
     device->is_retained = result == CU_SUCCESS;
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "cuDevicePrimaryCtxRetain", result);
+                                : ashlar__driver_error(driver, "cuDevicePrimaryCtxRetain", result);
 }
 
 /* `status`: whether driver and ordinal could be chosen. The device is the caller's, or gone. */
@@ -103,7 +103,7 @@ static ashlar_status finish_open(ashlar_device *device, ashlar_status status, as
         status = open_ordinal(device);
     }
     if (status != ASHLAR_OK) {
-        ashlar_host_free(device);
+        ashlar__host_free(device);
         return status;
     }
     *out = device;
@@ -119,24 +119,24 @@ ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
             name = "auto";
         }
     }
-    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+    ashlar_device *device = ashlar__host_calloc(1, sizeof *device);
     if (device == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a device");
     }
     const ashlar_status status =
         choose_driver(name, source, &device->driver, &device->info.kind, &device->info.ordinal);
     return finish_open(device, status, out);
 }
 
-ashlar_status ashlar_device_open_within(int ordinal, cu_context context, ashlar_device **out) {
-    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+ashlar_status ashlar__device_open_within(int ordinal, cu_context context, ashlar_device **out) {
+    ashlar_device *device = ashlar__host_calloc(1, sizeof *device);
     if (device == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a device");
     }
     device->info.kind = ASHLAR_DEVICE_CUDA;
     device->info.ordinal = ordinal;
     device->context = context;
-    const ashlar_status status = ashlar_driver_open_cuda(&device->driver);
+    const ashlar_status status = ashlar__driver_open_cuda(&device->driver);
     return finish_open(device, status, out);
 }
 
@@ -147,7 +147,7 @@ void ashlar_device_close(ashlar_device *device) {
     if (device->is_retained) {
         (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
     }
-    ashlar_host_free(device);
+    ashlar__host_free(device);
 }
 
 void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info) {
@@ -157,23 +157,23 @@ void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *inf
 void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
     const ashlar_driver *driver = device->driver;
     *counts = (ashlar_driver_counts){
-        .query = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY),
-        .memory = ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY),
-        .context = ashlar_driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
-        .order = ashlar_driver_calls(driver, ASHLAR_DRIVER_ORDER),
-        .work = ashlar_driver_calls(driver, ASHLAR_DRIVER_WORK),
-        .wait = ashlar_driver_calls(driver, ASHLAR_DRIVER_WAIT),
+        .query = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY),
+        .memory = ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY),
+        .context = ashlar__driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
+        .order = ashlar__driver_calls(driver, ASHLAR_DRIVER_ORDER),
+        .work = ashlar__driver_calls(driver, ASHLAR_DRIVER_WORK),
+        .wait = ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT),
     };
 }
 
-ashlar_status ashlar_device_enter(ashlar_device *device) {
+ashlar_status ashlar__device_enter(ashlar_device *device) {
     const cu_result result =
         ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(device->driver, "cuCtxPushCurrent", result);
+                                : ashlar__driver_error(device->driver, "cuCtxPushCurrent", result);
 }
 
-void ashlar_device_leave(ashlar_device *device) {
+void ashlar__device_leave(ashlar_device *device) {
     cu_context popped;
     (void)ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
 }
@@ -184,7 +184,7 @@ ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
 
 static _Atomic(ashlar_stream_end_fn) on_stream_end; /* NULL: nobody wants to know */
 
-void ashlar_device_on_stream_end(ashlar_stream_end_fn fn) {
+void ashlar__device_on_stream_end(ashlar_stream_end_fn fn) {
     atomic_store(&on_stream_end, fn);
 }
 
@@ -206,7 +206,7 @@ ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream str
     ASHLAR_IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
 }
 
-ashlar_status ashlar_device_synchronize(ashlar_device *device) {
+ashlar_status ashlar__device_synchronize(ashlar_device *device) {
     ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
@@ -234,7 +234,7 @@ static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) 
     return result;
 }
 
-ashlar_status ashlar_device_synchronize_all(ashlar_device *device) {
+ashlar_status ashlar__device_synchronize_all(ashlar_device *device) {
     ashlar_driver *driver = device->driver;
     int count = 0;
     cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
@@ -246,7 +246,7 @@ ashlar_status ashlar_device_synchronize_all(ashlar_device *device) {
         }
     }
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "waiting for every device", result);
+                                : ashlar__driver_error(driver, "waiting for every device", result);
 }
 
 ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
@@ -268,14 +268,14 @@ ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event, ash
 }
 
 ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool *is_done) {
-    const ashlar_status entered = ashlar_device_enter(device);
+    const ashlar_status entered = ashlar__device_enter(device);
     if (entered != ASHLAR_OK) {
         return entered;
     }
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, event_query, (event));
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     if (result != CU_SUCCESS && result != CU_NOT_READY) {
-        return ashlar_driver_error(device->driver, "cuEventQuery", result);
+        return ashlar__driver_error(device->driver, "cuEventQuery", result);
     }
     *is_done = result == CU_SUCCESS;
     return ASHLAR_OK;
@@ -297,7 +297,7 @@ typedef struct launch {
 static void run_launch(void *user_data) {
     launch *queued = user_data;
     queued->fn(queued->args);
-    ashlar_host_free(queued);
+    ashlar__host_free(queued);
 }
 
 static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
@@ -308,11 +308,11 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
                             const void *args, size_t args_bytes) {
     size_t bytes;
     launch *queued = NULL;
-    if (ashlar_add(sizeof *queued, args_bytes, &bytes)) {
-        queued = ashlar_host_calloc(1, bytes);
+    if (ashlar__add(sizeof *queued, args_bytes, &bytes)) {
+        queued = ashlar__host_calloc(1, bytes);
     }
     if (queued == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a launch of %zu bytes of arguments",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a launch of %zu bytes of arguments",
                            args_bytes);
     }
     queued->fn = fn;
@@ -321,14 +321,14 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
     }
     const ashlar_status status = queue_launch(device, stream, queued);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(queued);
+        ashlar__host_free(queued);
     }
     return status;
 }
 
 ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
     if (bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "bytes: 0 bytes of page-locked memory; ask for at least 1");
     }
     ASHLAR_IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));

@@ -10,7 +10,7 @@ ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void
         return ASHLAR_OK;
     }
     ASHLAR_IN_CONTEXT(device, "cuMemcpyHtoDAsync", memcpy_htod_async,
-                      (ashlar_ptr_in(dst), src, bytes, stream));
+                      (ashlar__ptr_in(dst), src, bytes, stream));
 }
 
 ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *src, size_t bytes,
@@ -19,7 +19,7 @@ ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *
         return ASHLAR_OK;
     }
     ASHLAR_IN_CONTEXT(device, "cuMemcpyDtoHAsync", memcpy_dtoh_async,
-                      (dst, ashlar_ptr_in(src), bytes, stream));
+                      (dst, ashlar__ptr_in(src), bytes, stream));
 }
 
 ashlar_status ashlar_fill(ashlar_device *device, void *dst, unsigned char value, size_t bytes,
@@ -28,7 +28,7 @@ ashlar_status ashlar_fill(ashlar_device *device, void *dst, unsigned char value,
         return ASHLAR_OK;
     }
     ASHLAR_IN_CONTEXT(device, "cuMemsetD8Async", memset_d8_async,
-                      (ashlar_ptr_in(dst), value, bytes, stream));
+                      (ashlar__ptr_in(dst), value, bytes, stream));
 }
 
 ashlar_status ashlar_copy(ashlar_device *device, void *dst, const void *src, size_t bytes,
@@ -37,13 +37,13 @@ ashlar_status ashlar_copy(ashlar_device *device, void *dst, const void *src, siz
         return ASHLAR_OK;
     }
     ASHLAR_IN_CONTEXT(device, "cuMemcpyDtoDAsync", memcpy_dtod_async,
-                      (ashlar_ptr_in(dst), ashlar_ptr_in(src), bytes, stream));
+                      (ashlar__ptr_in(dst), ashlar__ptr_in(src), bytes, stream));
 }
 
 ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_device *src_device,
                                const void *src, size_t bytes, ashlar_stream stream) {
     if (dst_device->driver != src_device->driver) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "src_device: a %s device cannot copy from a %s device; copy by "
                            "ashlar_copy_to_host() and ashlar_copy_to_device()",
                            dst_device->driver->name, src_device->driver->name);
@@ -52,7 +52,7 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
         return ASHLAR_OK;
     }
     ASHLAR_IN_CONTEXT(dst_device, "cuMemcpyPeerAsync", memcpy_peer_async,
-                      (ashlar_ptr_in(dst), dst_device->context, ashlar_ptr_in(src),
+                      (ashlar__ptr_in(dst), dst_device->context, ashlar__ptr_in(src),
                        src_device->context, bytes, stream));
 }
 
@@ -73,11 +73,11 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
         if (spans[i].bytes > 0) {
             result = ASHLAR_DRIVER_CALL(
                 driver, memcpy_dtod_async,
-                (ashlar_ptr_in(spans[i].dst), ashlar_ptr_in(spans[i].src), spans[i].bytes, stream));
+                (ashlar__ptr_in(spans[i].dst), ashlar__ptr_in(spans[i].src), spans[i].bytes, stream));
         }
     }
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "cuMemcpyDtoDAsync", result);
+                                : ashlar__driver_error(driver, "cuMemcpyDtoDAsync", result);
 }
 
 /* Not on the legacy stream, and in a capture only from CUDA 13.1 on. */
@@ -89,7 +89,7 @@ static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, b
     unsigned int capture = CU_CAPTURE_NONE;
     const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "cuStreamIsCapturing", result);
+        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
     }
     *out = capture == CU_CAPTURE_NONE;
     return ASHLAR_OK;
@@ -102,8 +102,8 @@ static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *span
     size_t *sizes = (size_t *)(srcs + copies);
     for (size_t i = 0, at = 0; i < count; i++) {
         if (spans[i].bytes > 0) {
-            dsts[at] = ashlar_ptr_in(spans[i].dst);
-            srcs[at] = ashlar_ptr_in(spans[i].src);
+            dsts[at] = ashlar__ptr_in(spans[i].dst);
+            srcs[at] = ashlar__ptr_in(spans[i].src);
             sizes[at++] = spans[i].bytes;
         }
     }
@@ -115,17 +115,17 @@ static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *span
 
 static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
                                    size_t count, size_t copies, ashlar_stream stream) {
-    cu_ptr *lists = ashlar_host_calloc(copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
+    cu_ptr *lists = ashlar__host_calloc(copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
     if (lists == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);
     }
     const cu_result result = queue_batch(driver, spans, count, lists, copies, stream);
-    ashlar_host_free(lists);
+    ashlar__host_free(lists);
     if (result == CU_NOT_SUPPORTED) {
         return copy_each(driver, spans, count, stream);
     }
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "cuMemcpyBatchAsync", result);
+                                : ashlar__driver_error(driver, "cuMemcpyBatchAsync", result);
 }
 
 ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
@@ -134,7 +134,7 @@ ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *s
     if (copies == 0) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -146,6 +146,6 @@ ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *s
         status = is_batch ? copy_together(device->driver, spans, count, copies, stream)
                           : copy_each(device->driver, spans, count, stream);
     }
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return status;
 }

@@ -15,11 +15,11 @@ struct ashlar_device {
     bool is_retained;        /* const */
 };
 
-static inline cu_ptr ashlar_ptr_in(const void *ptr) {
+static inline cu_ptr ashlar__ptr_in(const void *ptr) {
     return (cu_ptr)(uintptr_t)ptr;
 }
 
-static inline void *ashlar_ptr_out(cu_ptr ptr) {
+static inline void *ashlar__ptr_out(cu_ptr ptr) {
     return (void *)(uintptr_t)ptr;
 }
 
@@ -27,43 +27,43 @@ static inline void *ashlar_ptr_out(cu_ptr ptr) {
  * As ashlar_device_open() for a device of CUDA's, in a context that the program has made. Ownership:
  * the context must outlive the device.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_device_open_within(int ordinal, cu_context context,
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_context context,
                                                           ashlar_device **out);
 
 /*
  * Make the device's context the calling thread's, and give back the one before. Every driver call
  * that needs a context stands between the two; the virtual memory calls need none.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_device_enter(ashlar_device *device);
-void ashlar_device_leave(ashlar_device *device);
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
+void ashlar__device_leave(ashlar_device *device);
 
 /* All of a function's body: one driver call inside the device's context, its result as a status. */
 #define ASHLAR_IN_CONTEXT(device, what, field, args)                                         \
     do {                                                                                     \
-        const ashlar_status entered_ = ashlar_device_enter(device);                          \
+        const ashlar_status entered_ = ashlar__device_enter(device);                          \
         if (entered_ != ASHLAR_OK) {                                                         \
             return entered_;                                                                 \
         }                                                                                    \
         const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);         \
-        ashlar_device_leave(device);                                                         \
+        ashlar__device_leave(device);                                                         \
         return result_ == CU_SUCCESS ? ASHLAR_OK                                             \
-                                     : ashlar_driver_error((device)->driver, what, result_); \
+                                     : ashlar__driver_error((device)->driver, what, result_); \
     } while (0)
 
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device);
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
 /*
  * Wait on the host for everything queued on this device and on any other whose primary context is
  * in use, by whoever it is. Errors: ASHLAR_EDRIVER; not all was waited for then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize_all(ashlar_device *device);
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /*
  * Have `fn` called for each stream that ashlar_stream_destroy() is about to destroy. One function
  * for the process: the allocators', which are in a room above. Threads: any.
  */
 typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
-void ashlar_device_on_stream_end(ashlar_stream_end_fn fn);
+void ashlar__device_on_stream_end(ashlar_stream_end_fn fn);
 
 #endif /* ASHLAR_DEVICE_IMPL_H */

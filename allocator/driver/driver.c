@@ -3,7 +3,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
+bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     atomic_fetch_add_explicit(&driver->calls[fn], 1, memory_order_relaxed);
     if (driver->delay != NULL) {
         driver->delay(fn);
@@ -21,23 +21,23 @@ bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     return left != 1;
 }
 
-void ashlar_driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result) {
+void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result) {
     atomic_store(&driver->fail_fn, fn);
     atomic_store(&driver->fail_result, result);
     atomic_store(&driver->fail_countdown, n);
 }
 
-uint64_t ashlar_driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind) {
+uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind) {
     uint64_t sum = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        if (ashlar_driver_fn_kind((ashlar_driver_fn)fn) == kind) {
+        if (ashlar__driver_fn_kind((ashlar_driver_fn)fn) == kind) {
             sum += atomic_load_explicit(&driver->calls[fn], memory_order_relaxed);
         }
     }
     return sum;
 }
 
-const char *ashlar_driver_fn_name(ashlar_driver_fn fn) {
+const char *ashlar__driver_fn_name(ashlar_driver_fn fn) {
     static const char *const names[] = {
 #define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = #symbol,
         ASHLAR_DRIVER_MAP(X)
@@ -48,7 +48,7 @@ const char *ashlar_driver_fn_name(ashlar_driver_fn fn) {
     return names[fn];
 }
 
-ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn) {
+ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn) {
     static const ashlar_driver_kind kinds[] = {
 #define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = ASHLAR_DRIVER_##kind,
         ASHLAR_DRIVER_MAP(X)
@@ -59,7 +59,7 @@ ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn) {
     return kinds[fn];
 }
 
-ashlar_status ashlar_driver_error(ashlar_driver *driver, const char *what, cu_result result) {
+ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result) {
     const char *name = NULL, *text = NULL;
     /* Straight through the table: explaining a failure is no call worth counting or failing. */
     if (driver->table.get_error_name(result, &name) != CU_SUCCESS || name == NULL) {
@@ -68,6 +68,6 @@ ashlar_status ashlar_driver_error(ashlar_driver *driver, const char *what, cu_re
     if (driver->table.get_error_string(result, &text) != CU_SUCCESS || text == NULL) {
         text = "no description";
     }
-    return ashlar_fail(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
+    return ashlar__fail(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
                        "%s on the %s device: %s (%u): %s", what, driver->name, name, result, text);
 }

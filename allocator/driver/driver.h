@@ -167,18 +167,18 @@ typedef struct ashlar_driver {
  * Errors: ASHLAR_ENODEVICE (no library, no device), ASHLAR_EINVAL (a bad ASHLAR_SOFT),
  *         ASHLAR_EDRIVER; the detail says which. A failed open is tried again by the next call.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_driver_open_cuda(ashlar_driver **out);
-ASHLAR_MUST_CHECK ashlar_status ashlar_driver_open_soft(ashlar_driver **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_cuda(ashlar_driver **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
 
 /*
  * Count one call of `fn`. True: go on and make it. False: a test has armed a failure for it,
  * which the caller takes from fail_result instead.
  */
-bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
+bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
 /* ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)): a cu_result, counted. Arguments in parentheses. */
 #define ASHLAR_DRIVER_CALL(driver, field, args)                      \
-    (ashlar_driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
+    (ashlar__driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
          ? (driver)->table.field args                                \
          : atomic_load(&(driver)->fail_result))
 
@@ -186,34 +186,34 @@ bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
  * While a stream is captured for a pool, let the calling thread make calls that a capture forbids,
  * whoever captures; `mode` is for giving back the thread's own way. Without a capture: no call.
  */
-static inline cu_result ashlar_driver_relax(ashlar_driver *driver, unsigned int *mode) {
+static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;
     return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0
                ? CU_SUCCESS
                : ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (mode));
 }
 
-static inline void ashlar_driver_unrelax(ashlar_driver *driver, unsigned int mode) {
+static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mode) {
     if (mode != CU_CAPTURE_RELAXED) {
         (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&mode));
     }
 }
 
 /* Tests: the n-th call (from 1) of `fn` from now on returns `result`, once; n = 0 disarms. */
-void ashlar_driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
+void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
 
 /* Calls of one kind so far. */
-uint64_t ashlar_driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind);
+uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind);
 
 /* The name of a function of the table, as CUDA spells it, and its kind. */
-const char *ashlar_driver_fn_name(ashlar_driver_fn fn);
-ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn);
+const char *ashlar__driver_fn_name(ashlar_driver_fn fn);
+ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn);
 
 /*
  * Turn a driver's refusal into a status with a detail line:
- *     return ashlar_driver_error(driver, "cuMemCreate", result);
+ *     return ashlar__driver_error(driver, "cuMemCreate", result);
  * ASHLAR_ENOMEM for CU_OUT_OF_MEMORY, else ASHLAR_EDRIVER. `result` is not CU_SUCCESS.
  */
-ashlar_status ashlar_driver_error(ashlar_driver *driver, const char *what, cu_result result);
+ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result);
 
 #endif /* ASHLAR_DRIVER_H */

@@ -33,7 +33,7 @@ static void store_function(void *function, const void *address) {
 }
 
 static ashlar_status too_old(const char *symbol, int version) {
-    return ashlar_fail(ASHLAR_ENODEVICE,
+    return ashlar__fail(ASHLAR_ENODEVICE,
                        "libcuda.so.1 is too old: it lacks %s of CUDA %d.%d; install a newer NVIDIA "
                        "driver",
                        symbol, version / 1000, version % 1000 / 10);
@@ -46,7 +46,7 @@ static ashlar_status open_library(proc_lookup *out) {
         library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     }
     if (library == NULL) {
-        return ashlar_fail(ASHLAR_ENODEVICE,
+        return ashlar__fail(ASHLAR_ENODEVICE,
                            "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
                            "software device with ASHLAR_DEVICE=soft (%s)",
                            dlerror());
@@ -87,7 +87,7 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
         lookup->v2 != NULL ? lookup->v2(symbol, &address, version, LEGACY_STREAM_FUNCTIONS, &found)
                            : lookup->v1(symbol, &address, version, LEGACY_STREAM_FUNCTIONS);
     if (result == CU_STUB_LIBRARY) {
-        return ashlar_fail(ASHLAR_ENODEVICE, "%s", stub_detail);
+        return ashlar__fail(ASHLAR_ENODEVICE, "%s", stub_detail);
     }
     if (result != CU_SUCCESS || address == NULL) {
         return has_stand_in ? ASHLAR_OK : too_old(symbol, version);
@@ -116,19 +116,19 @@ static ashlar_status start(ashlar_driver *driver) {
     cu_result result = driver->table.init(0);
     int device_count = 0;
     if (result == CU_STUB_LIBRARY) {
-        return ashlar_fail(ASHLAR_ENODEVICE, "%s", stub_detail);
+        return ashlar__fail(ASHLAR_ENODEVICE, "%s", stub_detail);
     }
     if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
-        return ashlar_driver_error(driver, "cuInit", result);
+        return ashlar__driver_error(driver, "cuInit", result);
     }
     if (result == CU_SUCCESS) {
         result = driver->table.device_get_count(&device_count);
     }
     if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
-        return ashlar_driver_error(driver, "cuDeviceGetCount", result);
+        return ashlar__driver_error(driver, "cuDeviceGetCount", result);
     }
     if (device_count == 0) {
-        return ashlar_fail(ASHLAR_ENODEVICE,
+        return ashlar__fail(ASHLAR_ENODEVICE,
                            "NVIDIA's driver is installed but sees no device: look at "
                            "CUDA_VISIBLE_DEVICES, or use the software device with "
                            "ASHLAR_DEVICE=soft");
@@ -136,12 +136,12 @@ static ashlar_status start(ashlar_driver *driver) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
+ashlar_status ashlar__driver_open_cuda(ashlar_driver **out) {
     static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {.name = "cuda"};
     ashlar_status status = ASHLAR_OK;
-    ashlar_lock_acquire(&open_lock);
+    ashlar__lock_acquire(&open_lock);
     if (!is_open) {
         status = fill_table(&driver.table);
         if (status == ASHLAR_OK) {
@@ -149,7 +149,7 @@ ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
         }
         is_open = status == ASHLAR_OK;
     }
-    ashlar_lock_release(&open_lock);
+    ashlar__lock_release(&open_lock);
     if (status == ASHLAR_OK) {
         *out = &driver;
     }

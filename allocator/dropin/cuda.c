@@ -31,9 +31,9 @@ static int result_of(ashlar_status status) {
 
 /* Nobody tells which streams there are. */
 static ashlar_status frees_of(int device, ashlar_frees **out) {
-    const ashlar_status status = ashlar_frees_of(device, out);
+    const ashlar_status status = ashlar__frees_of(device, out);
     if (status == ASHLAR_OK) {
-        ashlar_frees_distrust_streams(*out);
+        ashlar__frees_distrust_streams(*out);
     }
     return status;
 }
@@ -41,38 +41,38 @@ static ashlar_status frees_of(int device, ashlar_frees **out) {
 int ashlar_cuda_malloc(int device, void **ptr, size_t bytes) {
     ashlar_frees *frees;
     const ashlar_status status = frees_of(device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc(frees, bytes, ptr) : status);
+    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc(frees, bytes, ptr) : status);
 }
 
 int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream) {
     ashlar_frees *frees;
     const ashlar_status status = frees_of(device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc_on(frees, bytes, stream, ptr)
+    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc_on(frees, bytes, stream, ptr)
                                          : status);
 }
 
 int ashlar_cuda_free(void *ptr) {
     cu_result result;
-    return ashlar_frees_answer(ptr, NULL, &result) ? (int)result : ASHLAR_CUDA_ASK;
+    return ashlar__frees_answer(ptr, NULL, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
     cu_result result;
-    return ashlar_frees_answer(ptr, &stream, &result) ? (int)result : ASHLAR_CUDA_ASK;
+    return ashlar__frees_answer(ptr, &stream, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 size_t ashlar_cuda_spare_bytes(int device) {
-    const ashlar_frees *frees = ashlar_frees_peek(device);
-    return frees != NULL ? ashlar_frees_spare_bytes(frees) : 0;
+    const ashlar_frees *frees = ashlar__frees_peek(device);
+    return frees != NULL ? ashlar__frees_spare_bytes(frees) : 0;
 }
 
 int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes) {
     ashlar_frees *frees;
-    const ashlar_status status = ashlar_frees_of_host(device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc(frees, bytes, ptr) : status);
+    const ashlar_status status = ashlar__frees_of_host(device, &frees);
+    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc(frees, bytes, ptr) : status);
 }
 
 int ashlar_cuda_free_host(void *ptr) {
     cu_result result;
-    return ashlar_frees_answer_host(ptr, &result) ? (int)result : ASHLAR_CUDA_ASK;
+    return ashlar__frees_answer_host(ptr, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }

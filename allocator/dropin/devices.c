@@ -38,7 +38,7 @@ static ashlar_status read_switch(const char *name, bool *is_on) {
     }
     const bool says_on = strcmp(value, "on") == 0;
     if (!says_on && strcmp(value, "off") != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "%s: \"%.64s\" is neither on nor off", name, value);
+        return ashlar__fail(ASHLAR_EINVAL, "%s: \"%.64s\" is neither on nor off", name, value);
     }
     *is_on = says_on;
     return ASHLAR_OK;
@@ -68,7 +68,7 @@ static void report_line(const char *line, void *unused) {
     write_line("", line);
 }
 
-void ashlar_dropin_report(const char *what) {
+void ashlar__dropin_report(const char *what) {
     bool is_on = false;
     /* A bad value is for whoever makes an allocator to refuse. */
     if (read_switch("ASHLAR_REPORT", &is_on) == ASHLAR_OK && is_on) {
@@ -93,13 +93,13 @@ static void begin_child(void) {
     }
 }
 
-bool ashlar_dropin_is_forked(void) {
+bool ashlar__dropin_is_forked(void) {
     return atomic_load_explicit(&is_forked, memory_order_relaxed);
 }
 
 static ashlar_status expect_fork_locked(void) {
     if (!is_expecting_fork && pthread_atfork(NULL, NULL, begin_child) != 0) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a handler of forks");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a handler of forks");
     }
     is_expecting_fork = true;
     return ASHLAR_OK;
@@ -116,7 +116,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     if (status == ASHLAR_OK && is_wanted) {
         const cu_result result = ASHLAR_DRIVER_CALL(device->driver, device_get_count, (&count));
         if (result != CU_SUCCESS) {
-            return ashlar_driver_error(device->driver, "cuDeviceGetCount", result);
+            return ashlar__driver_error(device->driver, "cuDeviceGetCount", result);
         }
     }
     for (int peer = 0; peer < count && status == ASHLAR_OK; peer++) {
@@ -143,13 +143,13 @@ static ashlar_status create(int place, ashlar_device *device, ashlar_allocator *
     }
     ashlar_config config;
     ashlar_config_init(&config);
-    return ashlar_allocator_create_in(device, &config, ASHLAR_RANGE_HOST, out);
+    return ashlar__allocator_create_in(device, &config, ASHLAR_RANGE_HOST, out);
 }
 
 static ashlar_status open_device(int place, int ordinal, ashlar_device **out) {
     char name[32];
     if (place >= ASHLAR_DROPIN_CONTEXTS) {
-        return ashlar_device_open_within(
+        return ashlar__device_open_within(
             ordinal, atomic_load(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context), out);
     }
     (void)snprintf(name, sizeof name, "%s:%d", is_software() ? "soft" : "cuda", ordinal);
@@ -179,15 +179,15 @@ static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
 }
 
 static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out) {
-    if (ashlar_dropin_is_forked()) {
-        return ashlar_fail(ASHLAR_EDRIVER,
+    if (ashlar__dropin_is_forked()) {
+        return ashlar__fail(ASHLAR_EDRIVER,
                            "device %d: this process was forked from one that had used a device, "
                            "and CUDA does not survive that; fork before, or start processes anew "
                            "(\"spawn\")",
                            ordinal);
     }
     if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
+        return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
     pthread_mutex_lock(&making_lock);
@@ -208,7 +208,7 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out
 }
 
 static ashlar_allocator *peek(int place) {
-    return ashlar_dropin_is_forked()
+    return ashlar__dropin_is_forked()
                ? NULL
                : atomic_load_explicit(&allocators[place], memory_order_acquire);
 }
@@ -222,22 +222,22 @@ static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_al
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out) {
-    return find(ashlar_dropin_peek(ordinal), ordinal, ordinal, out);
+ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out) {
+    return find(ashlar__dropin_peek(ordinal), ordinal, ordinal, out);
 }
 
-ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar_allocator **out) {
+ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out) {
     return find(peek(ASHLAR_DROPIN_HOST), ASHLAR_DROPIN_HOST, ordinal, out);
 }
 
-ashlar_allocator *ashlar_dropin_peek(int ordinal) {
+ashlar_allocator *ashlar__dropin_peek(int ordinal) {
     return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX ? peek(ordinal) : NULL;
 }
 
-ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
+ashlar_allocator *ashlar__dropin_owner(const void *ptr) {
     size_t bytes;
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        ashlar_allocator *a = ashlar_dropin_peek(i);
+        ashlar_allocator *a = ashlar__dropin_peek(i);
         if (a != NULL && ashlar_allocator_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
             return a;
         }
@@ -247,7 +247,7 @@ ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
 
 /* ---- contexts ---- */
 
-int ashlar_dropin_add_context(int ordinal, cu_context context) {
+int ashlar__dropin_add_context(int ordinal, cu_context context) {
     int place = -1;
     if (is_software()) {
         return -1; /* the context is not of the device that is wanted */
@@ -265,7 +265,7 @@ int ashlar_dropin_add_context(int ordinal, cu_context context) {
     return place;
 }
 
-int ashlar_dropin_find_context(cu_context context) {
+int ashlar__dropin_find_context(cu_context context) {
     if (atomic_load_explicit(&context_count, memory_order_relaxed) == 0) {
         return -1;
     }
@@ -277,7 +277,7 @@ int ashlar_dropin_find_context(cu_context context) {
     return -1;
 }
 
-void ashlar_dropin_drop_context(int place) {
+void ashlar__dropin_drop_context(int place) {
     ashlar_allocator *a = atomic_exchange(&allocators[place], NULL);
     if (a != NULL) {
         ashlar_device *device = ashlar_allocator_device(a);
@@ -288,11 +288,11 @@ void ashlar_dropin_drop_context(int place) {
     atomic_fetch_sub(&context_count, 1);
 }
 
-ashlar_status ashlar_dropin_context_allocator(int place, ashlar_allocator **out) {
+ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out) {
     return find(peek(place), place, contexts[place - ASHLAR_DROPIN_CONTEXTS].ordinal, out);
 }
 
-void ashlar_dropin_forget(void) {
+void ashlar__dropin_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
         atomic_store(&contexts[i].context, NULL);
     }

@@ -46,10 +46,10 @@ enum {
  *          those of ashlar_device_open() and ashlar_allocator_create(). The next call tries again.
  * Cost:    after the first call two loads.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
 
 /* The same, but NULL where none has been made; also for no ordinal, and in a forked child. */
-ashlar_allocator *ashlar_dropin_peek(int ordinal);
+ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*
  * The allocator of page-locked host memory, one for the process, which every device may use. It has
@@ -59,7 +59,7 @@ ashlar_allocator *ashlar_dropin_peek(int ordinal);
  *
  * Threads, errors, cost: as above.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar_allocator **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
  * A context that the program has made on a device of CUDA's, beside the primary one: an allocator of
@@ -69,24 +69,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar
  *
  * Threads: any, but no other call for the place that is dropped.
  */
-int ashlar_dropin_add_context(int ordinal, cu_context context);
-int ashlar_dropin_find_context(cu_context context);
-void ashlar_dropin_drop_context(int place);
-ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_context_allocator(int place, ashlar_allocator **out);
+int ashlar__dropin_add_context(int ordinal, cu_context context);
+int ashlar__dropin_find_context(cu_context context);
+void ashlar__dropin_drop_context(int place);
+ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
 /*
  * Whose live block begins at `ptr`; NULL: nobody's, so that it may be the driver's.
  * Threads: any.  Cost: O(devices), a lock each.
  */
-ashlar_allocator *ashlar_dropin_owner(const void *ptr);
+ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* Whether this process came out of a fork of one that had devices. Threads: any. */
-bool ashlar_dropin_is_forked(void);
+bool ashlar__dropin_is_forked(void);
 
 /* "ashlar: <what>: <ashlar_error_detail()>" on stderr, if reports are asked for. Threads: any. */
-void ashlar_dropin_report(const char *what);
+void ashlar__dropin_report(const char *what);
 
 /* Tests: forget every allocator, without destroying it. No other call is under way. */
-void ashlar_dropin_forget(void);
+void ashlar__dropin_forget(void);
 
 #endif /* ASHLAR_DROPIN_DEVICES_H */

@@ -39,16 +39,16 @@ static void take_large_steps(ashlar_allocator *a) {
 static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     const bool is_host = place == ASHLAR_DROPIN_HOST;
     ashlar_allocator *a;
-    const ashlar_status status = is_host ? ashlar_dropin_host_allocator(ordinal, &a)
+    const ashlar_status status = is_host ? ashlar__dropin_host_allocator(ordinal, &a)
                                  : place >= ASHLAR_DROPIN_CONTEXTS
-                                     ? ashlar_dropin_context_allocator(place, &a)
-                                     : ashlar_dropin_allocator(ordinal, &a);
+                                     ? ashlar__dropin_context_allocator(place, &a)
+                                     : ashlar__dropin_allocator(ordinal, &a);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_frees *made = ashlar_host_calloc(1, sizeof *made);
+    ashlar_frees *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the frees of device %d", ordinal);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the frees of device %d", ordinal);
     }
     made->allocator = a;
     made->device = ashlar_allocator_device(a);
@@ -57,7 +57,7 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->wait_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->end = &made->first;
-    ashlar_allocator_set_reclaim(a, ashlar_frees_reclaim, made);
+    ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, made);
     if (!is_host) {
         take_large_steps(a);
     }
@@ -68,11 +68,11 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
 static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     ashlar_status status = ASHLAR_OK;
     if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
+        return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
     if (place < ASHLAR_DROPIN_DEVICES_MAX && atomic_load(&is_given_up[ordinal])) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
+        return ashlar__fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
     }
     pthread_mutex_lock(&making_lock);
     ashlar_frees *frees = atomic_load(&all[place]);
@@ -95,50 +95,50 @@ static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_fr
         *out = frees;
         return ASHLAR_OK;
     }
-    return ashlar_dropin_is_forked()
-               ? ashlar_fail(ASHLAR_EDRIVER, "device %d: CUDA does not survive a fork", ordinal)
+    return ashlar__dropin_is_forked()
+               ? ashlar__fail(ASHLAR_EDRIVER, "device %d: CUDA does not survive a fork", ordinal)
                : find_or_make(place, ordinal, out);
 }
 
 static ashlar_frees *peek(int place) {
-    return ashlar_dropin_is_forked() ? NULL
+    return ashlar__dropin_is_forked() ? NULL
                                      : atomic_load_explicit(&all[place], memory_order_acquire);
 }
 
-ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out) {
-    return find(ashlar_frees_peek(ordinal), ordinal, ordinal, out);
+ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out) {
+    return find(ashlar__frees_peek(ordinal), ordinal, ordinal, out);
 }
 
-ashlar_frees *ashlar_frees_peek(int ordinal) {
+ashlar_frees *ashlar__frees_peek(int ordinal) {
     return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX &&
                    !atomic_load_explicit(&is_given_up[ordinal], memory_order_relaxed)
                ? peek(ordinal)
                : NULL;
 }
 
-ashlar_status ashlar_frees_of_host(int ordinal, ashlar_frees **out) {
-    return find(ashlar_frees_peek_host(), ASHLAR_DROPIN_HOST, ordinal, out);
+ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out) {
+    return find(ashlar__frees_peek_host(), ASHLAR_DROPIN_HOST, ordinal, out);
 }
 
-ashlar_frees *ashlar_frees_peek_host(void) {
+ashlar_frees *ashlar__frees_peek_host(void) {
     return peek(ASHLAR_DROPIN_HOST);
 }
 
 /* What is wrong with the ordinal the driver has found out: the context is one of its. */
-ashlar_status ashlar_frees_of_context(int place, ashlar_frees **out) {
+ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out) {
     return find(peek(place), place, 0, out);
 }
 
-ashlar_frees *ashlar_frees_peek_context(int place) {
+ashlar_frees *ashlar__frees_peek_context(int place) {
     return peek(place);
 }
 
-void ashlar_frees_drop_context(int place) {
+void ashlar__frees_drop_context(int place) {
     ashlar_frees *frees = atomic_exchange(&all[place], NULL);
-    ashlar_dropin_drop_context(place);
+    ashlar__dropin_drop_context(place);
     if (frees != NULL) {
-        ashlar_frees_drop_all(frees);
-        ashlar_host_free(frees);
+        ashlar__frees_drop_all(frees);
+        ashlar__host_free(frees);
     }
 }
 
@@ -147,10 +147,10 @@ static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
 
-ashlar_frees *ashlar_frees_each(int *place) {
+ashlar_frees *ashlar__frees_each(int *place) {
     while (*place < ASHLAR_DROPIN_ALLOCATORS_MAX) {
         const int here = (*place)++;
-        ashlar_frees *frees = here < ASHLAR_DROPIN_DEVICES_MAX ? ashlar_frees_peek(here)
+        ashlar_frees *frees = here < ASHLAR_DROPIN_DEVICES_MAX ? ashlar__frees_peek(here)
                               : here == ASHLAR_DROPIN_HOST     ? NULL
                                                                : peek(here);
         if (frees != NULL) {
@@ -160,36 +160,36 @@ ashlar_frees *ashlar_frees_each(int *place) {
     return NULL;
 }
 
-ashlar_frees *ashlar_frees_next(int *place, const void *ptr) {
-    ashlar_frees *frees = ashlar_frees_each(place);
-    while (frees != NULL && !may_have(frees->allocator, ashlar_ptr_in(ptr))) {
-        frees = ashlar_frees_each(place);
+ashlar_frees *ashlar__frees_next(int *place, const void *ptr) {
+    ashlar_frees *frees = ashlar__frees_each(place);
+    while (frees != NULL && !may_have(frees->allocator, ashlar__ptr_in(ptr))) {
+        frees = ashlar__frees_each(place);
     }
     return frees;
 }
 
-ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *f) {
+ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *f) {
     return f->allocator;
 }
 
-ashlar_device *ashlar_frees_device(const ashlar_frees *f) {
+ashlar_device *ashlar__frees_device(const ashlar_frees *f) {
     return f->device;
 }
 
-void ashlar_frees_give_up(int ordinal) {
-    const ashlar_frees *frees = ashlar_frees_peek(ordinal);
+void ashlar__frees_give_up(int ordinal) {
+    const ashlar_frees *frees = ashlar__frees_peek(ordinal);
     if (frees != NULL) {
         atomic_store(&is_given_up[ordinal], true);
         ashlar_allocator_destroy(frees->allocator);
     }
 }
 
-void ashlar_frees_forget(void) {
+void ashlar__frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_frees *frees = atomic_exchange(&all[i], NULL);
         if (frees != NULL) {
-            ashlar_frees_drop_all(frees);
-            ashlar_host_free(frees);
+            ashlar__frees_drop_all(frees);
+            ashlar__host_free(frees);
         }
     }
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
@@ -199,16 +199,16 @@ void ashlar_frees_forget(void) {
 
 /* ---- memory ---- */
 
-size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
+size_t ashlar__frees_spare_bytes(const ashlar_frees *f) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(f->allocator, &stats);
     return (size_t)(stats.reserved_bytes - stats.block_bytes);
 }
 
-bool ashlar_frees_give_back(ashlar_frees *f) {
+bool ashlar__frees_give_back(ashlar_frees *f) {
     ashlar_stats before, after;
     ashlar_allocator_get_stats(f->allocator, &before);
-    (void)ashlar_frees_reclaim(f, 0);
+    (void)ashlar__frees_reclaim(f, 0);
     const ashlar_status unused =
         ashlar_allocator_trim(f->allocator, 0); /* what it gave back it gave */
     (void)unused;
@@ -231,9 +231,9 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     int tries = TRIES_MAX;
     do {
         seen = atomic_load(&f->release_count);
-        status = stream == NULL ? ashlar_alloc_idle(f->allocator, bytes, false, out)
+        status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, false, out)
                                 : ashlar_alloc(f->allocator, bytes, *stream, out);
-    } while (status == ASHLAR_ENOMEM && --tries > 0 && ashlar_frees_has_more(f, seen));
+    } while (status == ASHLAR_ENOMEM && --tries > 0 && ashlar__frees_has_more(f, seen));
     return status;
 }
 
@@ -241,7 +241,7 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
     if (status == ASHLAR_OK) {
-        status = ashlar_device_synchronize(f->device); /* the guard has queued work on it */
+        status = ashlar__device_synchronize(f->device); /* the guard has queued work on it */
     }
     if (status == ASHLAR_OK) {
         *out = ptr;
@@ -249,44 +249,44 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     return status;
 }
 
-ashlar_status ashlar_frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
-    if (ashlar_allocator_is_guarded(f->allocator)) {
+ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
+    if (ashlar__allocator_is_guarded(f->allocator)) {
         return alloc_guarded(f, bytes, out);
     }
-    ashlar_status status = ashlar_alloc_idle(f->allocator, bytes, true, out);
-    if (status == ASHLAR_ENOMEM && ashlar_frees_reap(f, ASHLAR_BATCHES_MAX)) {
-        status = ashlar_alloc_idle(f->allocator, bytes, true, out);
+    ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, true, out);
+    if (status == ASHLAR_ENOMEM && ashlar__frees_reap(f, ASHLAR_BATCHES_MAX)) {
+        status = ashlar__alloc_idle(f->allocator, bytes, true, out);
     }
-    if (status == ASHLAR_ENOMEM && has_much_to_wait_for(f, bytes) && ashlar_frees_wait(f)) {
-        status = ashlar_alloc_idle(f->allocator, bytes, true, out);
+    if (status == ASHLAR_ENOMEM && has_much_to_wait_for(f, bytes) && ashlar__frees_wait(f)) {
+        status = ashlar__alloc_idle(f->allocator, bytes, true, out);
     }
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-ashlar_status ashlar_frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
+ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
                                     void **out) {
-    if (ashlar_allocator_is_guarded(f->allocator) || !ashlar_frees_has_pending(f)) {
+    if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__frees_has_pending(f)) {
         return alloc_at_last(f, bytes, &stream, out);
     }
-    const ashlar_status status = ashlar_alloc_at_hand(f->allocator, bytes, stream, out);
+    const ashlar_status status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
     if (status != ASHLAR_ENOMEM) {
         return status;
     }
-    (void)ashlar_frees_reap(f, ASHLAR_BATCHES_MAX);
+    (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
     return alloc_at_last(f, bytes, &stream, out);
 }
 
-ashlar_status ashlar_frees_free(ashlar_frees *f, void *ptr) {
-    if (!ashlar_allocator_is_guarded(f->allocator)) {
-        return ashlar_free_deferred(f->allocator, ptr);
+ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
+    if (!ashlar__allocator_is_guarded(f->allocator)) {
+        return ashlar__free_deferred(f->allocator, ptr);
     }
-    const ashlar_status status = ashlar_device_synchronize(f->device);
+    const ashlar_status status = ashlar__device_synchronize(f->device);
     return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
 }
 
 static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {
     const ashlar_status status =
-        stream == NULL ? ashlar_frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
+        stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
     switch (status) {
     case ASHLAR_OK:
     case ASHLAR_EDAMAGE: /* found at a free, which is done */
@@ -294,7 +294,7 @@ static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_r
         return true;
     case ASHLAR_EPOINTER:
         *result = CU_INVALID_VALUE;
-        return ashlar_has_reserved(f->allocator, ptr);
+        return ashlar__has_reserved(f->allocator, ptr);
     case ASHLAR_EHOSTMEM:
         *result = CU_OUT_OF_MEMORY;
         return true;
@@ -304,27 +304,27 @@ static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_r
     }
 }
 
-bool ashlar_frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
+bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
     int place = 0;
-    ashlar_frees *f = ashlar_frees_next(&place, ptr);
+    ashlar_frees *f = ashlar__frees_next(&place, ptr);
     while (f != NULL && !answer(f, ptr, stream, result)) {
-        f = ashlar_frees_next(&place, ptr);
+        f = ashlar__frees_next(&place, ptr);
     }
     return f != NULL;
 }
 
-bool ashlar_frees_answer_host(void *ptr, cu_result *result) {
-    ashlar_frees *f = ashlar_frees_peek_host();
+bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
+    ashlar_frees *f = ashlar__frees_peek_host();
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
 /* Asked at every allocation of some, so that what all threads read is not written each time. */
-void ashlar_frees_distrust_streams(ashlar_frees *f) {
+void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);
     }
 }
 
-void ashlar_frees_trust_all(ashlar_frees *f) {
+void ashlar__frees_trust_all(ashlar_frees *f) {
     atomic_store(&f->is_trusting, true);
 }

@@ -18,10 +18,10 @@ static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
         f->spare = made->next;
         return made;
     }
-    made = ashlar_host_calloc(1, sizeof *made);
+    made = ashlar__host_calloc(1, sizeof *made);
     if (made != NULL && ASHLAR_DRIVER_CALL(f->device->driver, event_create,
                                            (&made->event, CU_EVENT_NO_TIMING)) != CU_SUCCESS) {
-        ashlar_host_free(made);
+        ashlar__host_free(made);
         made = NULL;
     }
     return made;
@@ -86,23 +86,23 @@ static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
         is_marked = mark_stream_locked(f, s->stream, marks);
     }
     if (!is_marked) {
-        ashlar_frees_distrust_streams(f);
+        ashlar__frees_distrust_streams(f);
     }
     return is_marked;
 }
 
 /* What is deferred becomes a batch, if it can be marked. */
 static void make_batch_locked(ashlar_frees *f) {
-    ashlar_free_batch *made = ashlar_host_calloc(1, sizeof *made);
+    ashlar_free_batch *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
         return;
     }
     /* Before the events: a block that is deferred behind them is not theirs. */
-    made->blocks = ashlar_deferred_take(f->allocator);
+    made->blocks = ashlar__deferred_take(f->allocator);
     if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
-        ashlar_deferred_put_back(f->allocator, made->blocks);
+        ashlar__deferred_put_back(f->allocator, made->blocks);
         put_marks(&f->spare, made->marks);
-        ashlar_host_free(made);
+        ashlar__host_free(made);
         return;
     }
     put_marks(&made->marks, f->ended);
@@ -124,7 +124,7 @@ static void ask_locked(ashlar_frees *f, ashlar_event_node **marks) {
 }
 
 static void release(ashlar_frees *f, ashlar_block *blocks) {
-    ashlar_deferred_release(f->allocator, blocks);
+    ashlar__deferred_release(f->allocator, blocks);
     atomic_fetch_add(&f->release_count, 1);
 }
 
@@ -139,7 +139,7 @@ static bool release_past_locked(ashlar_frees *f) {
         f->first = oldest->next;
         f->end = f->first == NULL ? &f->first : f->end;
         release(f, oldest->blocks);
-        ashlar_host_free(oldest);
+        ashlar__host_free(oldest);
         atomic_fetch_sub(&f->batch_count, 1);
         has_any = true;
     }
@@ -152,27 +152,27 @@ static bool needs_wait(const ashlar_frees *f) {
 }
 
 static ashlar_status synchronize(const ashlar_frees *f) {
-    return f->is_host ? ashlar_device_synchronize_all(f->device)
-                      : ashlar_device_synchronize(f->device);
+    return f->is_host ? ashlar__device_synchronize_all(f->device)
+                      : ashlar__device_synchronize(f->device);
 }
 
 /* All that is deferred is over after a wait on the host. */
 static bool release_after_wait(ashlar_frees *f) {
     pthread_mutex_lock(&f->wait_lock);
-    ashlar_block *blocks = ashlar_deferred_take(f->allocator);
+    ashlar_block *blocks = ashlar__deferred_take(f->allocator);
     const bool is_over =
         blocks != NULL && (atomic_load(&f->is_trusting) || synchronize(f) == ASHLAR_OK);
     if (is_over) {
         release(f, blocks);
     } else if (blocks != NULL) {
-        ashlar_deferred_put_back(f->allocator, blocks);
+        ashlar__deferred_put_back(f->allocator, blocks);
     }
     pthread_mutex_unlock(&f->wait_lock);
     return is_over;
 }
 
-bool ashlar_frees_has_pending(const ashlar_frees *f) {
-    return atomic_load(&f->batch_count) > 0 || ashlar_has_deferred(f->allocator);
+bool ashlar__frees_has_pending(const ashlar_frees *f) {
+    return atomic_load(&f->batch_count) > 0 || ashlar__has_deferred(f->allocator);
 }
 
 /* And no capture begins while the lock is held. */
@@ -182,21 +182,21 @@ static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
     }
 }
 
-void ashlar_frees_cover(ashlar_frees *f) {
-    if (is_capture_on(f) || !ashlar_has_deferred(f->allocator) ||
-        ashlar_device_enter(f->device) != ASHLAR_OK) {
+void ashlar__frees_cover(ashlar_frees *f) {
+    if (is_capture_on(f) || !ashlar__has_deferred(f->allocator) ||
+        ashlar__device_enter(f->device) != ASHLAR_OK) {
         return;
     }
     pthread_mutex_lock(&f->lock);
     make_batch_unless_full_locked(f, ASHLAR_BATCHES_MAX);
     pthread_mutex_unlock(&f->lock);
-    ashlar_device_leave(f->device);
+    ashlar__device_leave(f->device);
 }
 
-bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
+bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
     bool has_any = false;
-    if (is_capture_on(f) || !ashlar_frees_has_pending(f) ||
-        ashlar_device_enter(f->device) != ASHLAR_OK) {
+    if (is_capture_on(f) || !ashlar__frees_has_pending(f) ||
+        ashlar__device_enter(f->device) != ASHLAR_OK) {
         return false;
     }
     pthread_mutex_lock(&f->lock);
@@ -208,25 +208,25 @@ bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
     if (needs_wait(f)) {
         has_any = release_after_wait(f) || has_any;
     }
-    ashlar_device_leave(f->device);
+    ashlar__device_leave(f->device);
     return has_any;
 }
 
-bool ashlar_frees_has_more(ashlar_frees *f, uint64_t release_count) {
+bool ashlar__frees_has_more(ashlar_frees *f, uint64_t release_count) {
     pthread_mutex_lock(&f->wait_lock);
     pthread_mutex_unlock(&f->wait_lock);
     pthread_mutex_lock(&f->lock);
     const bool has_more = !is_capture_on(f) && (atomic_load(&f->release_count) != release_count ||
-                                                ashlar_frees_has_pending(f));
+                                                ashlar__frees_has_pending(f));
     pthread_mutex_unlock(&f->lock);
     return has_more;
 }
 
-bool ashlar_frees_wait(ashlar_frees *f) {
+bool ashlar__frees_wait(ashlar_frees *f) {
     if (is_capture_on(f) || synchronize(f) != ASHLAR_OK) {
         return false;
     }
-    (void)ashlar_frees_reap(f, SIZE_MAX);
+    (void)ashlar__frees_reap(f, SIZE_MAX);
     return true;
 }
 
@@ -240,26 +240,26 @@ static cu_event awaited_event(ashlar_frees *f) {
 }
 
 /* No lock is held during the wait; an event that another thread uses anew is waited for longer. */
-bool ashlar_frees_reclaim(void *user, size_t bytes) {
+bool ashlar__frees_reclaim(void *user, size_t bytes) {
     ashlar_frees *f = user;
     (void)bytes;
-    bool has_any = ashlar_frees_reap(f, SIZE_MAX);
+    bool has_any = ashlar__frees_reap(f, SIZE_MAX);
     for (cu_event event = awaited_event(f); event != NULL && !is_capture_on(f);
          event = awaited_event(f)) {
         if (ashlar_event_synchronize(f->device, event) != ASHLAR_OK) {
             break;
         }
-        has_any = ashlar_frees_reap(f, SIZE_MAX) || has_any;
+        has_any = ashlar__frees_reap(f, SIZE_MAX) || has_any;
     }
     return has_any;
 }
 
 /* ---- streams ---- */
 
-void ashlar_frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
-    ashlar_known_stream *made = ashlar_host_calloc(1, sizeof *made);
+void ashlar__frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
+    ashlar_known_stream *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
-        ashlar_frees_distrust_streams(f);
+        ashlar__frees_distrust_streams(f);
         return;
     }
     made->stream = stream;
@@ -280,13 +280,13 @@ static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
         return false;
     }
     *link = found->next;
-    ashlar_host_free(found);
+    ashlar__host_free(found);
     return true;
 }
 
 /* Behind its last work. */
 static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
-    const ashlar_status status = ashlar_device_enter(f->device);
+    const ashlar_status status = ashlar__device_enter(f->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -294,28 +294,28 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
         ask_locked(f, &f->ended); /* there may never be a batch that wants them */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
-    ashlar_device_leave(f->device);
+    ashlar__device_leave(f->device);
     return is_marked ? ASHLAR_OK : ASHLAR_EDRIVER;
 }
 
-void ashlar_frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
+void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
     /* Also what cudaFreeAsync() gave back there. Where that fails it is found out later. */
     const ashlar_status unused = ashlar_allocator_forget_stream(f->allocator, stream);
     (void)unused;
     pthread_mutex_lock(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
-        ashlar_frees_distrust_streams(f);
+        ashlar__frees_distrust_streams(f);
     }
     pthread_mutex_unlock(&f->lock);
 }
 
-void ashlar_frees_begin_capture(ashlar_frees *f) {
+void ashlar__frees_begin_capture(ashlar_frees *f) {
     pthread_mutex_lock(&f->lock);
     atomic_fetch_add(&f->device->driver->capture_count, 1);
     pthread_mutex_unlock(&f->lock);
 }
 
-void ashlar_frees_end_capture(ashlar_frees *f) {
+void ashlar__frees_end_capture(ashlar_frees *f) {
     atomic_fetch_sub(&f->device->driver->capture_count, 1);
 }
 
@@ -324,19 +324,19 @@ void ashlar_frees_end_capture(ashlar_frees *f) {
 static void drop_marks(ashlar_event_node *marks) {
     while (marks != NULL) {
         ashlar_event_node *next = marks->next;
-        ashlar_host_free(marks);
+        ashlar__host_free(marks);
         marks = next;
     }
 }
 
-void ashlar_frees_drop_all(ashlar_frees *f) {
+void ashlar__frees_drop_all(ashlar_frees *f) {
     drop_marks(f->spare);
     drop_marks(f->ended);
     while (f->first != NULL) {
         ashlar_free_batch *oldest = f->first;
         f->first = oldest->next;
         drop_marks(oldest->marks);
-        ashlar_host_free(oldest);
+        ashlar__host_free(oldest);
     }
     while (f->streams != NULL) {
         (void)forget_stream_locked(f, f->streams->stream);

@@ -50,28 +50,28 @@ struct ashlar_frees {
 };
 
 /* Whether blocks wait, in a batch or for one. */
-bool ashlar_frees_has_pending(const ashlar_frees *frees);
+bool ashlar__frees_has_pending(const ashlar_frees *frees);
 
 /*
  * Make a batch, if fewer than `batches_max` wait, and give back to the allocator what is known to
  * be over. True: there was something.
  */
-bool ashlar_frees_reap(ashlar_frees *frees, size_t batches_max);
+bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
 /*
  * Memory was out: may it not be so by now? Blocks have been given back since `release_count` was
  * read, other threads were about to, or there are new ones.
  */
-bool ashlar_frees_has_more(ashlar_frees *frees, uint64_t release_count);
+bool ashlar__frees_has_more(ashlar_frees *frees, uint64_t release_count);
 
 /* Wait on the host for all work of the device. False: not possible now. */
-bool ashlar_frees_wait(ashlar_frees *frees);
+bool ashlar__frees_wait(ashlar_frees *frees);
 
 /* Tests: return the host memory of events, batches and streams. */
-void ashlar_frees_drop_all(ashlar_frees *frees);
+void ashlar__frees_drop_all(ashlar_frees *frees);
 
 /* As an allocator's reclaim callback, `user` being an ashlar_frees: wait for all that is pending.
  */
-bool ashlar_frees_reclaim(void *user, size_t bytes);
+bool ashlar__frees_reclaim(void *user, size_t bytes);
 
 #endif /* ASHLAR_DROPIN_FREES_IMPL_H */

@@ -136,10 +136,10 @@ ASHLAR_PRELOAD_MAP(X)
 #undef X
 
 /* The driver's own: CU_NOT_SUPPORTED where it has none, or there is no driver. */
-#define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar_real_##name params;
+#define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar__real_##name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
-#define X(name, params, args) cu_result ashlar_real_##name params;
+#define X(name, params, args) cu_result ashlar__real_##name params;
 ASHLAR_PRELOAD_NEEDED_MAP(X)
 #undef X
 
@@ -149,23 +149,23 @@ ASHLAR_PRELOAD_NEEDED_MAP(X)
  * Begin to serve a call; false: it is the driver's, since all of this is switched off, or the call
  * comes from within. Every call of the library stands between begin and end.
  */
-bool ashlar_preload_begin(void);
-void ashlar_preload_end(void);
+bool ashlar__preload_begin(void);
+void ashlar__preload_end(void);
 
 /*
  * Between begin and end: of the calling thread's current context, if that is a device's primary one
  * or was made by the program; NULL: the driver's business.
  */
-ashlar_frees *ashlar_preload_here(void);
+ashlar_frees *ashlar__preload_here(void);
 
 /* There is a stream that may use memory of a device and has not been told to it. */
-void ashlar_preload_note_missed_stream(void);
+void ashlar__preload_note_missed_stream(void);
 
 /* There is no allocator for a device, as ashlar_error_detail() says: its memory is the driver's. */
-void ashlar_preload_note_refusal(void);
+void ashlar__preload_note_refusal(void);
 
 /* A call has gone on to the driver that took memory. */
-void ashlar_preload_note_passed(void);
+void ashlar__preload_note_passed(void);
 
 /* ---- options ---- */
 
@@ -176,9 +176,9 @@ typedef struct ashlar_preload_options {
 } ashlar_preload_options;
 
 /* Read at the first call. Threads: any. */
-const ashlar_preload_options *ashlar_preload_options_get(void);
+const ashlar_preload_options *ashlar__preload_options_get(void);
 
 /* What a device or context that is about to be given up adds to the report. */
-void ashlar_preload_add_to_report(const ashlar_frees *frees);
+void ashlar__preload_add_to_report(const ashlar_frees *frees);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

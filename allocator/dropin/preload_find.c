@@ -14,7 +14,7 @@
 /* cuGetProcAddress: stream NULL is the calling thread's. */
 enum { PER_THREAD_STREAM = 2 };
 
-/* What ashlar_preload_dlsym answers: a function, or one of these. */
+/* What ashlar__preload_dlsym answers: a function, or one of these. */
 #define AS_THE_C_LIBRARY_SAYS NULL
 #define THERE_IS_NONE ((void *)1)
 
@@ -52,8 +52,8 @@ typedef void *(*dlsym_fn)(void *handle, const char *name);
 
 /* For the jump below: the next library's that has one, which may stand in for others. Written
  * before the first use, by any thread, always the same. */
-extern void *ashlar_preload_next_dlsym;
-void *ashlar_preload_next_dlsym;
+extern void *ashlar__preload_next_dlsym;
+void *ashlar__preload_next_dlsym;
 
 /* The C library's. Its version is that of the C library's first release for the processor, or of
  * the one from which on it is no library of its own. */
@@ -66,8 +66,8 @@ static dlsym_fn real_dlsym(void) {
         address = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     }
     memcpy(&function, &address, sizeof function);
-    if (__atomic_load_n(&ashlar_preload_next_dlsym, __ATOMIC_ACQUIRE) == NULL) {
-        __atomic_store_n(&ashlar_preload_next_dlsym, function(RTLD_NEXT, "dlsym"),
+    if (__atomic_load_n(&ashlar__preload_next_dlsym, __ATOMIC_ACQUIRE) == NULL) {
+        __atomic_store_n(&ashlar__preload_next_dlsym, function(RTLD_NEXT, "dlsym"),
                          __ATOMIC_RELEASE);
         atomic_store(&found, address);
     }
@@ -78,9 +78,9 @@ static dlsym_fn real_dlsym(void) {
  * What dlsym() is to answer. Called by the jump below, with its arguments. It must leave RTLD_NEXT
  * to the C library, which tells by the return address who asks.
  */
-void *ashlar_preload_dlsym(void *handle, const char *name);
+void *ashlar__preload_dlsym(void *handle, const char *name);
 
-void *ashlar_preload_dlsym(void *handle, const char *name) {
+void *ashlar__preload_dlsym(void *handle, const char *name) {
     const dlsym_fn find = real_dlsym();
     if (handle == RTLD_NEXT || name == NULL || strncmp(name, "cu", 2) != 0) {
         return AS_THE_C_LIBRARY_SAYS;
@@ -98,16 +98,16 @@ void *ashlar_preload_dlsym(void *handle, const char *name) {
     if (found == ours && find(RTLD_NEXT, name) == NULL) {
         return THERE_IS_NONE;
     }
-    if (!ashlar_preload_begin()) {
+    if (!ashlar__preload_begin()) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    ashlar_preload_end();
+    ashlar__preload_end();
     return ours;
 }
 
 /*
  * dlsym() itself: a jump to the next one, so that this sees the program's return address. Calls
- * ashlar_preload_dlsym() first, and returns what that says unless it is NULL.
+ * ashlar__preload_dlsym() first, and returns what that says unless it is NULL.
  */
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -122,7 +122,7 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 8\n"
         "    subq $8, %rsp\n"
         ".cfi_adjust_cfa_offset 8\n"
-        "    call ashlar_preload_dlsym\n"
+        "    call ashlar__preload_dlsym\n"
         "    addq $8, %rsp\n"
         ".cfi_adjust_cfa_offset -8\n"
         "    popq %rsi\n"
@@ -132,7 +132,7 @@ __asm__(".text\n"
         "    cmpq $1, %rax\n"
         "    ja 1f\n"
         "    je 2f\n"
-        "    jmp *ashlar_preload_next_dlsym(%rip)\n"
+        "    jmp *ashlar__preload_next_dlsym(%rip)\n"
         "2:  xorl %eax, %eax\n"
         "1:  ret\n"
         ".cfi_endproc\n"
@@ -148,7 +148,7 @@ __asm__(".text\n"
         ".cfi_offset 29, -32\n"
         ".cfi_offset 30, -24\n"
         "    stp x0, x1, [sp, #16]\n"
-        "    bl ashlar_preload_dlsym\n"
+        "    bl ashlar__preload_dlsym\n"
         "    mov x9, x0\n"
         "    ldp x0, x1, [sp, #16]\n"
         "    ldp x29, x30, [sp], #32\n"
@@ -158,8 +158,8 @@ __asm__(".text\n"
         "    cmp x9, #1\n"
         "    b.hi 1f\n"
         "    b.eq 2f\n"
-        "    adrp x9, ashlar_preload_next_dlsym\n"
-        "    ldr x9, [x9, #:lo12:ashlar_preload_next_dlsym]\n"
+        "    adrp x9, ashlar__preload_next_dlsym\n"
+        "    ldr x9, [x9, #:lo12:ashlar__preload_next_dlsym]\n"
         "    br x9\n"
         "2:  mov x9, #0\n"
         "1:  mov x0, x9\n"
@@ -211,9 +211,9 @@ static void stand_in_for(const char *symbol, void **address, int version,
 cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
                               unsigned long long flags, unsigned int *found) {
     const cu_result result =
-        ashlar_real_cuGetProcAddress_v2(symbol, address, version, flags, found);
-    if (result == CU_SUCCESS && ashlar_preload_begin()) {
-        ashlar_preload_end();
+        ashlar__real_cuGetProcAddress_v2(symbol, address, version, flags, found);
+    if (result == CU_SUCCESS && ashlar__preload_begin()) {
+        ashlar__preload_end();
         stand_in_for(symbol, address, version, flags);
     }
     return result;
@@ -221,9 +221,9 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
 
 cu_result cuGetProcAddress(const char *symbol, void **address, int version,
                            unsigned long long flags) {
-    const cu_result result = ashlar_real_cuGetProcAddress(symbol, address, version, flags);
-    if (result == CU_SUCCESS && ashlar_preload_begin()) {
-        ashlar_preload_end();
+    const cu_result result = ashlar__real_cuGetProcAddress(symbol, address, version, flags);
+    if (result == CU_SUCCESS && ashlar__preload_begin()) {
+        ashlar__preload_end();
         stand_in_for(symbol, address, version, flags);
     }
     return result;
@@ -232,7 +232,7 @@ cu_result cuGetProcAddress(const char *symbol, void **address, int version,
 /* ---- the driver's own, called ---- */
 
 #define REAL(name, params, args)                                              \
-    cu_result ashlar_real_##name params {                                     \
+    cu_result ashlar__real_##name params {                                     \
         static _Atomic(void *) found_;                                        \
         cu_result(*function_) params;                                         \
         void *address_ = atomic_load_explicit(&found_, memory_order_acquire); \
@@ -253,50 +253,50 @@ ASHLAR_PRELOAD_NEEDED_MAP(REAL)
 
 static _Thread_local int depth;
 
-bool ashlar_preload_begin(void) {
-    if (depth > 0 || ashlar_preload_options_get()->is_off || ashlar_dropin_is_forked()) {
+bool ashlar__preload_begin(void) {
+    if (depth > 0 || ashlar__preload_options_get()->is_off || ashlar__dropin_is_forked()) {
         return false;
     }
     depth++;
     return true;
 }
 
-void ashlar_preload_end(void) {
+void ashlar__preload_end(void) {
     depth--;
 }
 
 static atomic_bool has_missed_stream;
 
-void ashlar_preload_note_missed_stream(void) {
+void ashlar__preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
 /* In the current context, of which the driver knows that it is one. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
-    const int place = ashlar_dropin_find_context(current);
-    return place >= 0 ? ashlar_frees_of_context(place, out) : ashlar_frees_of(ordinal, out);
+    const int place = ashlar__dropin_find_context(current);
+    return place >= 0 ? ashlar__frees_of_context(place, out) : ashlar__frees_of(ordinal, out);
 }
 
-ashlar_frees *ashlar_preload_here(void) {
+ashlar_frees *ashlar__preload_here(void) {
     cu_context current = NULL;
     cu_device ordinal = -1;
     ashlar_frees *frees = NULL;
-    if (ashlar_real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
-        ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
+    if (ashlar__real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
+        ashlar__real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
         return NULL;
     }
     if (find_here(current, ordinal, &frees) != ASHLAR_OK) {
-        ashlar_preload_note_refusal();
+        ashlar__preload_note_refusal();
         return NULL;
     }
-    if (ashlar_frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
+    if (ashlar__frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
         return NULL; /* ASHLAR_DEVICE says so: what the program's driver does not know */
     }
     if (atomic_load(&has_missed_stream)) {
-        ashlar_frees_distrust_streams(frees);
+        ashlar__frees_distrust_streams(frees);
     }
-    if (ashlar_preload_options_get()->is_unsafe) {
-        ashlar_frees_trust_all(frees);
+    if (ashlar__preload_options_get()->is_unsafe) {
+        ashlar__frees_trust_all(frees);
     }
-    return ashlar_frees_device(frees)->context == current ? frees : NULL;
+    return ashlar__frees_device(frees)->context == current ? frees : NULL;
 }

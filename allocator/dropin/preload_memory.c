@@ -28,16 +28,16 @@ static bool is_answered(ashlar_status status, cu_result *result) {
 
 /* False: the driver is to be asked. */
 static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
-    if (ptr == NULL || bytes == 0 || !ashlar_preload_begin()) {
+    if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
         return false;
     }
     void *block = NULL;
-    ashlar_frees *here = ashlar_preload_here();
+    ashlar_frees *here = ashlar__preload_here();
     const bool is_ours =
-        here != NULL && is_answered(ashlar_frees_alloc(here, bytes, &block), result);
-    ashlar_preload_end();
+        here != NULL && is_answered(ashlar__frees_alloc(here, bytes, &block), result);
+    ashlar__preload_end();
     if (is_ours && block != NULL) {
-        *ptr = ashlar_ptr_in(block);
+        *ptr = ashlar__ptr_in(block);
     }
     return is_ours;
 }
@@ -47,8 +47,8 @@ cu_result cuMemAlloc_v2(cu_ptr *ptr, size_t bytes) {
     if (take(ptr, bytes, &result)) {
         return result;
     }
-    ashlar_preload_note_passed();
-    return ashlar_real_cuMemAlloc_v2(ptr, bytes);
+    ashlar__preload_note_passed();
+    return ashlar__real_cuMemAlloc_v2(ptr, bytes);
 }
 
 cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
@@ -56,11 +56,11 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     size_t row, bytes;
     cu_result result;
     const bool is_valid = pitch != NULL && (element == 4 || element == 8 || element == 16) &&
-                          ashlar_align_up(width, PITCH_ALIGN, &row) &&
-                          ashlar_mul(row, height, &bytes);
+                          ashlar__align_up(width, PITCH_ALIGN, &row) &&
+                          ashlar__mul(row, height, &bytes);
     if (!is_valid || !take(ptr, bytes, &result)) {
-        ashlar_preload_note_passed();
-        return ashlar_real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
+        ashlar__preload_note_passed();
+        return ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
     }
     if (result == CU_SUCCESS) {
         *pitch = row;
@@ -70,24 +70,24 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
 
 /* Give the block to the device that has it, if one does. */
 static bool give(cu_ptr ptr, const cu_stream *stream, cu_result *result) {
-    if (ptr == 0 || !ashlar_preload_begin()) {
+    if (ptr == 0 || !ashlar__preload_begin()) {
         return false;
     }
-    const bool is_ours = ashlar_frees_answer(ashlar_ptr_out(ptr), stream, result);
-    ashlar_preload_end();
+    const bool is_ours = ashlar__frees_answer(ashlar__ptr_out(ptr), stream, result);
+    ashlar__preload_end();
     return is_ours;
 }
 
 cu_result cuMemFree_v2(cu_ptr ptr) {
     cu_result result;
-    return give(ptr, NULL, &result) ? result : ashlar_real_cuMemFree_v2(ptr);
+    return give(ptr, NULL, &result) ? result : ashlar__real_cuMemFree_v2(ptr);
 }
 
 /* ---- in the order of a stream ---- */
 
 static bool is_captured(cu_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
-    return ashlar_real_cuStreamIsCapturing(stream, &status) == CU_SUCCESS &&
+    return ashlar__real_cuStreamIsCapturing(stream, &status) == CU_SUCCESS &&
            status != CU_CAPTURE_NONE;
 }
 
@@ -97,16 +97,16 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
     if ((uintptr_t)stream <= CU_STREAM_PER_THREAD) {
         return true;
     }
-    const cu_result result = ashlar_real_cuStreamGetCtx(stream, &context);
+    const cu_result result = ashlar__real_cuStreamGetCtx(stream, &context);
     return result == CU_NOT_SUPPORTED ||
-           (result == CU_SUCCESS && context == ashlar_frees_device(frees)->context);
+           (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
 }
 
 /* Devices that a program has set a pool of its own for: cuMemAllocAsync() means that one. */
 static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
 
 cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
-    const cu_result result = ashlar_real_cuDeviceSetMemPool(device, pool);
+    const cu_result result = ashlar__real_cuDeviceSetMemPool(device, pool);
     if (result == CU_SUCCESS && (unsigned)device < ASHLAR_DROPIN_DEVICES_MAX) {
         atomic_store(&has_pool[device], true);
     }
@@ -114,22 +114,22 @@ cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
 }
 
 static bool takes_of_pool(const ashlar_frees *frees) {
-    return atomic_load_explicit(&has_pool[ashlar_frees_device(frees)->info.ordinal],
+    return atomic_load_explicit(&has_pool[ashlar__frees_device(frees)->info.ordinal],
                                 memory_order_relaxed);
 }
 
 static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *result) {
-    if (ptr == NULL || bytes == 0 || !ashlar_preload_begin()) {
+    if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
         return false;
     }
     void *block = NULL;
-    ashlar_frees *here = ashlar_preload_here();
+    ashlar_frees *here = ashlar__preload_here();
     const bool is_ours = here != NULL && !takes_of_pool(here) && is_of(here, stream) &&
                          !is_captured(stream) &&
-                         is_answered(ashlar_frees_alloc_on(here, bytes, stream, &block), result);
-    ashlar_preload_end();
+                         is_answered(ashlar__frees_alloc_on(here, bytes, stream, &block), result);
+    ashlar__preload_end();
     if (is_ours && block != NULL) {
-        *ptr = ashlar_ptr_in(block);
+        *ptr = ashlar__ptr_in(block);
     }
     return is_ours;
 }
@@ -139,8 +139,8 @@ cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     if (take_on(ptr, bytes, stream, &result)) {
         return result;
     }
-    ashlar_preload_note_passed();
-    return ashlar_real_cuMemAllocAsync(ptr, bytes, stream);
+    ashlar__preload_note_passed();
+    return ashlar__real_cuMemAllocAsync(ptr, bytes, stream);
 }
 
 cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
@@ -148,8 +148,8 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     if (take_on(ptr, bytes, per_thread(stream), &result)) {
         return result;
     }
-    ashlar_preload_note_passed();
-    return ashlar_real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
+    ashlar__preload_note_passed();
+    return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
 }
 
 /* A free in a capture would have to happen at each launch: of ours, the driver refuses it. */
@@ -157,7 +157,7 @@ cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
     cu_result result;
     return !is_captured(stream) && give(ptr, &stream, &result)
                ? result
-               : ashlar_real_cuMemFreeAsync(ptr, stream);
+               : ashlar__real_cuMemFreeAsync(ptr, stream);
 }
 
 cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
@@ -165,23 +165,23 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
     cu_result result;
     return !is_captured(named) && give(ptr, &named, &result)
                ? result
-               : ashlar_real_cuMemFreeAsync_ptsz(ptr, stream);
+               : ashlar__real_cuMemFreeAsync_ptsz(ptr, stream);
 }
 
 /* ---- questions ---- */
 
 /* Free for the program is also what is reserved here and in no block. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
-    const cu_result result = ashlar_real_cuMemGetInfo_v2(free_bytes, total_bytes);
-    if (result != CU_SUCCESS || !ashlar_preload_begin()) {
+    const cu_result result = ashlar__real_cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (result != CU_SUCCESS || !ashlar__preload_begin()) {
         return result;
     }
-    const ashlar_frees *here = ashlar_preload_here();
+    const ashlar_frees *here = ashlar__preload_here();
     if (here != NULL) {
-        const size_t room = *total_bytes - *free_bytes, spare = ashlar_frees_spare_bytes(here);
+        const size_t room = *total_bytes - *free_bytes, spare = ashlar__frees_spare_bytes(here);
         *free_bytes += spare < room ? spare : room;
     }
-    ashlar_preload_end();
+    ashlar__preload_end();
     return result;
 }
 
@@ -191,17 +191,17 @@ static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     void *block = NULL;
     size_t block_bytes = 0;
     ashlar_status status = ASHLAR_EPOINTER;
-    if (!ashlar_preload_begin()) {
+    if (!ashlar__preload_begin()) {
         return false;
     }
-    const void *at = ashlar_ptr_out(ptr);
-    for (ashlar_frees *f = ashlar_frees_next(&ordinal, at); f != NULL && status != ASHLAR_OK;
-         f = ashlar_frees_next(&ordinal, at)) {
-        status = ashlar_find_around(ashlar_frees_allocator(f), at, &block, &block_bytes);
+    const void *at = ashlar__ptr_out(ptr);
+    for (ashlar_frees *f = ashlar__frees_next(&ordinal, at); f != NULL && status != ASHLAR_OK;
+         f = ashlar__frees_next(&ordinal, at)) {
+        status = ashlar__find_around(ashlar__frees_allocator(f), at, &block, &block_bytes);
     }
-    ashlar_preload_end();
+    ashlar__preload_end();
     if (status == ASHLAR_OK && base != NULL) {
-        *base = ashlar_ptr_in(block);
+        *base = ashlar__ptr_in(block);
     }
     if (status == ASHLAR_OK && bytes != NULL) {
         *bytes = block_bytes;
@@ -211,10 +211,10 @@ static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
 
 cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
     return find_block(ptr, base, bytes) ? CU_SUCCESS
-                                        : ashlar_real_cuMemGetAddressRange_v2(base, bytes, ptr);
+                                        : ashlar__real_cuMemGetAddressRange_v2(base, bytes, ptr);
 }
 
 cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
     return find_block(ptr, NULL, NULL) ? CU_NOT_SUPPORTED
-                                       : ashlar_real_cuIpcGetMemHandle(handle, ptr);
+                                       : ashlar__real_cuIpcGetMemHandle(handle, ptr);
 }

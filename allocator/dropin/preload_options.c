@@ -26,30 +26,30 @@ static ashlar_preload_options options;
 
 static void read_word(ashlar_piece word) {
     char shown[ASHLAR_SHOWN_BYTES], line[LINE_BYTES];
-    if (ashlar_piece_is(word, "off")) {
+    if (ashlar__piece_is(word, "off")) {
         options.is_off = true;
-    } else if (ashlar_piece_is(word, "report")) {
+    } else if (ashlar__piece_is(word, "report")) {
         options.reports = true;
-    } else if (ashlar_piece_is(word, "unsafe")) {
+    } else if (ashlar__piece_is(word, "unsafe")) {
         options.is_unsafe = true;
-    } else if (!ashlar_piece_is(word, "on")) {
+    } else if (!ashlar__piece_is(word, "on")) {
         options.is_off = true;
         write_line(line, snprintf(line, sizeof line,
                                   "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
                                   "report, unsafe; taken for off\n",
-                                  ashlar_piece_show(word, shown)));
+                                  ashlar__piece_show(word, shown)));
     }
 }
 
 static void read_options(void) {
     const char *text = getenv("ASHLAR_PRELOAD");
-    ashlar_piece rest = ashlar_piece_of(text == NULL ? "" : text);
+    ashlar_piece rest = ashlar__piece_of(text == NULL ? "" : text);
     while (rest.bytes > 0) {
-        read_word(ashlar_piece_cut(&rest, ','));
+        read_word(ashlar__piece_cut(&rest, ','));
     }
 }
 
-const ashlar_preload_options *ashlar_preload_options_get(void) {
+const ashlar_preload_options *ashlar__preload_options_get(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_options);
     return &options;
@@ -64,11 +64,11 @@ typedef struct totals {
 static _Atomic uint64_t passed;
 static totals given_up; /* devices that were reset and contexts; no thread is in them */
 
-void ashlar_preload_note_passed(void) {
+void ashlar__preload_note_passed(void) {
     atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
 }
 
-void ashlar_preload_note_refusal(void) {
+void ashlar__preload_note_refusal(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
     char line[ASHLAR_DETAIL_BYTES + LINE_BYTES];
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
@@ -79,14 +79,14 @@ void ashlar_preload_note_refusal(void) {
 
 static void add(totals *sum, const ashlar_frees *frees) {
     ashlar_stats stats;
-    ashlar_allocator_get_stats(ashlar_frees_allocator(frees), &stats);
+    ashlar_allocator_get_stats(ashlar__frees_allocator(frees), &stats);
     sum->allocations += stats.alloc_count;
     sum->mapped += stats.served_mapped;
     sum->live_peak_bytes += stats.live_peak_bytes;
     sum->reserved_peak_bytes += stats.reserved_peak_bytes;
 }
 
-void ashlar_preload_add_to_report(const ashlar_frees *frees) {
+void ashlar__preload_add_to_report(const ashlar_frees *frees) {
     add(&given_up, frees);
 }
 
@@ -94,12 +94,12 @@ void ashlar_preload_add_to_report(const ashlar_frees *frees) {
 __attribute__((destructor)) static void report(void) {
     char line[LINE_BYTES];
     totals sum = given_up;
-    if (!options.reports || options.is_off || ashlar_dropin_is_forked()) {
+    if (!options.reports || options.is_off || ashlar__dropin_is_forked()) {
         return;
     }
     int place = 0;
-    for (const ashlar_frees *f = ashlar_frees_each(&place); f != NULL;
-         f = ashlar_frees_each(&place)) {
+    for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
+         f = ashlar__frees_each(&place)) {
         add(&sum, f);
     }
     write_line(line,

@@ -3,20 +3,20 @@
 
 /* True: the driver had too little, and has more now. */
 static bool has_given_back(cu_result result) {
-    if (result != CU_OUT_OF_MEMORY || !ashlar_preload_begin()) {
+    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
         return false;
     }
-    ashlar_frees *here = ashlar_preload_here();
-    const bool has_any = here != NULL && ashlar_frees_give_back(here);
-    ashlar_preload_end();
+    ashlar_frees *here = ashlar__preload_here();
+    const bool has_any = here != NULL && ashlar__frees_give_back(here);
+    ashlar__preload_end();
     return has_any;
 }
 
 #define ASK_TWICE(name, params, args)                                       \
     cu_result name params {                                                 \
-        const cu_result result_ = ashlar_real_##name args;                  \
-        ashlar_preload_note_passed();                                       \
-        return has_given_back(result_) ? ashlar_real_##name args : result_; \
+        const cu_result result_ = ashlar__real_##name args;                  \
+        ashlar__preload_note_passed();                                       \
+        return has_given_back(result_) ? ashlar__real_##name args : result_; \
     }
 
 ASK_TWICE(cuMemAllocFromPoolAsync, (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream),

@@ -7,54 +7,54 @@
 
 /* A blocking one is covered by the legacy stream. */
 static cu_result note_made(cu_result result, const cu_stream *stream, unsigned int flags) {
-    if (result != CU_SUCCESS || (flags & CU_STREAM_UNORDERED) == 0 || !ashlar_preload_begin()) {
+    if (result != CU_SUCCESS || (flags & CU_STREAM_UNORDERED) == 0 || !ashlar__preload_begin()) {
         return result;
     }
-    ashlar_frees *here = ashlar_preload_here();
+    ashlar_frees *here = ashlar__preload_here();
     if (here != NULL) {
-        ashlar_frees_add_stream(here, *stream);
+        ashlar__frees_add_stream(here, *stream);
     } else {
-        ashlar_preload_note_missed_stream();
+        ashlar__preload_note_missed_stream();
     }
-    ashlar_preload_end();
+    ashlar__preload_end();
     return result;
 }
 
 cu_result cuStreamCreate(cu_stream *stream, unsigned int flags) {
-    return note_made(ashlar_real_cuStreamCreate(stream, flags), stream, flags);
+    return note_made(ashlar__real_cuStreamCreate(stream, flags), stream, flags);
 }
 
 cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned int flags, int priority) {
-    return note_made(ashlar_real_cuStreamCreateWithPriority(stream, flags, priority), stream,
+    return note_made(ashlar__real_cuStreamCreateWithPriority(stream, flags, priority), stream,
                      flags);
 }
 
 /* It is of a context of its own, which the legacy stream does not come after. */
 cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, unsigned int flags,
                                  int priority) {
-    ashlar_preload_note_missed_stream();
-    return ashlar_real_cuGreenCtxStreamCreate(stream, context, flags, priority);
+    ashlar__preload_note_missed_stream();
+    return ashlar__real_cuGreenCtxStreamCreate(stream, context, flags, priority);
 }
 
 cu_result cuStreamDestroy_v2(cu_stream stream) {
-    if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar_preload_begin()) {
+    if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar__preload_begin()) {
         int place = 0;
-        for (ashlar_frees *f = ashlar_frees_each(&place); f != NULL;
-             f = ashlar_frees_each(&place)) {
-            ashlar_frees_end_stream(f, stream); /* it is nothing to the other devices */
+        for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
+             f = ashlar__frees_each(&place)) {
+            ashlar__frees_end_stream(f, stream); /* it is nothing to the other devices */
         }
-        ashlar_preload_end();
+        ashlar__preload_end();
     }
-    return ashlar_real_cuStreamDestroy_v2(stream);
+    return ashlar__real_cuStreamDestroy_v2(stream);
 }
 
 /* ---- captures ---- */
 
 static ashlar_frees *here(void) {
     ashlar_frees *frees = NULL;
-    if (ashlar_preload_begin()) {
-        frees = ashlar_preload_here();
-        ashlar_preload_end();
+    if (ashlar__preload_begin()) {
+        frees = ashlar__preload_here();
+        ashlar__preload_end();
     }
     return frees;
 }
@@ -63,40 +63,40 @@ static ashlar_frees *here(void) {
 static ashlar_frees *begin_capture(void) {
     ashlar_frees *frees = here();
     if (frees != NULL) {
-        ashlar_frees_begin_capture(frees);
+        ashlar__frees_begin_capture(frees);
     }
     return frees;
 }
 
 static cu_result note_begun(cu_result result, ashlar_frees *frees) {
     if (result != CU_SUCCESS && frees != NULL) {
-        ashlar_frees_end_capture(frees);
+        ashlar__frees_end_capture(frees);
     }
     return result;
 }
 
 cu_result cuStreamBeginCapture_v2(cu_stream stream, unsigned int mode) {
     ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar_real_cuStreamBeginCapture_v2(stream, mode), frees);
+    return note_begun(ashlar__real_cuStreamBeginCapture_v2(stream, mode), frees);
 }
 
 cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, unsigned int mode) {
     ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar_real_cuStreamBeginCapture_v2_ptsz(stream, mode), frees);
+    return note_begun(ashlar__real_cuStreamBeginCapture_v2_ptsz(stream, mode), frees);
 }
 
 cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const void *nodes,
                                       const void *edges, size_t count, unsigned int mode) {
     ashlar_frees *frees = begin_capture();
     return note_begun(
-        ashlar_real_cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), frees);
+        ashlar__real_cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), frees);
 }
 
 cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const void *nodes,
                                            const void *edges, size_t count, unsigned int mode) {
     ashlar_frees *frees = begin_capture();
     return note_begun(
-        ashlar_real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode),
+        ashlar__real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode),
         frees);
 }
 
@@ -110,17 +110,17 @@ static bool goes_on(cu_result result) {
 static cu_result note_ended(cu_result result) {
     ashlar_frees *frees = goes_on(result) ? NULL : here();
     if (frees != NULL) {
-        ashlar_frees_end_capture(frees);
+        ashlar__frees_end_capture(frees);
     }
     return result;
 }
 
 cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph) {
-    return note_ended(ashlar_real_cuStreamEndCapture(stream, graph));
+    return note_ended(ashlar__real_cuStreamEndCapture(stream, graph));
 }
 
 cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
-    return note_ended(ashlar_real_cuStreamEndCapture_ptsz(stream, graph));
+    return note_ended(ashlar__real_cuStreamEndCapture_ptsz(stream, graph));
 }
 
 /* ---- contexts ---- */
@@ -128,50 +128,50 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 cu_result cuCtxSynchronize(void) {
     ashlar_frees *frees = here();
     if (frees != NULL) {
-        ashlar_frees_cover(frees);
+        ashlar__frees_cover(frees);
     }
-    return ashlar_real_cuCtxSynchronize();
+    return ashlar__real_cuCtxSynchronize();
 }
 
 /* One place too many, and the context's memory is the driver's. */
 static cu_result note_context(cu_result result, const cu_context *context, cu_device device) {
-    if (result == CU_SUCCESS && ashlar_preload_begin()) {
-        (void)ashlar_dropin_add_context(device, *context);
-        ashlar_preload_end();
+    if (result == CU_SUCCESS && ashlar__preload_begin()) {
+        (void)ashlar__dropin_add_context(device, *context);
+        ashlar__preload_end();
     }
     return result;
 }
 
 cu_result cuCtxCreate_v2(cu_context *context, unsigned int flags, cu_device device) {
-    return note_context(ashlar_real_cuCtxCreate_v2(context, flags, device), context, device);
+    return note_context(ashlar__real_cuCtxCreate_v2(context, flags, device), context, device);
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *affinities, int count, unsigned int flags,
                          cu_device device) {
-    return note_context(ashlar_real_cuCtxCreate_v3(context, affinities, count, flags, device),
+    return note_context(ashlar__real_cuCtxCreate_v3(context, affinities, count, flags, device),
                         context, device);
 }
 
 cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int flags,
                          cu_device device) {
-    return note_context(ashlar_real_cuCtxCreate_v4(context, parameters, flags, device), context,
+    return note_context(ashlar__real_cuCtxCreate_v4(context, parameters, flags, device), context,
                         device);
 }
 
 /* What is freed later is the driver's to refuse. */
 cu_result cuCtxDestroy_v2(cu_context context) {
-    if (context != NULL && ashlar_preload_begin()) {
-        const int place = ashlar_dropin_find_context(context);
-        const ashlar_frees *frees = place < 0 ? NULL : ashlar_frees_peek_context(place);
+    if (context != NULL && ashlar__preload_begin()) {
+        const int place = ashlar__dropin_find_context(context);
+        const ashlar_frees *frees = place < 0 ? NULL : ashlar__frees_peek_context(place);
         if (frees != NULL) {
-            ashlar_preload_add_to_report(frees);
+            ashlar__preload_add_to_report(frees);
         }
         if (place >= 0) {
-            ashlar_frees_drop_context(place);
+            ashlar__frees_drop_context(place);
         }
-        ashlar_preload_end();
+        ashlar__preload_end();
     }
-    return ashlar_real_cuCtxDestroy_v2(context);
+    return ashlar__real_cuCtxDestroy_v2(context);
 }
 
 /*
@@ -179,13 +179,13 @@ cu_result cuCtxDestroy_v2(cu_context context) {
  * of it: so it goes first, and what is freed later is the driver's to refuse.
  */
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
-    if (ashlar_preload_begin()) {
-        const ashlar_frees *frees = ashlar_frees_peek(device);
+    if (ashlar__preload_begin()) {
+        const ashlar_frees *frees = ashlar__frees_peek(device);
         if (frees != NULL) {
-            ashlar_preload_add_to_report(frees);
-            ashlar_frees_give_up(device);
+            ashlar__preload_add_to_report(frees);
+            ashlar__frees_give_up(device);
         }
-        ashlar_preload_end();
+        ashlar__preload_end();
     }
-    return ashlar_real_cuDevicePrimaryCtxReset_v2(device);
+    return ashlar__real_cuDevicePrimaryCtxReset_v2(device);
 }

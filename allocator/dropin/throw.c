@@ -25,14 +25,14 @@ static throw_fn find_throw(void) {
     return function; /* the library stays loaded: this one is never unloaded either */
 }
 
-void ashlar_dropin_throw_text(const char *text) {
+void ashlar__dropin_throw_text(const char *text) {
     const throw_fn throw_runtime_error = find_throw();
     if (throw_runtime_error != NULL) {
         throw_runtime_error(text);
     }
 }
 
-void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device) {
+void ashlar__dropin_throw(ashlar_status status, size_t bytes, int device) {
     char text[ASHLAR_DETAIL_BYTES + 128];
     if (status == ASHLAR_ENOMEM) {
         (void)snprintf(text, sizeof text,
@@ -42,5 +42,5 @@ void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device) {
         (void)snprintf(text, sizeof text, "ashlar: %zu bytes on GPU %d: %s", bytes, device,
                        ashlar_error_detail());
     }
-    ashlar_dropin_throw_text(text);
+    ashlar__dropin_throw_text(text);
 }

@@ -16,9 +16,9 @@
  * Returns only where the process has not loaded GNU's C++ library, so that there is nobody who
  * could catch it. Nothing of the caller's is undone: it must hold nothing.
  */
-void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device);
+void ashlar__dropin_throw(ashlar_status status, size_t bytes, int device);
 
 /* The same with a text of the caller's. */
-void ashlar_dropin_throw_text(const char *text);
+void ashlar__dropin_throw_text(const char *text);
 
 #endif /* ASHLAR_DROPIN_THROW_H */

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place) {
+void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place) {
     log->entries[log->count++ % ASHLAR_FREE_LOG_ENTRIES] =
         (ashlar_freed){.ptr = ptr, .place = place};
 }
 
-const ashlar_freed *ashlar_free_log_find(const ashlar_free_log *log, cu_ptr ptr) {
+const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr) {
     for (uint64_t age = 1; age <= ASHLAR_FREE_LOG_ENTRIES && age <= log->count; age++) {
         const ashlar_freed *entry = &log->entries[(log->count - age) % ASHLAR_FREE_LOG_ENTRIES];
         if (entry->ptr == ptr) {
@@ -25,7 +25,7 @@ static const char *last_part(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-void ashlar_call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]) {
+void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]) {
     const uintptr_t at = (uintptr_t)place.address;
     char function[ASHLAR_CALL_SITE_BYTES / 2] = "";
     Dl_info info = {0};

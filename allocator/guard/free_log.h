@@ -12,7 +12,7 @@
 /* The caller of a public function. */
 typedef struct ashlar_call_site {
     const void *address; /* where the call returns to */
-    uint64_t thread;     /* ashlar_thread_number() */
+    uint64_t thread;     /* ashlar__thread_number() */
 } ashlar_call_site;
 
 typedef struct ashlar_freed {
@@ -28,12 +28,12 @@ typedef struct ashlar_free_log {
     ashlar_freed entries[ASHLAR_FREE_LOG_ENTRIES];
 } ashlar_free_log;
 
-void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place);
+void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place);
 
 /* The newest free of `ptr`, or NULL: never freed, or too long ago. */
-const ashlar_freed *ashlar_free_log_find(const ashlar_free_log *log, cu_ptr ptr);
+const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
 /* "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as it is known. */
-void ashlar_call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
+void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

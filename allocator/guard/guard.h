@@ -20,17 +20,17 @@ typedef struct ashlar_guards {
  * What `mode` asks for, in *guards, which is zero. `lock`: the allocator's.
  * Errors: as ashlar_allocator_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_create(ashlar_guards *guards, ashlar_guard mode,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
                                                     ashlar_heap *heap, pthread_mutex_t *lock);
 
 /* Nothing is queued any more. */
-void ashlar_guard_destroy(ashlar_guards *guards);
+void ashlar__guard_destroy(ashlar_guards *guards);
 
 /*
  * After a free by `place` that ended with `status`: note it, or say who has freed `ptr` before.
  * Returns `status`, with a longer detail. `frees`: NULL is allowed. Lock: held.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_log_free_locked(ashlar_free_log *frees,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
                                                              const void *ptr,
                                                              ashlar_call_site place,
                                                              ashlar_status status);

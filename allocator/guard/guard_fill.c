@@ -7,30 +7,30 @@
 
 enum { QUARANTINE_DIVISOR = 16 }; /* of the device's memory */
 
-ashlar_status ashlar_guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **out) {
+ashlar_status ashlar__guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **out) {
     ashlar_driver_client *client = heap->range.client;
-    ashlar_guard_fill *fill = ashlar_host_calloc(1, sizeof *fill);
+    ashlar_guard_fill *fill = ashlar__host_calloc(1, sizeof *fill);
     if (fill == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its quarantine");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for its quarantine");
     }
     fill->heap = heap;
     fill->limit_bytes = client->device->info.total_bytes / QUARANTINE_DIVISOR;
-    ashlar_checker_init(&fill->checker, client);
+    ashlar__checker_init(&fill->checker, client);
     *out = fill;
     return ASHLAR_OK;
 }
 
-void ashlar_guard_fill_destroy(ashlar_guard_fill *fill) {
+void ashlar__guard_fill_destroy(ashlar_guard_fill *fill) {
     if (fill != NULL) {
-        ashlar_checker_finish(&fill->checker);
-        ashlar_host_free(fill);
+        ashlar__checker_finish(&fill->checker);
+        ashlar__host_free(fill);
     }
 }
 
-bool ashlar_guard_fill_block_bytes(size_t bytes, size_t *out) {
+bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out) {
     size_t sum;
-    return ashlar_add(bytes, ASHLAR_RED_ZONE_BYTES, &sum) &&
-           ashlar_align_up(sum, ASHLAR_BLOCK_ALIGN, out);
+    return ashlar__add(bytes, ASHLAR_RED_ZONE_BYTES, &sum) &&
+           ashlar__align_up(sum, ASHLAR_BLOCK_ALIGN, out);
 }
 
 /* ---- work on streams; inside the device's context ---- */
@@ -46,7 +46,7 @@ static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t by
         ASHLAR_CALL(client, memset_d8_async, (start, value, bytes, state->stream));
     return result == CU_SUCCESS
                ? ASHLAR_OK
-               : ashlar_driver_error(client->device->driver, "cuMemsetD8Async", result);
+               : ashlar__driver_error(client->device->driver, "cuMemsetD8Async", result);
 }
 
 static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_block *block,
@@ -60,7 +60,7 @@ static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_bloc
         .tag = block->tag,
         .stream = block->stream_state->stream,
     };
-    return ashlar_checker_queue(&fill->checker, state, &subject);
+    return ashlar__checker_queue(&fill->checker, state, &subject);
 }
 
 static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
@@ -74,7 +74,7 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
         .freed = q->freed,
         .stream = q->block->stream_state->stream,
     };
-    return ashlar_checker_queue(&fill->checker, q->block->stream_state, &subject);
+    return ashlar__checker_queue(&fill->checker, q->block->stream_state, &subject);
 }
 
 /* ---- quarantine; inside the device's context ---- */
@@ -89,7 +89,7 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
     fill->count--;
     fill->bytes -= oldest->block->bytes;
-    ashlar_release_block_locked(fill->heap, oldest->block, oldest->block->stream_state);
+    ashlar__release_block_locked(fill->heap, oldest->block, oldest->block->stream_state);
     return ASHLAR_OK;
 }
 
@@ -109,21 +109,21 @@ static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *bloc
 
 /* ---- for the allocator ---- */
 
-ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
+ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
     ashlar_device *device = fill->checker.client->device;
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block) + block->requested,
                             block->bytes - block->requested, ASHLAR_RED_VALUE, block->stream_state);
-        ashlar_device_leave(device);
+        ashlar__device_leave(device);
     }
     return status;
 }
 
-ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
+ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
                                             ashlar_stream_state *state) {
     ashlar_device *device = fill->checker.client->device;
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -134,15 +134,15 @@ ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill, const ashla
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block), block->bytes, ASHLAR_FREED_VALUE, state);
     }
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return status;
 }
 
-void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
+void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                   ashlar_stream_state *state, ashlar_call_site place) {
     block->stream_state = state;
     if (is_too_large(fill, block)) {
-        ashlar_release_block_locked(fill->heap, block, state);
+        ashlar__release_block_locked(fill->heap, block, state);
         return;
     }
     ASHLAR_ASSERT(fill->count < ASHLAR_QUARANTINE_BLOCKS);
@@ -160,12 +160,12 @@ static ashlar_status release_all(ashlar_guard_fill *fill) {
     return status;
 }
 
-ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
+ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
         status = release_all(fill);
-        ashlar_device_leave(device);
+        ashlar__device_leave(device);
     }
     return status;
 }
@@ -179,16 +179,16 @@ ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;
     for (const ashlar_stream_state *state = states;
-         state != NULL && ashlar_checker_is_waiting(&fill->checker); state = state->next) {
+         state != NULL && ashlar__checker_is_waiting(&fill->checker); state = state->next) {
         if (ASHLAR_CALL(client, stream_synchronize, (state->stream)) != CU_SUCCESS) {
             (void)ASHLAR_CALL(client, stream_synchronize, (state->stream));
         }
     }
 }
 
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
+void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_device *device = fill->checker.client->device;
-    if (ashlar_device_enter(device) != ASHLAR_OK) {
+    if (ashlar__device_enter(device) != ASHLAR_OK) {
         return;
     }
     /* What the driver refuses here is not compared: nobody is left to be told. */
@@ -199,21 +199,21 @@ void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_
         }
     }
     wait_for_answers(fill, states);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
-ashlar_status ashlar_guard_fill_check_locked(const ashlar_guard_fill *fill) {
+ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     size_t bytes = 0;
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
         if (block->state != ASHLAR_BLOCK_USED || block->requested != 0) {
-            return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
+            return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
         }
         bytes += block->bytes;
     }
     if (bytes != fill->bytes || bytes > fill->limit_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
                            bytes, fill->bytes, fill->limit_bytes);
     }

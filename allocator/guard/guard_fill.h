@@ -47,7 +47,7 @@ typedef struct ashlar_guard_fill {
 } ashlar_guard_fill;
 
 /* Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_create(ashlar_heap *heap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                          ashlar_guard_fill **out);
 
 /*
@@ -56,32 +56,32 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_create(ashlar_heap *heap,
  *
  * orders   every stream that blocks were taken for or freed on
  */
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
-void ashlar_guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
+void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
+void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
 /* Bytes of the block that serves `bytes`; false: too many to count. */
-bool ashlar_guard_fill_block_bytes(size_t bytes, size_t *out);
+bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
 /* Queue a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
                                                               const ashlar_block *block);
 
 /*
  * Queue what becomes of a live block that is freed on `state`, having made room for it. Then
- * ashlar_guard_fill_put_locked() keeps it, or releases it if it is too large, and cannot fail.
+ * ashlar__guard_fill_put_locked() keeps it, or releases it if it is too large, and cannot fail.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill,
                                                               const ashlar_block *block,
                                                               ashlar_stream_state *state);
-void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
+void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                   ashlar_stream_state *state, ashlar_call_site place);
 
 /* Release the whole quarantine. Errors: as above; what is left of it stays. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill);
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_check_locked(const ashlar_guard_fill *fill);
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill);
 
 #endif /* ASHLAR_GUARD_FILL_H */

@@ -13,7 +13,7 @@ enum {
 };
 
 static ashlar_status refuse(const ashlar_guard_unmap *unmap, const char *what, cu_result result) {
-    return ashlar_driver_error(unmap->client->device->driver, what, result);
+    return ashlar__driver_error(unmap->client->device->driver, what, result);
 }
 
 static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
@@ -30,9 +30,9 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     const size_t device_bytes = unmap->client->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
-        if (!ashlar_mul(device_bytes, factor, &unmap->range_bytes) ||
-            !ashlar_align_up(unmap->range_bytes, unmap->granularity, &unmap->range_bytes)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
+        if (!ashlar__mul(device_bytes, factor, &unmap->range_bytes) ||
+            !ashlar__align_up(unmap->range_bytes, unmap->granularity, &unmap->range_bytes)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
                                device_bytes);
         }
         result = ASHLAR_CALL(unmap->client, mem_address_reserve,
@@ -41,11 +41,11 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar_guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
+ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
                                         ashlar_guard_unmap **out) {
-    ashlar_guard_unmap *unmap = ashlar_host_calloc(1, sizeof *unmap);
+    ashlar_guard_unmap *unmap = ashlar__host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
     }
     unmap->client = client;
     unmap->lock = lock;
@@ -56,7 +56,7 @@ ashlar_status ashlar_guard_unmap_create(ashlar_driver_client *client, pthread_mu
                                      ? reserve_addresses(unmap)
                                      : refuse(unmap, "cuMemGetAllocationGranularity", result);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(unmap);
+        ashlar__host_free(unmap);
         return status;
     }
     *out = unmap;
@@ -70,12 +70,12 @@ static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     }
 }
 
-void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap) {
+void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     if (unmap == NULL) {
         return;
     }
     ashlar_driver_client *client = unmap->client;
-    const bool is_entered = ashlar_device_enter(client->device) == ASHLAR_OK;
+    const bool is_entered = ashlar__device_enter(client->device) == ASHLAR_OK;
     for (size_t i = 0; i < unmap->count; i++) {
         ashlar_guarded_block *block = unmap->blocks[i];
         (void)ASHLAR_CALL(client, mem_unmap, (unmap->base + block->offset, block->bytes));
@@ -83,14 +83,14 @@ void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap) {
         if (is_entered) {
             drop_event(unmap, block->event);
         }
-        ashlar_host_free(block);
+        ashlar__host_free(block);
     }
     if (is_entered) {
-        ashlar_device_leave(client->device);
+        ashlar__device_leave(client->device);
     }
     (void)ASHLAR_CALL(client, mem_address_free, (unmap->base, unmap->range_bytes));
-    ashlar_host_free(unmap->blocks);
-    ashlar_host_free(unmap);
+    ashlar__host_free(unmap->blocks);
+    ashlar__host_free(unmap);
 }
 
 /* ---- the list of blocks ---- */
@@ -116,9 +116,9 @@ static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
     }
     const size_t capacity = unmap->capacity == 0 ? 64 : 2 * unmap->capacity;
     ashlar_guarded_block **grown =
-        ashlar_host_realloc(unmap->blocks, capacity, sizeof(ashlar_guarded_block *));
+        ashlar__host_realloc(unmap->blocks, capacity, sizeof(ashlar_guarded_block *));
     if (grown == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a list of %zu blocks",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a list of %zu blocks",
                            capacity);
     }
     unmap->blocks = grown;
@@ -146,7 +146,7 @@ static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *
 
 static void dispose(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     drop_event(unmap, block->event);
-    ashlar_host_free(block);
+    ashlar__host_free(block);
 }
 
 /* Unmap the block behind *link, whose last use is over. Where the driver refuses, it stays. */
@@ -230,7 +230,7 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
     size_t need;
-    if (!ashlar_add(bytes, unmap->granularity, &need)) {
+    if (!ashlar__add(bytes, unmap->granularity, &need)) {
         return false;
     }
     for (size_t i = find_above(unmap, from); i < unmap->count && unmap->blocks[i]->offset < to;
@@ -253,7 +253,7 @@ static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t byte
         find_hole(unmap, 0, unmap->range_bytes, bytes, out)) {
         return ASHLAR_OK;
     }
-    return ashlar_fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",
+    return ashlar__fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",
                        bytes, unmap->range_bytes);
 }
 
@@ -325,17 +325,17 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t bytes,
+ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t bytes,
                                              ashlar_tag tag, ashlar_stream_state *state,
                                              ashlar_guarded_block **out) {
     size_t aligned, page_bytes;
-    if (!ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
-        !ashlar_align_up(aligned, unmap->granularity, &page_bytes)) {
-        return ashlar_fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
+    if (!ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
+        !ashlar__align_up(aligned, unmap->granularity, &page_bytes)) {
+        return ashlar__fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
     }
-    ashlar_guarded_block *block = ashlar_host_calloc(1, sizeof *block);
+    ashlar_guarded_block *block = ashlar__host_calloc(1, sizeof *block);
     if (block == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
     }
     *block = (ashlar_guarded_block){.bytes = page_bytes,
                                     .requested = bytes,
@@ -343,13 +343,13 @@ ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t b
                                     .tag = (unsigned char)tag,
                                     .is_live = true};
     ashlar_device *device = unmap->client->device;
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
         status = take(unmap, block);
-        ashlar_device_leave(device);
+        ashlar__device_leave(device);
     }
     if (status != ASHLAR_OK) {
-        ashlar_host_free(block);
+        ashlar__host_free(block);
         return status;
     }
     block->ptr = unmap->base + block->offset + (block->bytes - aligned);
@@ -359,9 +359,9 @@ ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t b
 
 /* ---- freeing ---- */
 
-ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, const void *ptr,
+ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap, const void *ptr,
                                              ashlar_guarded_block **out) {
-    const cu_ptr address = ashlar_ptr_in(ptr);
+    const cu_ptr address = ashlar__ptr_in(ptr);
     const size_t offset = (size_t)(address - unmap->base);
     const size_t idx = find_above(unmap, offset);
     ashlar_guarded_block *block = NULL;
@@ -373,14 +373,14 @@ ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, co
         return ASHLAR_OK;
     }
     if (block != NULL && !block->is_live) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before", ptr);
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: freed before", ptr);
     }
     if (block != NULL && address > block->ptr) {
-        return ashlar_fail(ASHLAR_EPOINTER,
+        return ashlar__fail(ASHLAR_EPOINTER,
                            "%p: %zu bytes inside a block; use the block's own address", ptr,
                            (size_t)(address - block->ptr));
     }
-    return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator, or freed before", ptr);
+    return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this allocator, or freed before", ptr);
 }
 
 /* Inside the device's context. */
@@ -401,10 +401,10 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block,
+ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block,
                                              const ashlar_stream_state *state) {
     ashlar_device *device = unmap->client->device;
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -417,13 +417,13 @@ ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_g
         unmap->quarantine_count++;
         drop_completed(unmap);
     }
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return status;
 }
 
 /* ---- check ---- */
 
-ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
+ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     size_t mapped = 0, live = 0, freed = 0, queued = 0, above = 0;
     for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
@@ -431,7 +431,7 @@ ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     for (size_t i = 0; i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
         if (block->offset < above || block->is_live != (block->event == NULL)) {
-            return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
+            return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
         }
         above = block->offset + block->bytes + unmap->granularity;
         mapped += block->bytes;
@@ -440,7 +440,7 @@ ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     }
     if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || queued != freed ||
         queued != unmap->quarantine_count) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
                            mapped, live, unmap->mapped_bytes, unmap->live_bytes);
     }

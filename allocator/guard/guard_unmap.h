@@ -9,7 +9,7 @@
  * A freed block is in quarantine, still mapped, until an event recorded after its last use has
  * completed.
  *
- * Invariants (ashlar_guard_unmap_check_locked):
+ * Invariants (ashlar__guard_unmap_check_locked):
  *   blocks are in ascending order of their pages, with an unmapped page or more between any two
  *   mapped_bytes == sum of the blocks' bytes,  live_bytes == sum of those of live blocks
  *   a block is live and has no event, or is in quarantine and has one
@@ -58,11 +58,11 @@ typedef struct ashlar_guard_unmap {
 } ashlar_guard_unmap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_create(ashlar_driver_client *client,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client,
                                                           pthread_mutex_t *lock,
                                                           ashlar_guard_unmap **out);
 /* Return everything. The device must be done with it. NULL is allowed. */
-void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap);
+void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
  * A block for `state`; the lock may be dropped and taken again meanwhile. The statistics are the
@@ -70,13 +70,13 @@ void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap);
  *
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap,
                                                                size_t bytes, ashlar_tag tag,
                                                                ashlar_stream_state *state,
                                                                ashlar_guarded_block **out);
 
 /* The live block at `ptr`. Errors: ASHLAR_EPOINTER, with what is wrong. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap,
                                                                const void *ptr,
                                                                ashlar_guarded_block **out);
 
@@ -84,11 +84,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guar
  * Put a live block, last used on `state`, into quarantine, and unmap what can be.
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
                                                                ashlar_guarded_block *block,
                                                                const ashlar_stream_state *state);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap);
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap);
 
 #endif /* ASHLAR_GUARD_UNMAP_H */

@@ -21,7 +21,7 @@ struct ashlar_pattern_check {
     size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
 };
 
-void ashlar_checker_init(ashlar_checker *checker, ashlar_driver_client *client) {
+void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client) {
     *checker = (ashlar_checker){.client = client};
     pthread_mutex_init(&checker->lock, NULL); /* cannot fail with default attributes on Linux */
 }
@@ -29,23 +29,23 @@ void ashlar_checker_init(ashlar_checker *checker, ashlar_driver_client *client) 
 static void free_checks(ashlar_pattern_check *list) {
     while (list != NULL) {
         ashlar_pattern_check *next = list->next;
-        ashlar_host_free(list);
+        ashlar__host_free(list);
         list = next;
     }
 }
 
-void ashlar_checker_finish(ashlar_checker *checker) {
-    const bool is_entered = ashlar_device_enter(checker->client->device) == ASHLAR_OK;
+void ashlar__checker_finish(ashlar_checker *checker) {
+    const bool is_entered = ashlar__device_enter(checker->client->device) == ASHLAR_OK;
     while (checker->check_streams != NULL) {
         ashlar_check_stream *next = checker->check_streams->next;
         if (is_entered) {
             (void)ASHLAR_CALL(checker->client, mem_free_host, (checker->check_streams->staging));
         }
-        ashlar_host_free(checker->check_streams);
+        ashlar__host_free(checker->check_streams);
         checker->check_streams = next;
     }
     if (is_entered) {
-        ashlar_device_leave(checker->client->device);
+        ashlar__device_leave(checker->client->device);
     }
     free_checks(checker->queued);
     free_checks(checker->found);
@@ -55,7 +55,7 @@ void ashlar_checker_finish(ashlar_checker *checker) {
 static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_result result) {
     return result == CU_SUCCESS
                ? ASHLAR_OK
-               : ashlar_driver_error(checker->client->device->driver, what, result);
+               : ashlar__driver_error(checker->client->device->driver, what, result);
 }
 
 /* ---- queueing ---- */
@@ -68,14 +68,14 @@ static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_st
     }
     if (check_stream == NULL) {
         void *staging = NULL;
-        check_stream = ashlar_host_calloc(1, sizeof *check_stream);
+        check_stream = ashlar__host_calloc(1, sizeof *check_stream);
         if (check_stream == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a stream's blocks");
+            return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a stream's blocks");
         }
         const cu_result result =
             ASHLAR_CALL(checker->client, mem_host_alloc, (&staging, ASHLAR_STAGING_BYTES, 0));
         if (result != CU_SUCCESS) {
-            ashlar_host_free(check_stream);
+            ashlar__host_free(check_stream);
             return refuse(checker, "cuMemHostAlloc", result);
         }
         *check_stream = (ashlar_check_stream){checker->check_streams, state, staging};
@@ -104,7 +104,7 @@ static void settle_locked(ashlar_pattern_check *check) {
         check->next->prev = check->prev;
     }
     if (check->damaged == SIZE_MAX) {
-        ashlar_host_free(check);
+        ashlar__host_free(check);
         return;
     }
     ashlar_pattern_check **end = &checker->found;
@@ -155,16 +155,16 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     pthread_mutex_unlock(&checker->lock);
 }
 
-ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
+ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
                                    const ashlar_check_subject *subject) {
     ashlar_check_stream *check_stream = NULL;
     ashlar_status status = find_stream(checker, state, &check_stream);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_pattern_check *check = ashlar_host_calloc(1, sizeof *check);
+    ashlar_pattern_check *check = ashlar__host_calloc(1, sizeof *check);
     if (check == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a block");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a block");
     }
     *check = (ashlar_pattern_check){.checker = checker,
                                     .staging = check_stream->staging,
@@ -194,7 +194,7 @@ ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_stream_
 
 /* ---- answers ---- */
 
-bool ashlar_checker_is_waiting(ashlar_checker *checker) {
+bool ashlar__checker_is_waiting(ashlar_checker *checker) {
     pthread_mutex_lock(&checker->lock);
     const bool is_waiting = checker->queued != NULL;
     pthread_mutex_unlock(&checker->lock);
@@ -206,21 +206,21 @@ static ashlar_status report(const ashlar_pattern_check *check) {
     const size_t offset = s->offset + check->damaged;
     char place[ASHLAR_CALL_SITE_BYTES];
     if (s->is_freed) {
-        ashlar_call_site_write(s->freed, place);
-        return ashlar_fail(ASHLAR_EDAMAGE,
+        ashlar__call_site_write(s->freed, place);
+        return ashlar__fail(ASHLAR_EDAMAGE,
                            "%p: written to after it was freed, first at offset %zu; a block of "
                            "%zu bytes (%s, stream %p), freed by %s",
-                           ashlar_ptr_out(s->block), offset, s->requested,
+                           ashlar__ptr_out(s->block), offset, s->requested,
                            ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream, place);
     }
-    return ashlar_fail(ASHLAR_EDAMAGE,
+    return ashlar__fail(ASHLAR_EDAMAGE,
                        "%p: written to behind its end, first at offset %zu; a block of %zu bytes "
                        "(%s, stream %p)",
-                       ashlar_ptr_out(s->block), offset, s->requested,
+                       ashlar__ptr_out(s->block), offset, s->requested,
                        ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream);
 }
 
-ashlar_status ashlar_checker_take(ashlar_checker *checker) {
+ashlar_status ashlar__checker_take(ashlar_checker *checker) {
     pthread_mutex_lock(&checker->lock);
     ashlar_pattern_check *check = checker->found;
     if (check != NULL) {
@@ -231,6 +231,6 @@ ashlar_status ashlar_checker_take(ashlar_checker *checker) {
         return ASHLAR_OK;
     }
     const ashlar_status status = report(check);
-    ashlar_host_free(check);
+    ashlar__host_free(check);
     return status;
 }

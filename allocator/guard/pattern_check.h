@@ -47,23 +47,23 @@ typedef struct ashlar_checker {
     ashlar_pattern_check *found; /* oldest first */
 } ashlar_checker;
 
-void ashlar_checker_init(ashlar_checker *checker, ashlar_driver_client *client);
+void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client);
 
 /* No check is queued any more, or its host functions will never run. */
-void ashlar_checker_finish(ashlar_checker *checker);
+void ashlar__checker_finish(ashlar_checker *checker);
 
 /*
  * Queue a check on the stream. Inside the device's context. Lock: the allocator's.
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; part of the bytes may be checked then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_checker_queue(ashlar_checker *checker,
+ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
                                                      const ashlar_stream_state *state,
                                                      const ashlar_check_subject *subject);
 
 /* Whether there is work on any stream whose answer is still to come. */
-bool ashlar_checker_is_waiting(ashlar_checker *checker);
+bool ashlar__checker_is_waiting(ashlar_checker *checker);
 
 /* The oldest finding that was not taken yet, as ASHLAR_EDAMAGE and its detail; ASHLAR_OK: none. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_checker_take(ashlar_checker *checker);
+ASHLAR_MUST_CHECK ashlar_status ashlar__checker_take(ashlar_checker *checker);
 
 #endif /* ASHLAR_PATTERN_CHECK_H */

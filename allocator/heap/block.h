@@ -79,15 +79,15 @@ _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "two lines
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 
 /* Bytes asked for by whoever has the block now; 0: nobody. */
-static inline size_t ashlar_block_live_bytes(const ashlar_block *block) {
+static inline size_t ashlar__block_live_bytes(const ashlar_block *block) {
     return block->requested == ASHLAR_SLOT_BLOCK_AWAITED ? 0 : block->requested;
 }
 
-static inline bool ashlar_block_is_shared(const ashlar_block *block) {
+static inline bool ashlar__block_is_shared(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_SHARED) != 0;
 }
 
-static inline bool ashlar_block_is_of_slot(const ashlar_block *block) {
+static inline bool ashlar__block_is_of_slot(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_OF_SLOT) != 0;
 }
 

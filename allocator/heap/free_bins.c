@@ -39,8 +39,8 @@ static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
     return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
 }
 
-ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
-    const size_t own = ashlar_bin_of(bytes);
+ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
+    const size_t own = ashlar__bin_of(bytes);
     if (own >= ASHLAR_BIN_COUNT) {
         return NULL;
     }
@@ -56,7 +56,7 @@ ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t byt
     return best_of(bins->newest[own], bytes, SIZE_MAX);
 }
 
-size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
+size_t ashlar__free_bins_largest(const ashlar_free_bins *bins) {
     size_t largest = 0;
     if (bins->groups == 0) {
         return 0;
@@ -70,7 +70,7 @@ size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
     return largest;
 }
 
-size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
+size_t ashlar__free_bins_count(const ashlar_free_bins *bins) {
     size_t count = 0;
     for (size_t i = 0; i < ASHLAR_BIN_COUNT; i++) {
         for (const ashlar_block *at = bins->newest[i]; at != NULL; at = at->older) {
@@ -80,8 +80,8 @@ size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
     return count;
 }
 
-bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
-    const size_t own = ashlar_bin_of(block->bytes);
+bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
+    const size_t own = ashlar__bin_of(block->bytes);
     const ashlar_block *at = bins->newest[own];
     while (at != NULL && at != block) {
         at = at->older;

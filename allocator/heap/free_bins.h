@@ -37,15 +37,15 @@ typedef struct ashlar_free_bins {
  * Without a branch: sizes come in no order that a processor could guess. With s = g - 1 for group
  * g >= 1, and 0 for group 0, the bin of group g is 32 * s + (units >> s).
  */
-static inline size_t ashlar_bin_of(size_t bytes) {
+static inline size_t ashlar__bin_of(size_t bytes) {
     const size_t units = bytes / ASHLAR_BLOCK_ALIGN;
     const unsigned long long at_least = units | ASHLAR_BINS_PER_GROUP;
     const unsigned shift = 63u - (unsigned)__builtin_clzll(at_least) - ASHLAR_LOG2_BINS;
     return shift * (size_t)ASHLAR_BINS_PER_GROUP + (units >> shift);
 }
 
-static inline void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
-    const size_t at = ashlar_bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
+static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
+    const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
     ashlar_block **newest = &bins->newest[at];
     ashlar_block *older = *newest;
@@ -62,7 +62,7 @@ static inline void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block 
 }
 
 /* Requires: in them. */
-static inline void ashlar_free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
+static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
     ashlar_block **link = block->link, *older = block->older;
     ASHLAR_ASSERT(*link == block);
@@ -80,19 +80,19 @@ static inline void ashlar_free_bins_remove(ashlar_free_bins *bins, ashlar_block 
  * bin of `bytes`, else the best of the newest few in the next larger one. Cost: O(1), but O(n)
  * where only old blocks of the one bin fit.
  */
-ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
+ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
 
-static inline bool ashlar_free_bins_is_empty(const ashlar_free_bins *bins) {
+static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
     return bins->groups == 0;
 }
 
 /* The largest block's bytes, 0 where there is none. O(blocks of the last bin). */
-size_t ashlar_free_bins_largest(const ashlar_free_bins *bins);
+size_t ashlar__free_bins_largest(const ashlar_free_bins *bins);
 
 /* How many blocks there are. O(n), for checks. */
-size_t ashlar_free_bins_count(const ashlar_free_bins *bins);
+size_t ashlar__free_bins_count(const ashlar_free_bins *bins);
 
 /* Whether `block` is in its bin, and knows where. O(blocks of that bin), for checks. */
-bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
+bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 
 #endif /* ASHLAR_FREE_BINS_H */

@@ -5,43 +5,43 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
 
-ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_driver_client *client,
+ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                ashlar_range_kind kind) {
     *heap = (ashlar_heap){0};
-    ashlar_status status = ashlar_range_init(&heap->range, client, kind);
+    ashlar_status status = ashlar__range_init(&heap->range, client, kind);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = ashlar_page_map_init(&heap->map, heap->range.bytes);
+    status = ashlar__page_map_init(&heap->map, heap->range.bytes);
     if (status != ASHLAR_OK) {
-        ashlar_range_finish(&heap->range);
+        ashlar__range_finish(&heap->range);
     }
     return status;
 }
 
-void ashlar_heap_finish(ashlar_heap *heap) {
-    ashlar_range_finish(&heap->range);
-    ashlar_page_map_finish(&heap->map);
-    ashlar_heap_free_nodes(heap);
+void ashlar__heap_finish(ashlar_heap *heap) {
+    ashlar__range_finish(&heap->range);
+    ashlar__page_map_finish(&heap->map);
+    ashlar__heap_free_nodes(heap);
 }
 
-ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
-    ASHLAR_ASSERT(ashlar_block_is_free(block) && bytes > 0 && bytes <= block->bytes);
+ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
+    ASHLAR_ASSERT(ashlar__block_is_free(block) && bytes > 0 && bytes <= block->bytes);
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
-    ashlar_status status = ashlar_page_map_reserve(&heap->map, block->offset);
+    ashlar_status status = ashlar__page_map_reserve(&heap->map, block->offset);
     if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < block->bytes) {
-        status = ashlar_heap_reserve_nodes(heap, 1);
+        status = ashlar__heap_reserve_nodes(heap, 1);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_free_bins *bins = ashlar_heap_bins_of(heap, block);
-    ashlar_free_bins_remove(bins, block);
+    ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
+    ashlar__free_bins_remove(bins, block);
     if (bytes < block->bytes) {
-        ashlar_free_bins_insert(bins, ashlar_heap_split(heap, block, bytes));
+        ashlar__free_bins_insert(bins, ashlar__heap_split(heap, block, bytes));
     }
     block->state = ASHLAR_BLOCK_USED;
-    ashlar_page_map_set(&heap->map, block->offset, block);
+    ashlar__page_map_set(&heap->map, block->offset, block);
     heap->used_bytes += bytes;
     heap->free_bytes -= bytes;
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
@@ -54,8 +54,8 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
  */
 static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_stream_state **state,
                          uint64_t *tick) {
-    const bool a_past = ashlar_stream_state_is_past(a->stream_state, a->tick);
-    const bool b_past = ashlar_stream_state_is_past(b->stream_state, b->tick);
+    const bool a_past = ashlar__stream_state_is_past(a->stream_state, a->tick);
+    const bool b_past = ashlar__stream_state_is_past(b->stream_state, b->tick);
     if (a_past && b_past) {
         *state = NULL;
         *tick = 0;
@@ -75,7 +75,7 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_st
     return true;
 }
 
-bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
+bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
     const bool is_below = other->offset < (*block)->offset;
     ashlar_block *lower = is_below ? other : *block;
     const ashlar_block *upper = is_below ? *block : other;
@@ -84,8 +84,8 @@ bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_
     if (upper->starts_segment || !merge_stamps(*block, other, &state, &tick)) {
         return false;
     }
-    ashlar_free_bins_remove(ashlar_heap_bins_of(heap, other), other);
-    ashlar_heap_absorb(heap, lower);
+    ashlar__free_bins_remove(ashlar__heap_bins_of(heap, other), other);
+    ashlar__heap_absorb(heap, lower);
     lower->stream_state = state;
     lower->tick = tick;
     *block = lower;
@@ -94,7 +94,7 @@ bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_
 
 /* Put a free block that is in no bin where it belongs, merged as far as it goes. Returns it. */
 static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
-    if (ashlar_stream_state_is_past(block->stream_state, block->tick)) {
+    if (ashlar__stream_state_is_past(block->stream_state, block->tick)) {
         block->stream_state = NULL;
         block->tick = 0;
     }
@@ -103,18 +103,18 @@ static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
      * use stay two; and where a past block and a pool's did not merge, the pool's stays that, and
      * the past one becomes no block of the same pool.
      */
-    while (ashlar_heap_try_merge(heap, &block, block->prev)) {
+    while (ashlar__heap_try_merge(heap, &block, block->prev)) {
     }
-    while (ashlar_heap_try_merge(heap, &block, block->next)) {
+    while (ashlar__heap_try_merge(heap, &block, block->next)) {
     }
-    ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
+    ashlar__free_bins_insert(ashlar__heap_bins_of(heap, block), block);
     return block;
 }
 
-void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
+void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
                      uint64_t tick) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
-    ashlar_page_map_set(&heap->map, block->offset, NULL);
+    ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
@@ -125,27 +125,27 @@ void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
-void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block,
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                  ashlar_stream_state *state) {
-    state->last_tick = ashlar_stream_state_stamp(state);
-    ashlar_heap_put(heap, block, state, state->last_tick);
+    state->last_tick = ashlar__stream_state_stamp(state);
+    ashlar__heap_put(heap, block, state, state->last_tick);
 }
 
-void ashlar_heap_sweep(ashlar_heap *heap) {
+void ashlar__heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (ashlar_block_is_free(block) &&
-            ashlar_stream_state_is_past(block->stream_state, block->tick)) {
-            ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+        if (ashlar__block_is_free(block) &&
+            ashlar__stream_state_is_past(block->stream_state, block->tick)) {
+            ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);
             block = settle(heap, block);
         }
     }
 }
 
-void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
+void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
                          ashlar_stream_state *to, uint64_t tick) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (block->stream_state == from && ashlar_block_is_free(block)) {
-            ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+        if (block->stream_state == from && ashlar__block_is_free(block)) {
+            ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);
             block->stream_state = to;
             block->tick = tick;
             block = settle(heap, block);
@@ -153,11 +153,11 @@ void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
     }
 }
 
-ashlar_status ashlar_heap_allow_peer(ashlar_heap *heap, int ordinal) {
-    return ashlar_range_allow_peer(&heap->range, ordinal);
+ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal) {
+    return ashlar__range_allow_peer(&heap->range, ordinal);
 }
 
-const ashlar_block *ashlar_heap_find(const ashlar_heap *heap, size_t offset) {
+const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = heap->first;
     while (block != NULL && block->offset + block->bytes <= offset) {
         block = block->next;

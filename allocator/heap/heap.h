@@ -4,7 +4,7 @@
  * The heap knows stamps (stream state, tick) but makes no decision about streams: which free block
  * may serve a request is the allocator's to say.
  *
- * Invariants (ashlar_heap_check):
+ * Invariants (ashlar__heap_check):
  *   the blocks cover [0, end of the last) exactly, in address order, without gaps
  *   the chunks of the range are exactly what the mapped blocks cover
  *   used_bytes + free_bytes == range.mapped_bytes
@@ -38,9 +38,9 @@ typedef struct ashlar_heap {
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_driver_client *client,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                                  ashlar_range_kind kind);
-void ashlar_heap_finish(ashlar_heap *heap);
+void ashlar__heap_finish(ashlar_heap *heap);
 
 /*
  * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
@@ -50,7 +50,7 @@ void ashlar_heap_finish(ashlar_heap *heap);
  * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block,
                                                  size_t bytes);
 
 /*
@@ -58,11 +58,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
  * neighbours where both have the same stream or one of the two is known to be past: what is merged
  * is the lowest of them. Cannot fail.
  */
-void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
+void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
                      uint64_t tick);
 
 /* The same for a block that was last used on `state` no later than now. Lock: the allocator's. */
-void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block,
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                  ashlar_stream_state *state);
 
 /*
@@ -74,21 +74,21 @@ void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block,
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state,
                                                  size_t bytes, ashlar_block **out);
 
 /*
  * Map memory in one piece, until at least `bytes` are mapped in all. It is idle.
  *
- * Errors: as ashlar_heap_grow().
+ * Errors: as ashlar__heap_grow().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, size_t bytes);
 
 /* Move every free block whose last use is past to the idle ones, and merge them. */
-void ashlar_heap_sweep(ashlar_heap *heap);
+void ashlar__heap_sweep(ashlar_heap *heap);
 
 /* The free blocks last used on `from` were last used on `to`, at `tick`. */
-void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
+void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
                          ashlar_stream_state *to, uint64_t tick);
 
 /*
@@ -97,7 +97,7 @@ void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before stays so.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
  * Make a free block of `bytes` that work on `state` may use out of idle chunks from anywhere, by
@@ -109,19 +109,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t targe
  *         that were freed.
  * Cost:   O(blocks * chunks), and three driver calls per chunk.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
                                                    size_t bytes, ashlar_block **out);
 
 /*
  * Let another device use all memory of the heap, now and later.
- * Errors: as ashlar_range_allow_peer().
+ * Errors: as ashlar__range_allow_peer().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_allow_peer(ashlar_heap *heap, int ordinal);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
 
 /* The block that holds `offset`, a hole perhaps; NULL above the last. For messages. O(blocks). */
-const ashlar_block *ashlar_heap_find(const ashlar_heap *heap, size_t offset);
+const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_check(const ashlar_heap *heap);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_HEAP_H */

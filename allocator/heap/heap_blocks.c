@@ -14,11 +14,11 @@ struct ashlar_node_chunk {
         room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE]; /* from a line's start */
 };
 
-ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
+ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count) {
     while (heap->spare_count < count) {
-        ashlar_node_chunk *chunk = ashlar_host_calloc(1, sizeof *chunk);
+        ashlar_node_chunk *chunk = ashlar__host_calloc(1, sizeof *chunk);
         if (chunk == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
+            return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
         }
         chunk->next = heap->nodes;
         heap->nodes = chunk;
@@ -26,16 +26,16 @@ ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
                                 ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
         ashlar_block *nodes = (ashlar_block *)start;
         for (int i = CHUNK_NODES - 1; i >= 0; i--) {
-            ashlar_heap_push_spare(heap, &nodes[i]);
+            ashlar__heap_push_spare(heap, &nodes[i]);
         }
     }
     return ASHLAR_OK;
 }
 
-void ashlar_heap_free_nodes(ashlar_heap *heap) {
+void ashlar__heap_free_nodes(ashlar_heap *heap) {
     while (heap->nodes != NULL) {
         ashlar_node_chunk *next = heap->nodes->next;
-        ashlar_host_free(heap->nodes);
+        ashlar__host_free(heap->nodes);
         heap->nodes = next;
     }
 }
@@ -49,16 +49,16 @@ static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *pre
 
 /* A new last block. */
 static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state state) {
-    ashlar_block *block = ashlar_heap_pop_spare(heap);
+    ashlar_block *block = ashlar__heap_pop_spare(heap);
     *block = (ashlar_block){
-        .offset = ashlar_heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
+        .offset = ashlar__heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
     link_after(heap, block, heap->last);
     return block;
 }
 
-ashlar_block *ashlar_heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes) {
+ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes) {
     heap->free_bytes += bytes;
-    const size_t end = ashlar_heap_end(heap);
+    const size_t end = ashlar__heap_end(heap);
     if (offset >= end) {
         if (offset > end) {
             (void)append(heap, offset - end, ASHLAR_BLOCK_UNMAPPED);
@@ -72,10 +72,10 @@ ashlar_block *ashlar_heap_add_memory(ashlar_heap *heap, size_t offset, size_t by
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_UNMAPPED &&
                   offset + bytes <= block->offset + block->bytes);
     if (offset > block->offset) {
-        block = ashlar_heap_split(heap, block, offset - block->offset);
+        block = ashlar__heap_split(heap, block, offset - block->offset);
     }
     if (bytes < block->bytes) {
-        (void)ashlar_heap_split(heap, block, bytes);
+        (void)ashlar__heap_split(heap, block, bytes);
     }
     block->state = ASHLAR_BLOCK_FREE;
     return block;
@@ -85,35 +85,35 @@ static bool is_hole(const ashlar_block *block) {
     return block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED;
 }
 
-void ashlar_heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes) {
+void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes) {
     ashlar_block *block = heap->last;
     while (block->offset > offset) {
         block = block->prev;
     }
-    ASHLAR_ASSERT(ashlar_block_is_free(block) && offset + bytes <= block->offset + block->bytes);
-    ashlar_free_bins *bins = ashlar_heap_bins_of(heap, block);
+    ASHLAR_ASSERT(ashlar__block_is_free(block) && offset + bytes <= block->offset + block->bytes);
+    ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
     heap->free_bytes -= bytes;
-    ashlar_free_bins_remove(bins, block);
+    ashlar__free_bins_remove(bins, block);
     if (offset > block->offset) {
         ashlar_block *below = block;
-        block = ashlar_heap_split(heap, below, offset - below->offset);
-        ashlar_free_bins_insert(bins, below);
+        block = ashlar__heap_split(heap, below, offset - below->offset);
+        ashlar__free_bins_insert(bins, below);
     }
     if (bytes < block->bytes) {
-        ashlar_free_bins_insert(bins, ashlar_heap_split(heap, block, bytes));
+        ashlar__free_bins_insert(bins, ashlar__heap_split(heap, block, bytes));
     }
     block->state = ASHLAR_BLOCK_UNMAPPED;
     block->starts_segment = false;
     block->stream_state = NULL;
     block->tick = 0;
     if (is_hole(block->next)) {
-        ashlar_heap_absorb(heap, block);
+        ashlar__heap_absorb(heap, block);
     }
     if (is_hole(block->prev)) {
         block = block->prev;
-        ashlar_heap_absorb(heap, block);
+        ashlar__heap_absorb(heap, block);
     }
     if (block == heap->last) {
-        ashlar_heap_remove_block(heap, block);
+        ashlar__heap_remove_block(heap, block);
     }
 }

@@ -4,7 +4,7 @@
 #include "allocator/heap/size_class.h"
 
 static ashlar_status broken(const ashlar_block *block, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "heap check: block at offset %zu of %zu bytes: %s",
+    return ashlar__fail(ASHLAR_EFORMAT, "heap check: block at offset %zu of %zu bytes: %s",
                        block->offset, block->bytes, what);
 }
 
@@ -16,10 +16,10 @@ static ashlar_status check_free(const ashlar_heap *heap, const ashlar_block *blo
     const ashlar_free_bins *bins =
         block->stream_state != NULL ? &block->stream_state->free : &heap->idle;
     const ashlar_block *next = block->next;
-    if (!ashlar_free_bins_has(bins, block)) {
+    if (!ashlar__free_bins_has(bins, block)) {
         return broken(block, "free, but not in its bins");
     }
-    if (next != NULL && ashlar_block_is_free(next) && next->stream_state == block->stream_state &&
+    if (next != NULL && ashlar__block_is_free(next) && next->stream_state == block->stream_state &&
         !next->starts_segment) {
         return broken(block, "not merged with the free block behind it");
     }
@@ -38,7 +38,7 @@ static ashlar_status check_hole(const ashlar_block *block) {
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = block->state == ASHLAR_BLOCK_USED || is_plan_memory;
-    const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
+    const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
     /* So is the offset then: it is the sum of the sizes before it. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
@@ -74,7 +74,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
     for (size_t i = 0; i < range->chunk_count; i++) {
         const ashlar_chunk *chunk = &range->chunks[i];
         if (chunk->offset < end || chunk->is_chosen || chunk->is_gone) {
-            return ashlar_fail(ASHLAR_EFORMAT, "heap check: chunk %zu overlaps, or is half moved",
+            return ashlar__fail(ASHLAR_EFORMAT, "heap check: chunk %zu overlaps, or is half moved",
                                i);
         }
         end = chunk->offset + chunk->bytes;
@@ -84,7 +84,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
         }
         const bool may_start = block != NULL && block->offset == chunk->offset;
         if (range->segments != NULL && !(may_start && block->starts_segment)) {
-            return ashlar_fail(ASHLAR_EFORMAT, "heap check: segment %zu starts inside a block", i);
+            return ashlar__fail(ASHLAR_EFORMAT, "heap check: segment %zu starts inside a block", i);
         }
         for (; block != NULL && block->offset < end; block = block->next) {
             if (is_hole(block)) {
@@ -97,24 +97,24 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
     }
     return mapped_bytes == range->mapped_bytes
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT, "heap check: %zu bytes mapped, counted %zu",
+               : ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu bytes mapped, counted %zu",
                              mapped_bytes, range->mapped_bytes);
 }
 
 /* The sums that the walk of the blocks has found. */
 static ashlar_status check_sums(const ashlar_heap *heap, size_t used_bytes, size_t free_bytes) {
     if (used_bytes != heap->used_bytes || free_bytes != heap->free_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "heap check: %zu used and %zu free bytes, counted %zu and %zu",
                            used_bytes, free_bytes, heap->used_bytes, heap->free_bytes);
     }
     return used_bytes + free_bytes == heap->range.mapped_bytes
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT, "heap check: blocks of %zu bytes, %zu mapped",
+               : ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks of %zu bytes, %zu mapped",
                              used_bytes + free_bytes, heap->range.mapped_bytes);
 }
 
-ashlar_status ashlar_heap_check(const ashlar_heap *heap) {
+ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
     size_t offset = 0, used_bytes = 0, free_bytes = 0;
     const ashlar_block *prev = NULL;
     for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
@@ -126,13 +126,13 @@ ashlar_status ashlar_heap_check(const ashlar_heap *heap) {
             return status;
         }
         if (!is_hole(block)) {
-            *(ashlar_block_is_free(block) ? &free_bytes : &used_bytes) += block->bytes;
+            *(ashlar__block_is_free(block) ? &free_bytes : &used_bytes) += block->bytes;
         }
         offset += block->bytes;
         prev = block;
     }
     if (heap->last != prev) {
-        return ashlar_fail(ASHLAR_EFORMAT, "heap check: blocks end at %zu, but not with the last",
+        return ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks end at %zu, but not with the last",
                            offset);
     }
     const ashlar_status status = check_sums(heap, used_bytes, free_bytes);

@@ -5,9 +5,9 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
-ashlar_block *ashlar_heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
+ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
                                          size_t offset, size_t bytes) {
-    ashlar_block *block = ashlar_heap_add_memory(heap, offset, bytes);
+    ashlar_block *block = ashlar__heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
      * Not with every neighbour that could be merged: the memory would take on the stamp of another
@@ -17,23 +17,23 @@ ashlar_block *ashlar_heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_
     do {
         prev = block->prev;
         next = block->next;
-    } while ((prev != NULL && ashlar_block_is_usable(prev, state) &&
-              ashlar_heap_try_merge(heap, &block, prev)) ||
-             (next != NULL && ashlar_block_is_usable(next, state) &&
-              ashlar_heap_try_merge(heap, &block, next)));
-    ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
+    } while ((prev != NULL && ashlar__block_is_usable(prev, state) &&
+              ashlar__heap_try_merge(heap, &block, prev)) ||
+             (next != NULL && ashlar__block_is_usable(next, state) &&
+              ashlar__heap_try_merge(heap, &block, next)));
+    ashlar__free_bins_insert(ashlar__heap_bins_of(heap, block), block);
     return block;
 }
 
-ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
+ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
                               const ashlar_map_place *place, size_t bytes, ashlar_block **out) {
-    size_t offset = ashlar_map_place_offset(place, bytes);
-    ashlar_status status = ashlar_heap_reserve_nodes(heap, 2);
+    size_t offset = ashlar__map_place_offset(place, bytes);
+    ashlar_status status = ashlar__heap_reserve_nodes(heap, 2);
     if (status == ASHLAR_OK) {
-        status = ashlar_range_map(&heap->range, &offset, bytes);
+        status = ashlar__range_map(&heap->range, &offset, bytes);
     }
     if (status == ASHLAR_OK) {
-        *out = ashlar_heap_add_memory_for(heap, state, offset, bytes);
+        *out = ashlar__heap_add_memory_for(heap, state, offset, bytes);
         ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
     }
     return status;
@@ -49,7 +49,7 @@ typedef struct search {
 } search;
 
 static size_t usable_bytes(const search *s, const ashlar_block *block) {
-    return !s->is_alone && block != NULL && ashlar_block_is_usable(block, s->stream_state)
+    return !s->is_alone && block != NULL && ashlar__block_is_usable(block, s->stream_state)
                ? block->bytes
                : 0;
 }
@@ -62,7 +62,7 @@ static size_t missing(const search *s, size_t had) {
 
 static void consider(search *s, const ashlar_map_place *place, size_t need, bool is_high) {
     size_t room;
-    if (need < s->best.need && ashlar_add(need, s->slack, &room) &&
+    if (need < s->best.need && ashlar__add(need, s->slack, &room) &&
         room <= place->high - place->low) {
         s->best = *place;
         s->best.need = need;
@@ -86,7 +86,7 @@ static void consider_hole(search *s, const ashlar_block *hole) {
 
 static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_place *out) {
     const ashlar_range *range = &heap->range;
-    const size_t end = ashlar_heap_end(heap);
+    const size_t end = ashlar__heap_end(heap);
     if (s.bytes <= range->bytes) {
         s.granularity = range->granularity;
         s.best.need = SIZE_MAX;
@@ -106,34 +106,34 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_pl
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_ENOMEM, "%zu bytes exceed the reserved address range", s.bytes);
+    return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes exceed the reserved address range", s.bytes);
 }
 
-ashlar_status ashlar_heap_find_place(const ashlar_heap *heap, const ashlar_stream_state *state,
+ashlar_status ashlar__heap_find_place(const ashlar_heap *heap, const ashlar_stream_state *state,
                                      size_t bytes, size_t slack, ashlar_map_place *out) {
     return find_place(heap, (search){.stream_state = state, .bytes = bytes, .slack = slack}, out);
 }
 
 /* ---- growing ---- */
 
-ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                ashlar_block **out) {
     ashlar_map_place place = {0};
-    ashlar_status status = ashlar_heap_find_place(heap, state, bytes, 0, &place);
+    ashlar_status status = ashlar__heap_find_place(heap, state, bytes, 0, &place);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const size_t step = ashlar_range_growth_bytes(&heap->range);
+    const size_t step = ashlar__range_growth_bytes(&heap->range);
     if (step > place.need && step <= place.high - place.low) {
-        status = ashlar_heap_map(heap, state, &place, step, out);
+        status = ashlar__heap_map(heap, state, &place, step, out);
         if (status != ASHLAR_ENOMEM) {
             return status;
         }
     }
-    return ashlar_heap_map(heap, state, &place, place.need, out);
+    return ashlar__heap_map(heap, state, &place, place.need, out);
 }
 
-ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes) {
+ashlar_status ashlar__heap_reserve(ashlar_heap *heap, size_t bytes) {
     if (bytes <= heap->range.mapped_bytes) {
         return ASHLAR_OK;
     }
@@ -141,5 +141,5 @@ ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes) {
     ashlar_map_place place = {0};
     ashlar_block *unused;
     const ashlar_status status = find_place(heap, piece, &place);
-    return status == ASHLAR_OK ? ashlar_heap_map(heap, NULL, &place, place.need, &unused) : status;
+    return status == ASHLAR_OK ? ashlar__heap_map(heap, NULL, &place, place.need, &unused) : status;
 }

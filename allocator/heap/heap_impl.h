@@ -7,39 +7,39 @@
 #include "allocator/base/check_level.h"
 #include "allocator/heap/heap.h"
 
-static inline bool ashlar_block_is_free(const ashlar_block *block) {
+static inline bool ashlar__block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
 /* Whether work on `state` may use a block, and merge it with memory that is idle. */
-static inline bool ashlar_block_is_usable(const ashlar_block *block,
+static inline bool ashlar__block_is_usable(const ashlar_block *block,
                                           const ashlar_stream_state *state) {
-    return ashlar_block_is_free(block) &&
-           (ashlar_stream_state_is_past(block->stream_state, block->tick) ||
+    return ashlar__block_is_free(block) &&
+           (ashlar__stream_state_is_past(block->stream_state, block->tick) ||
             (block->stream_state == state && !state->is_pool));
 }
 
-static inline ashlar_free_bins *ashlar_heap_bins_of(ashlar_heap *heap, const ashlar_block *block) {
+static inline ashlar_free_bins *ashlar__heap_bins_of(ashlar_heap *heap, const ashlar_block *block) {
     return block->stream_state != NULL ? &block->stream_state->free : &heap->idle;
 }
 
 /* Where the last block ends. */
-static inline size_t ashlar_heap_end(const ashlar_heap *heap) {
+static inline size_t ashlar__heap_end(const ashlar_heap *heap) {
     return heap->last != NULL ? heap->last->offset + heap->last->bytes : 0;
 }
 
 /* Nodes are fetched before anything is changed, so that no change can be left half done. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count);
 
-void ashlar_heap_free_nodes(ashlar_heap *heap);
+void ashlar__heap_free_nodes(ashlar_heap *heap);
 
-static inline void ashlar_heap_push_spare(ashlar_heap *heap, ashlar_block *node) {
+static inline void ashlar__heap_push_spare(ashlar_heap *heap, ashlar_block *node) {
     node->next = heap->spare;
     heap->spare = node;
     heap->spare_count++;
 }
 
-static inline ashlar_block *ashlar_heap_pop_spare(ashlar_heap *heap) {
+static inline ashlar_block *ashlar__heap_pop_spare(ashlar_heap *heap) {
     ashlar_block *node = heap->spare;
     ASHLAR_ASSERT(node != NULL);
     heap->spare = node->next;
@@ -48,17 +48,17 @@ static inline ashlar_block *ashlar_heap_pop_spare(ashlar_heap *heap) {
 }
 
 /* Take a block, in no bin, out of the list; its node is spare. */
-static inline void ashlar_heap_remove_block(ashlar_heap *heap, ashlar_block *block) {
+static inline void ashlar__heap_remove_block(ashlar_heap *heap, ashlar_block *block) {
     *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
     *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
-    ashlar_heap_push_spare(heap, block);
+    ashlar__heap_push_spare(heap, block);
 }
 
 /* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
-static inline ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block,
+static inline ashlar_block *ashlar__heap_split(ashlar_heap *heap, ashlar_block *block,
                                               size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
-    ashlar_block *rest = ashlar_heap_pop_spare(heap), *next = block->next;
+    ashlar_block *rest = ashlar__heap_pop_spare(heap), *next = block->next;
     /* Field by field: of a compound literal compilers make a fill that costs as much again. */
     rest->offset = block->offset + bytes;
     rest->bytes = block->bytes - bytes;
@@ -79,39 +79,39 @@ static inline ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *b
 }
 
 /* Let `block` take the place of the one above it as well; neither is in a bin. */
-static inline void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block) {
+static inline void ashlar__heap_absorb(ashlar_heap *heap, ashlar_block *block) {
     ashlar_block *other = block->next, *next = other->next;
     block->bytes += other->bytes;
     block->next = next;
     *(next != NULL ? &next->prev : &heap->last) = block;
-    ashlar_heap_push_spare(heap, other);
+    ashlar__heap_push_spare(heap, other);
 }
 
 /*
  * Merge *block, which is in no bin, with its neighbour `other`, if that is free, their stamps have
  * a common one, and no segment starts between them. *block is then the lower one of the two.
  */
-bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
+bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
 
 /* The same; most neighbours are not free. */
-static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block **block,
+static inline bool ashlar__heap_try_merge(ashlar_heap *heap, ashlar_block **block,
                                          ashlar_block *other) {
-    return other != NULL && ashlar_block_is_free(other) &&
-           ashlar_heap_try_merge_free(heap, block, other);
+    return other != NULL && ashlar__block_is_free(other) &&
+           ashlar__heap_try_merge_free(heap, block, other);
 }
 
 /*
  * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped
  * as past. Needs two nodes.
  */
-ashlar_block *ashlar_heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes);
+ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes);
 
 /* [offset, offset + bytes) of a free block has lost its memory. Needs two nodes. */
-void ashlar_heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
+void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* ashlar_heap_add_memory(), merged with what work on `state` may use beside it, and put in its
+/* ashlar__heap_add_memory(), merged with what work on `state` may use beside it, and put in its
  * bins. */
-ashlar_block *ashlar_heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
+ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
                                          size_t offset, size_t bytes);
 
 /* Where a block could come to be. */
@@ -124,7 +124,7 @@ typedef struct ashlar_map_place {
 } ashlar_map_place;
 
 /* Where memory of `bytes` begins in a place. */
-static inline size_t ashlar_map_place_offset(const ashlar_map_place *place, size_t bytes) {
+static inline size_t ashlar__map_place_offset(const ashlar_map_place *place, size_t bytes) {
     return place->is_high ? place->high - bytes : place->low;
 }
 
@@ -132,13 +132,13 @@ static inline size_t ashlar_map_place_offset(const ashlar_map_place *place, size
  * The place where a block of `bytes` for work on `state` takes the least memory, and where that
  * and `slack` bytes more have room. Errors: ASHLAR_ENOMEM, if there is none.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_find_place(const ashlar_heap *heap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_find_place(const ashlar_heap *heap,
                                                        const ashlar_stream_state *state,
                                                        size_t bytes, size_t slack,
                                                        ashlar_map_place *out);
 
-/* Map new memory of `bytes` in a place, all or nothing. Errors: as ashlar_heap_grow(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
+/* Map new memory of `bytes` in a place, all or nothing. Errors: as ashlar__heap_grow(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
                                                 const ashlar_map_place *place, size_t bytes,
                                                 ashlar_block **out);
 

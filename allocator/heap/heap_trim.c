@@ -19,7 +19,7 @@ static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
         while (block->offset > chunk->offset) {
             block = block->prev;
         }
-        if (ashlar_block_is_free(block) && block->stream_state == NULL && block != below &&
+        if (ashlar__block_is_free(block) && block->stream_state == NULL && block != below &&
             block != above && chunk->offset + chunk->bytes <= block->offset + block->bytes) {
             chunk->is_chosen = true;
             chosen += chunk->bytes;
@@ -40,19 +40,19 @@ static void punch_gone(ashlar_heap *heap) {
     for (size_t i = heap->range.chunk_count; i-- > 0;) {
         const ashlar_chunk *chunk = &heap->range.chunks[i];
         if (chunk->is_gone) {
-            ashlar_heap_punch_hole(heap, chunk->offset, chunk->bytes);
+            ashlar__heap_punch_hole(heap, chunk->offset, chunk->bytes);
         }
     }
-    ashlar_range_forget_gone(&heap->range);
+    ashlar__range_forget_gone(&heap->range);
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
 /* Unmap the chosen chunks, `count` of them, up to the first that the driver refuses. */
 static ashlar_status unmap_chosen(ashlar_heap *heap, size_t count) {
-    ashlar_status status = ashlar_heap_reserve_nodes(heap, 2 * count);
+    ashlar_status status = ashlar__heap_reserve_nodes(heap, 2 * count);
     for (size_t i = heap->range.chunk_count; i-- > 0 && status == ASHLAR_OK;) {
         if (heap->range.chunks[i].is_chosen) {
-            status = ashlar_range_unmap(&heap->range, &heap->range.chunks[i]);
+            status = ashlar__range_unmap(&heap->range, &heap->range.chunks[i]);
         }
     }
     choose_none(heap);
@@ -60,12 +60,12 @@ static ashlar_status unmap_chosen(ashlar_heap *heap, size_t count) {
     return status;
 }
 
-ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes) {
+ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes) {
     const size_t mapped = heap->range.mapped_bytes;
     if (mapped <= target_bytes) {
         return ASHLAR_OK;
     }
-    ashlar_heap_sweep(heap);
+    ashlar__heap_sweep(heap);
     size_t count;
     (void)choose(heap, mapped - target_bytes, NULL, NULL, &count);
     return unmap_chosen(heap, count);
@@ -78,7 +78,7 @@ static ashlar_status gather_segments(ashlar_heap *heap, ashlar_stream_state *sta
     ashlar_status status;
     size_t count;
     do {
-        status = ashlar_heap_grow(heap, state, bytes, out);
+        status = ashlar__heap_grow(heap, state, bytes, out);
         if (status != ASHLAR_ENOMEM || choose(heap, 1, NULL, NULL, &count) == 0) {
             return status;
         }
@@ -91,17 +91,17 @@ static ashlar_status gather_segments(ashlar_heap *heap, ashlar_stream_state *sta
 static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_stream_state *state,
                                  const ashlar_map_place *place, size_t bytes, size_t count,
                                  ashlar_block **out) {
-    const size_t offset = ashlar_map_place_offset(place, bytes);
-    ashlar_status status = ashlar_heap_reserve_nodes(heap, 2 * count + 2);
+    const size_t offset = ashlar__map_place_offset(place, bytes);
+    ashlar_status status = ashlar__heap_reserve_nodes(heap, 2 * count + 2);
     if (status == ASHLAR_OK) {
-        status = ashlar_range_move(&heap->range, offset);
+        status = ashlar__range_move(&heap->range, offset);
     }
     if (status == ASHLAR_OK) {
-        *out = ashlar_heap_add_memory_for(heap, state, offset, bytes);
+        *out = ashlar__heap_add_memory_for(heap, state, offset, bytes);
         for (size_t i = 0; i < heap->range.chunk_count; i++) {
             const ashlar_chunk *chunk = &heap->range.chunks[i];
             if (chunk->is_chosen) {
-                ashlar_heap_punch_hole(heap, chunk->moved_from, chunk->bytes);
+                ashlar__heap_punch_hole(heap, chunk->moved_from, chunk->bytes);
             }
         }
     }
@@ -125,9 +125,9 @@ static void give_back(ashlar_heap *heap, size_t offset, size_t bytes) {
 static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *state,
                                   ashlar_map_place place, size_t moved, size_t lacking,
                                   size_t count, ashlar_block **out) {
-    const size_t offset = ashlar_map_place_offset(&place, lacking);
+    const size_t offset = ashlar__map_place_offset(&place, lacking);
     ashlar_block *unused;
-    ashlar_status status = ashlar_heap_map(heap, state, &place, lacking, &unused);
+    ashlar_status status = ashlar__heap_map(heap, state, &place, lacking, &unused);
     if (status != ASHLAR_OK) {
         choose_none(heap);
         return status;
@@ -140,12 +140,12 @@ static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *
     return status;
 }
 
-ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                  ashlar_block **out) {
-    ashlar_heap_sweep(heap);
-    ashlar_block *fit = ashlar_free_bins_best_fit(&heap->idle, bytes); /* merged just now */
+    ashlar__heap_sweep(heap);
+    ashlar_block *fit = ashlar__free_bins_best_fit(&heap->idle, bytes); /* merged just now */
     if (fit == NULL) {
-        fit = ashlar_free_bins_best_fit(&state->free, bytes);
+        fit = ashlar__free_bins_best_fit(&state->free, bytes);
     }
     if (fit != NULL) {
         *out = fit;
@@ -156,14 +156,14 @@ ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_stream_state *state, 
     }
     /* The slack is there because chunks do not add up to a size exactly. */
     ashlar_map_place place = {0};
-    ashlar_status status = ashlar_heap_find_place(heap, state, bytes, ASHLAR_CHUNK_BYTES, &place);
+    ashlar_status status = ashlar__heap_find_place(heap, state, bytes, ASHLAR_CHUNK_BYTES, &place);
     if (status != ASHLAR_OK) {
         return status;
     }
     size_t count;
     const size_t moved = choose(heap, place.need, place.below, place.above, &count);
     if (moved == 0) {
-        return ashlar_fail(ASHLAR_ENOMEM, "no idle memory that could be gathered");
+        return ashlar__fail(ASHLAR_ENOMEM, "no idle memory that could be gathered");
     }
     if (moved < place.need) {
         return move_and_map(heap, state, place, moved, place.need - moved, count, out);

@@ -4,11 +4,11 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes) {
+ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes) {
     const size_t count = (range_bytes + ASHLAR_LEAF_BYTES - 1) / ASHLAR_LEAF_BYTES;
-    ashlar_page_leaf *leaves = ashlar_host_calloc(count, sizeof *leaves);
+    ashlar_page_leaf *leaves = ashlar__host_calloc(count, sizeof *leaves);
     if (leaves == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a page map of %zu entries", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a page map of %zu entries", count);
     }
     *map = (ashlar_page_map){.leaves = leaves, .leaf_count = count, .used_from = count};
     return ASHLAR_OK;
@@ -22,24 +22,24 @@ static bool is_table(uintptr_t entry) {
     return (entry & ASHLAR_PAGE_IS_TABLE) != 0;
 }
 
-void ashlar_page_map_finish(ashlar_page_map *map) {
+void ashlar__page_map_finish(ashlar_page_map *map) {
     for (size_t i = map->used_from; i < map->used_to; i++) {
         ashlar_page_entry *leaf = leaf_at(map, i);
         for (size_t k = 0; leaf != NULL && k < ASHLAR_LEAF_ENTRIES; k++) {
             const uintptr_t entry = atomic_load_explicit(&leaf[k], memory_order_relaxed);
             if (is_table(entry)) {
-                ashlar_host_free((void *)ashlar_page_table(entry));
+                ashlar__host_free((void *)ashlar__page_table(entry));
             }
         }
-        ashlar_host_free((void *)leaf);
+        ashlar__host_free((void *)leaf);
     }
-    ashlar_host_free((void *)map->leaves);
+    ashlar__host_free((void *)map->leaves);
 }
 
 static ashlar_status add_leaf(ashlar_page_map *map, size_t idx) {
-    ashlar_page_entry *leaf = ashlar_host_calloc(ASHLAR_LEAF_ENTRIES, sizeof *leaf);
+    ashlar_page_entry *leaf = ashlar__host_calloc(ASHLAR_LEAF_ENTRIES, sizeof *leaf);
     if (leaf == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
     }
     map->used_from = idx < map->used_from ? idx : map->used_from;
     map->used_to = idx >= map->used_to ? idx + 1 : map->used_to;
@@ -57,26 +57,26 @@ static ashlar_status entry_at(ashlar_page_map *map, size_t offset, ashlar_page_e
             return status;
         }
     }
-    *out = leaf_at(map, idx) + ashlar_page_idx(offset);
+    *out = leaf_at(map, idx) + ashlar__page_idx(offset);
     return ASHLAR_OK;
 }
 
 /* Give a page a table, with the block that starts there so far, if any. It keeps it for good. */
 static ashlar_status add_table(ashlar_page_entry *at) {
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
-    ashlar_page_entry *table = ashlar_host_calloc(ASHLAR_TABLE_ENTRIES, sizeof *table);
+    ashlar_page_entry *table = ashlar__host_calloc(ASHLAR_TABLE_ENTRIES, sizeof *table);
     if (table == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a table of the page map");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a table of the page map");
     }
     if (entry != 0) {
         const ashlar_block *block = (const ashlar_block *)entry;
-        atomic_store_explicit(&table[ashlar_table_idx(block->offset)], entry, memory_order_relaxed);
+        atomic_store_explicit(&table[ashlar__table_idx(block->offset)], entry, memory_order_relaxed);
     }
     atomic_store_explicit(at, (uintptr_t)table + ASHLAR_PAGE_IS_TABLE, memory_order_release);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
+ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *at = NULL;
     const ashlar_status status = entry_at(map, offset, &at);
     if (status != ASHLAR_OK) {
@@ -88,7 +88,7 @@ ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
     return has_room ? ASHLAR_OK : add_table(at);
 }
 
-ashlar_status ashlar_page_map_reserve_page(ashlar_page_map *map, size_t offset) {
+ashlar_status ashlar__page_map_reserve_page(ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *at = NULL;
     const ashlar_status status = entry_at(map, offset, &at);
     if (status != ASHLAR_OK) {
@@ -105,13 +105,13 @@ static size_t count_table(const ashlar_page_entry *table) {
     return count;
 }
 
-size_t ashlar_page_map_count(const ashlar_page_map *map) {
+size_t ashlar__page_map_count(const ashlar_page_map *map) {
     size_t count = 0;
     for (size_t i = map->used_from; i < map->used_to; i++) {
         const ashlar_page_entry *leaf = leaf_at(map, i);
         for (size_t k = 0; leaf != NULL && k < ASHLAR_LEAF_ENTRIES; k++) {
             const uintptr_t entry = atomic_load_explicit(&leaf[k], memory_order_relaxed);
-            count += is_table(entry) ? count_table(ashlar_page_table(entry)) : entry != 0;
+            count += is_table(entry) ? count_table(ashlar__page_table(entry)) : entry != 0;
         }
     }
     return count;

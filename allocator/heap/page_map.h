@@ -6,7 +6,7 @@
  * which one block starts has that block itself for its entry: so the map of large blocks, few of
  * which lie close together, is small and stays in the processor's caches.
  *
- * Threads: ashlar_page_map_get() any, without a lock, beside one thread in the other functions,
+ * Threads: ashlar__page_map_get() any, without a lock, beside one thread in the other functions,
  * which the allocator's lock sees to. What it answers stays true only for a block that the caller
  * owns; for any other pointer it may be out of date at once.
  */
@@ -40,8 +40,8 @@ typedef struct ashlar_page_map {
 } ashlar_page_map;
 
 /* range_bytes   offsets below it may be asked for. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes);
-void ashlar_page_map_finish(ashlar_page_map *map);
+ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes);
+void ashlar__page_map_finish(ashlar_page_map *map);
 
 /*
  * Make room for a block that starts at `offset`. The next one that is set must be that one, or all
@@ -49,33 +49,33 @@ void ashlar_page_map_finish(ashlar_page_map *map);
  *
  * Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset);
 
 /* Make room for as many blocks as can start in the page of `offset`. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_reserve_page(ashlar_page_map *map, size_t offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve_page(ashlar_page_map *map, size_t offset);
 
-static inline ashlar_page_entry *ashlar_page_table(uintptr_t entry) {
+static inline ashlar_page_entry *ashlar__page_table(uintptr_t entry) {
     return (ashlar_page_entry *)(entry - ASHLAR_PAGE_IS_TABLE);
 }
 
-static inline size_t ashlar_page_idx(size_t offset) {
+static inline size_t ashlar__page_idx(size_t offset) {
     return offset % ASHLAR_LEAF_BYTES / ASHLAR_PAGE_BYTES;
 }
 
-static inline size_t ashlar_table_idx(size_t offset) {
+static inline size_t ashlar__table_idx(size_t offset) {
     return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
 }
 
 /*
  * Set (block, which starts there) or clear (NULL) what starts at `offset`, for which there is room.
  */
-static inline void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
+static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
     ashlar_page_entry *at =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) +
-        ashlar_page_idx(offset);
+        ashlar__page_idx(offset);
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
     if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
-        at = ashlar_page_table(entry) + ashlar_table_idx(offset);
+        at = ashlar__page_table(entry) + ashlar__table_idx(offset);
     } else {
         ASHLAR_ASSERT(entry == 0 || ((ashlar_block *)entry)->offset == offset);
     }
@@ -83,16 +83,16 @@ static inline void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashl
 }
 
 /* The block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
-static inline ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size_t offset) {
+static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     /* Acquire: the block's own fields were written before it was set. */
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_acquire);
     if (leaf == NULL) {
         return NULL;
     }
-    uintptr_t entry = atomic_load_explicit(&leaf[ashlar_page_idx(offset)], memory_order_acquire);
+    uintptr_t entry = atomic_load_explicit(&leaf[ashlar__page_idx(offset)], memory_order_acquire);
     if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
-        entry = atomic_load_explicit(&ashlar_page_table(entry)[ashlar_table_idx(offset)],
+        entry = atomic_load_explicit(&ashlar__page_table(entry)[ashlar__table_idx(offset)],
                                      memory_order_acquire);
     }
     ashlar_block *block = (ashlar_block *)entry;
@@ -100,6 +100,6 @@ static inline ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size
 }
 
 /* How many blocks are set. O(size of the leaves), for checks. */
-size_t ashlar_page_map_count(const ashlar_page_map *map);
+size_t ashlar__page_map_count(const ashlar_page_map *map);
 
 #endif /* ASHLAR_PAGE_MAP_H */

@@ -27,22 +27,22 @@ typedef struct ashlar_driver_client {
     cu_result refusal;     /* why a call was not even made */
 } ashlar_driver_client;
 
-static inline cu_result ashlar_driver_client_begin(ashlar_driver_client *client) {
+static inline cu_result ashlar__driver_client_begin(ashlar_driver_client *client) {
     client->calls++;
-    client->refusal = ashlar_driver_relax(client->device->driver, &client->mode);
+    client->refusal = ashlar__driver_relax(client->device->driver, &client->mode);
     return client->refusal;
 }
 
-static inline cu_result ashlar_driver_client_end(const ashlar_driver_client *client,
+static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *client,
                                                  cu_result result) {
-    ashlar_driver_unrelax(client->device->driver, client->mode);
+    ashlar__driver_unrelax(client->device->driver, client->mode);
     return result;
 }
 
 /* One call, which spoils no capture of this thread or another. */
 #define ASHLAR_CALL(client, field, args)                                                       \
-    (ashlar_driver_client_begin(client) == CU_SUCCESS                                          \
-         ? ashlar_driver_client_end((client),                                                  \
+    (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
+         ? ashlar__driver_client_end((client),                                                  \
                                     ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
          : (client)->refusal)
 
@@ -55,7 +55,7 @@ typedef struct ashlar_chunk {
     size_t offset;
     size_t bytes;
     cu_mem_handle handle; /* 0 in a range of segments */
-    size_t moved_from;    /* its offset before ashlar_range_move() */
+    size_t moved_from;    /* its offset before ashlar__range_move() */
     bool is_chosen;       /* to be unmapped or moved */
     bool is_gone;         /* no longer mapped: to be forgotten */
 } ashlar_chunk;
@@ -94,11 +94,11 @@ struct ashlar_range_ops {
     size_t growth_divisor; /* growth is this part of what is mapped */
     /* Take `bytes` at *offset, or put where they are into *offset. All or nothing. */
     ashlar_status (*map)(ashlar_range *range, size_t *offset, size_t bytes);
-    /* As ashlar_range_unmap(). */
+    /* As ashlar__range_unmap(). */
     ashlar_status (*unmap)(ashlar_range *range, ashlar_chunk *chunk);
-    /* As ashlar_range_move(); NULL where chunks cannot move. */
+    /* As ashlar__range_move(); NULL where chunks cannot move. */
     ashlar_status (*move)(ashlar_range *range, size_t offset);
-    /* As ashlar_range_allow_peer(), for a device that is new. */
+    /* As ashlar__range_allow_peer(), for a device that is new. */
     ashlar_status (*allow_peer)(ashlar_range *range, int ordinal);
     /* Return everything. Failures are past mending. */
     void (*finish)(ashlar_range *range);
@@ -117,17 +117,17 @@ struct ashlar_segment_calls {
  *
  * Errors: as ashlar_allocator_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_init(ashlar_range *range, ashlar_driver_client *client,
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range, ashlar_driver_client *client,
                                                   ashlar_range_kind kind);
 
 /* Unmap and return everything. The device must be done with it. */
-void ashlar_range_finish(ashlar_range *range);
+void ashlar__range_finish(ashlar_range *range);
 
 /* How much new memory is worth taking at once. */
-size_t ashlar_range_growth_bytes(const ashlar_range *range);
+size_t ashlar__range_growth_bytes(const ashlar_range *range);
 
 /* What may still be mapped. */
-size_t ashlar_range_left(const ashlar_range *range);
+size_t ashlar__range_left(const ashlar_range *range);
 
 /*
  * Map `bytes` of new memory at *offset, where nothing is mapped; a range of segments writes to
@@ -137,16 +137,16 @@ size_t ashlar_range_left(const ashlar_range *range);
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_map(ashlar_range *range, size_t *offset, size_t bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t *offset, size_t bytes);
 
 /*
  * Return a chunk's memory to the device. The chunk is gone then: its entry stays, for the caller
- * to note what it was, until ashlar_range_forget_gone().
+ * to note what it was, until ashlar__range_forget_gone().
  *
  * Errors: ASHLAR_EDRIVER; the chunk is as before, or gone all the same where it could not be
  *         mapped again: is_gone says which.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_unmap(ashlar_range *range, ashlar_chunk *chunk);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, ashlar_chunk *chunk);
 
 /*
  * Map the chosen chunks one behind another from `offset` on, where nothing is mapped, and nowhere
@@ -154,36 +154,36 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_range_unmap(ashlar_range *range, ashlar_c
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; every chunk is as before, or gone as above.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_move(ashlar_range *range, size_t offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_move(ashlar_range *range, size_t offset);
 
-void ashlar_range_forget_gone(ashlar_range *range);
+void ashlar__range_forget_gone(ashlar_range *range);
 
 /*
  * Let device `ordinal` use what is mapped, and all that will be.
  * Errors: ASHLAR_ENOTSUP (segments, too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM;
  *         then that device may use nothing more than before.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_allow_peer(ashlar_range *range, int ordinal);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_allow_peer(ashlar_range *range, int ordinal);
 
 /* ---- for the back ends ---- */
 
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_vmm_init(ashlar_range *range);
-void ashlar_range_segments_init(ashlar_range *range);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_vmm_init(ashlar_range *range);
+void ashlar__range_segments_init(ashlar_range *range);
 
 /* Note a chunk that is now mapped; there is an entry for it. */
-void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle);
+void ashlar__range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle);
 
 /* Note that a chunk is not mapped any more. */
-void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk);
+void ashlar__range_lose(ashlar_range *range, ashlar_chunk *chunk);
 
 /* Tell the trace, if there is one, what happened to memory. */
-void ashlar_range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
+void ashlar__range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
                         size_t bytes);
 
 /* Put the chunks in address order again. */
-void ashlar_range_sort(ashlar_range *range);
+void ashlar__range_sort(ashlar_range *range);
 
 /* A driver's refusal as a status: `what` is CUDA's name of the call. */
-ashlar_status ashlar_range_refuse(const ashlar_range *range, const char *what, cu_result result);
+ashlar_status ashlar__range_refuse(const ashlar_range *range, const char *what, cu_result result);
 
 #endif /* ASHLAR_RANGE_H */

@@ -29,16 +29,16 @@ static cu_result take_host(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
     void *memory = NULL;
     const cu_result result =
         ASHLAR_CALL(range->client, mem_host_alloc, (&memory, bytes, CU_HOST_PORTABLE));
-    *ptr = ashlar_ptr_in(memory);
+    *ptr = ashlar__ptr_in(memory);
     return result;
 }
 
 static cu_result free_host(ashlar_range *range, cu_ptr ptr) {
-    return ASHLAR_CALL(range->client, mem_free_host, (ashlar_ptr_out(ptr)));
+    return ASHLAR_CALL(range->client, mem_free_host, (ashlar__ptr_out(ptr)));
 }
 
 static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t bytes) {
-    const ashlar_status status = ashlar_device_enter(range->client->device);
+    const ashlar_status status = ashlar__device_enter(range->client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -50,50 +50,50 @@ static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t by
     if (result == CU_SUCCESS && !is_fit) {
         (void)calls->free(range, ptr);
     }
-    ashlar_device_leave(range->client->device);
+    ashlar__device_leave(range->client->device);
     if (result != CU_SUCCESS) {
-        return ashlar_range_refuse(range, calls->take_name, result);
+        return ashlar__range_refuse(range, calls->take_name, result);
     }
     if (!is_fit) {
-        return ashlar_fail(ASHLAR_EDRIVER, "%s: address %llu is no multiple of %zu below 2^48",
+        return ashlar__fail(ASHLAR_EDRIVER, "%s: address %llu is no multiple of %zu below 2^48",
                            calls->take_name, ptr, ASHLAR_BLOCK_ALIGN);
     }
-    ashlar_range_add(range, (size_t)ptr, bytes, 0);
+    ashlar__range_add(range, (size_t)ptr, bytes, 0);
     *offset = (size_t)ptr;
     return ASHLAR_OK;
 }
 
 static ashlar_status segments_unmap(ashlar_range *range, ashlar_chunk *chunk) {
-    const ashlar_status status = ashlar_device_enter(range->client->device);
+    const ashlar_status status = ashlar__device_enter(range->client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
     const cu_result result = range->segments->free(range, chunk->offset);
-    ashlar_device_leave(range->client->device);
+    ashlar__device_leave(range->client->device);
     if (result != CU_SUCCESS) {
-        return ashlar_range_refuse(range, range->segments->free_name, result);
+        return ashlar__range_refuse(range, range->segments->free_name, result);
     }
-    ashlar_range_lose(range, chunk);
+    ashlar__range_lose(range, chunk);
     return ASHLAR_OK;
 }
 
 static ashlar_status segments_allow_peer(ashlar_range *range, int ordinal) {
-    return ashlar_fail(ASHLAR_ENOTSUP,
+    return ashlar__fail(ASHLAR_ENOTSUP,
                        "peer %d: device %d has no virtual memory management; copy between them "
                        "instead",
                        ordinal, range->client->device->info.ordinal);
 }
 
 static void segments_finish(ashlar_range *range) {
-    if (ashlar_device_enter(range->client->device) == ASHLAR_OK) {
+    if (ashlar__device_enter(range->client->device) == ASHLAR_OK) {
         for (size_t i = 0; i < range->chunk_count; i++) {
             (void)range->segments->free(range, range->chunks[i].offset);
         }
-        ashlar_device_leave(range->client->device);
+        ashlar__device_leave(range->client->device);
     }
 }
 
-void ashlar_range_segments_init(ashlar_range *range) {
+void ashlar__range_segments_init(ashlar_range *range) {
     static const ashlar_range_ops ops = {
         .growth_divisor =
             16, /* larger steps: a segment is never extended, so blocks have to share */

@@ -29,7 +29,7 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
     const cu_result result =
         ASHLAR_CALL(range->client, mem_set_access,
                     (range->base + offset, bytes, access, 1 + range->peer_count));
-    return result == CU_SUCCESS ? ASHLAR_OK : ashlar_range_refuse(range, "cuMemSetAccess", result);
+    return result == CU_SUCCESS ? ASHLAR_OK : ashlar__range_refuse(range, "cuMemSetAccess", result);
 }
 
 /* Create a chunk and map it, not yet open, or undo what was done of it. */
@@ -38,21 +38,21 @@ static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes)
     cu_mem_handle handle = 0;
     cu_result result = ASHLAR_CALL(range->client, mem_create, (&handle, bytes, &memory, 0));
     if (result != CU_SUCCESS) {
-        return ashlar_range_refuse(range, "cuMemCreate", result);
+        return ashlar__range_refuse(range, "cuMemCreate", result);
     }
     result = ASHLAR_CALL(range->client, mem_map, (range->base + offset, bytes, 0, handle, 0));
     if (result != CU_SUCCESS) {
         (void)ASHLAR_CALL(range->client, mem_release, (handle));
-        return ashlar_range_refuse(range, "cuMemMap", result);
+        return ashlar__range_refuse(range, "cuMemMap", result);
     }
-    ashlar_range_add(range, offset, bytes, handle);
+    ashlar__range_add(range, offset, bytes, handle);
     return ASHLAR_OK;
 }
 
 static void drop_chunk(ashlar_range *range, ashlar_chunk *chunk) {
     (void)ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
     (void)ASHLAR_CALL(range->client, mem_release, (chunk->handle));
-    ashlar_range_lose(range, chunk);
+    ashlar__range_lose(range, chunk);
 }
 
 static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) {
@@ -76,7 +76,7 @@ static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) 
             drop_chunk(range, chunk);
         }
     }
-    ashlar_range_forget_gone(range);
+    ashlar__range_forget_gone(range);
     return status;
 }
 
@@ -86,7 +86,7 @@ static void restore(ashlar_range *range, ashlar_chunk *chunk) {
     if (ASHLAR_CALL(range->client, mem_map, (at, chunk->bytes, 0, chunk->handle, 0)) !=
         CU_SUCCESS) {
         (void)ASHLAR_CALL(range->client, mem_release, (chunk->handle));
-        ashlar_range_lose(range, chunk);
+        ashlar__range_lose(range, chunk);
     } else if (open_memory(range, chunk->offset, chunk->bytes) != ASHLAR_OK) {
         drop_chunk(range, chunk);
     }
@@ -96,14 +96,14 @@ static ashlar_status vmm_unmap(ashlar_range *range, ashlar_chunk *chunk) {
     cu_result result =
         ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
     if (result != CU_SUCCESS) {
-        return ashlar_range_refuse(range, "cuMemUnmap", result);
+        return ashlar__range_refuse(range, "cuMemUnmap", result);
     }
     result = ASHLAR_CALL(range->client, mem_release, (chunk->handle));
     if (result != CU_SUCCESS) {
         restore(range, chunk);
-        return ashlar_range_refuse(range, "cuMemRelease", result);
+        return ashlar__range_refuse(range, "cuMemRelease", result);
     }
-    ashlar_range_lose(range, chunk);
+    ashlar__range_lose(range, chunk);
     return ASHLAR_OK;
 }
 
@@ -127,14 +127,14 @@ static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress 
         const cu_result result =
             ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
         if (result != CU_SUCCESS) {
-            return ashlar_range_refuse(range, "cuMemUnmap", result);
+            return ashlar__range_refuse(range, "cuMemUnmap", result);
         }
     }
     for (idx = 0; (chunk = next_chosen(range, &idx)) != NULL; done->mapped++) {
         const cu_result result = ASHLAR_CALL(
             range->client, mem_map, (range->base + end, chunk->bytes, 0, chunk->handle, 0));
         if (result != CU_SUCCESS) {
-            return ashlar_range_refuse(range, "cuMemMap", result);
+            return ashlar__range_refuse(range, "cuMemMap", result);
         }
         end += chunk->bytes;
     }
@@ -166,11 +166,11 @@ static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
     for (size_t idx = 0; (chunk = next_chosen(range, &idx)) != NULL;) {
         chunk->moved_from = chunk->offset;
         chunk->offset = offset;
-        ashlar_range_trace(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
-        ashlar_range_trace(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
+        ashlar__range_trace(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
+        ashlar__range_trace(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
         offset += chunk->bytes;
     }
-    ashlar_range_sort(range);
+    ashlar__range_sort(range);
     return ASHLAR_OK;
 }
 
@@ -219,19 +219,19 @@ static void vmm_finish(ashlar_range *range) {
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
-        if (!ashlar_mul(range->memory_bytes, factor, &range->bytes) ||
-            !ashlar_align_up(range->bytes, range->granularity, &range->bytes)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
+        if (!ashlar__mul(range->memory_bytes, factor, &range->bytes) ||
+            !ashlar__align_up(range->bytes, range->granularity, &range->bytes)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
                                range->memory_bytes);
         }
         result =
             ASHLAR_CALL(range->client, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));
     }
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_range_refuse(range, "cuMemAddressReserve", result);
+                                : ashlar__range_refuse(range, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar_range_vmm_init(ashlar_range *range) {
+ashlar_status ashlar__range_vmm_init(ashlar_range *range) {
     static const ashlar_range_ops ops = {
         .growth_divisor = 64,
         .map = vmm_map,
@@ -244,7 +244,7 @@ ashlar_status ashlar_range_vmm_init(ashlar_range *range) {
     const cu_result result = ASHLAR_CALL(range->client, mem_get_allocation_granularity,
                                          (&range->granularity, &memory, CU_GRANULARITY_MINIMUM));
     if (result != CU_SUCCESS) {
-        return ashlar_range_refuse(range, "cuMemGetAllocationGranularity", result);
+        return ashlar__range_refuse(range, "cuMemGetAllocationGranularity", result);
     }
     ASHLAR_ASSERT(range->granularity > 0 && (range->granularity & (range->granularity - 1)) == 0 &&
                   ASHLAR_CHUNK_BYTES % range->granularity == 0);

@@ -29,9 +29,9 @@ _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power
 #define CLASSES_1024(n) \
     CLASSES_256(n), CLASSES_256((n) + 256), CLASSES_256((n) + 512), CLASSES_256((n) + 768)
 
-const uint8_t ashlar_sc_table[] = {CLASSES_1024(0)};
+const uint8_t ashlar__sc_table[] = {CLASSES_1024(0)};
 
-size_t ashlar_sc_bytes(ashlar_sc sc) {
+size_t ashlar__sc_bytes(ashlar_sc sc) {
     ASHLAR_ASSERT(sc.idx < ASHLAR_SC_COUNT);
     if (sc.idx < ASHLAR_SC_LINEAR_COUNT) {
         return (sc.idx + (size_t)1) * ASHLAR_BLOCK_ALIGN;
@@ -41,9 +41,9 @@ size_t ashlar_sc_bytes(ashlar_sc sc) {
     return (steps << group) * ASHLAR_BLOCK_ALIGN;
 }
 
-bool ashlar_block_bytes(size_t bytes, size_t *out) {
+bool ashlar__block_bytes(size_t bytes, size_t *out) {
     if (bytes > ASHLAR_SC_MAX_BYTES) {
-        return ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
+        return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
     }
     /* The same as the bytes of its class, which are the next multiple of the group's step. */
     const size_t last = bytes - 1;

@@ -38,16 +38,16 @@ typedef struct ashlar_sc {
 } ashlar_sc;
 
 /* The class of n + 1 units of 512 B: looked up, since computing it is a sixth of a hit. */
-extern const uint8_t ashlar_sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
+extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
 /* requires 0 < bytes <= ASHLAR_SC_MAX_BYTES */
-static inline ashlar_sc ashlar_sc_of_bytes(size_t bytes) {
-    return (ashlar_sc){.idx = ashlar_sc_table[(bytes - 1) / ASHLAR_BLOCK_ALIGN]};
+static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
+    return (ashlar_sc){.idx = ashlar__sc_table[(bytes - 1) / ASHLAR_BLOCK_ALIGN]};
 }
 
-size_t ashlar_sc_bytes(ashlar_sc sc);
+size_t ashlar__sc_bytes(ashlar_sc sc);
 
 /* The block size that serves a request of `bytes` > 0; false where it does not fit in size_t. */
-bool ashlar_block_bytes(size_t bytes, size_t *out);
+bool ashlar__block_bytes(size_t bytes, size_t *out);
 
 #endif /* ASHLAR_SIZE_CLASS_H */

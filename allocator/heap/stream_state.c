@@ -9,7 +9,7 @@
  */
 static ashlar_status refuse(const ashlar_driver_client *client, const char *what,
                             cu_result result) {
-    return ashlar_driver_error(client->device->driver, what, result);
+    return ashlar__driver_error(client->device->driver, what, result);
 }
 
 /*
@@ -18,14 +18,14 @@ static ashlar_status refuse(const ashlar_driver_client *client, const char *what
  * is one.
  */
 static ashlar_stream recordable(const ashlar_stream_state *state) {
-    return ashlar_stream_state_is_others(state) ? NULL : state->stream;
+    return ashlar__stream_state_is_others(state) ? NULL : state->stream;
 }
 
 static bool is_capture_on(const ashlar_driver_client *client) {
     return atomic_load(&client->device->driver->capture_count) > 0;
 }
 
-bool ashlar_stream_state_is_closed(const ashlar_stream_state *state,
+bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                    const ashlar_driver_client *client) {
     return state->is_pool || state->pool != NULL ||
            (recordable(state) == NULL && is_capture_on(client));
@@ -37,21 +37,21 @@ static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream
     const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &status));
     if (result == CU_STREAM_CAPTURE_IMPLICIT ||
         (result == CU_SUCCESS && status != CU_CAPTURE_NONE)) {
-        return ashlar_fail(ASHLAR_EINVAL, "a stream is being captured without a pool of its own; "
+        return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured without a pool of its own; "
                                           "call ashlar_graph_pool_begin() before its capture");
     }
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
 }
 
-ashlar_status ashlar_stream_state_identify(ashlar_stream_state *state,
+ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
                                            ashlar_driver_client *client) {
     unsigned long long id = 0;
-    const ashlar_status status = ashlar_device_enter(client->device);
+    const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
     const cu_result result = ASHLAR_CALL(client, stream_get_id, (state->stream, &id));
-    ashlar_device_leave(client->device);
+    ashlar__device_leave(client->device);
     if (result != CU_SUCCESS && result != CU_NOT_SUPPORTED) {
         return refuse(client, "cuStreamGetId", result);
     }
@@ -72,7 +72,7 @@ static bool is_lost(const ashlar_stream_state *state, ashlar_driver_client *clie
 /* The end of a stream whose last event was missed: everything on the device comes before now. */
 static ashlar_status end_lost(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (is_capture_on(client)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "a stream was destroyed without ashlar_allocator_forget_stream(), "
                            "and the device cannot be waited for during a capture");
     }
@@ -111,29 +111,29 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
+ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
                                         uint64_t tick, uint64_t *recorded) {
     if (state->recorded > tick) {
         return ASHLAR_OK;
     }
     ASHLAR_ASSERT(!state->is_gone);
-    ashlar_status status = ashlar_device_enter(client->device);
+    ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
     status = record(state, client, recorded);
-    ashlar_device_leave(client->device);
+    ashlar__device_leave(client->device);
     return status;
 }
 
-ashlar_status ashlar_stream_state_query(ashlar_stream_state *state, ashlar_driver_client *client) {
+ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driver_client *client) {
     ASHLAR_ASSERT(state->completed < state->recorded);
-    const ashlar_status status = ashlar_device_enter(client->device);
+    const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
     const cu_result result = ASHLAR_CALL(client, event_query, (state->event));
-    ashlar_device_leave(client->device);
+    ashlar__device_leave(client->device);
     if (result == CU_SUCCESS) {
         state->completed = state->recorded;
     }
@@ -143,28 +143,28 @@ ashlar_status ashlar_stream_state_query(ashlar_stream_state *state, ashlar_drive
 
 /* Events of a stream complete in order: one recorded now would take the place of one that is to
  * complete sooner, and so on for ever where the stream is always asked while it is busy. */
-ashlar_status ashlar_stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
+ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                       uint64_t tick, uint64_t *recorded) {
     ashlar_status status = ASHLAR_OK;
     if (state->completed < state->recorded) {
-        status = ashlar_stream_state_query(state, client);
+        status = ashlar__stream_state_query(state, client);
         if (status != ASHLAR_OK || state->completed < state->recorded) {
             return status;
         }
     }
-    status = ashlar_stream_state_cover(state, client, tick, recorded);
-    return status != ASHLAR_OK || ashlar_stream_state_is_past(state, tick)
+    status = ashlar__stream_state_cover(state, client, tick, recorded);
+    return status != ASHLAR_OK || ashlar__stream_state_is_past(state, tick)
                ? status
-               : ashlar_stream_state_query(state, client);
+               : ashlar__stream_state_query(state, client);
 }
 
-ashlar_status ashlar_stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
+ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
                                           ashlar_stream waiter) {
     /* Past already, perhaps without an event: a stream that was found to be gone. */
     if (state->completed == state->recorded) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar_device_enter(client->device);
+    ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -173,16 +173,16 @@ ashlar_status ashlar_stream_state_wait_on(ashlar_stream_state *state, ashlar_dri
     if (status == ASHLAR_OK) {
         result = ASHLAR_CALL(client, stream_wait_event, (waiter, state->event, 0));
     }
-    ashlar_device_leave(client->device);
+    ashlar__device_leave(client->device);
     return result == CU_SUCCESS ? status : refuse(client, "cuStreamWaitEvent", result);
 }
 
-ashlar_status ashlar_stream_state_synchronize(ashlar_stream_state *state,
+ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                               ashlar_driver_client *client, pthread_mutex_t *lock) {
     ASHLAR_ASSERT(state->completed < state->recorded);
     const uint64_t awaited = state->recorded;
     ashlar_driver *driver = client->device->driver;
-    const ashlar_status status = ashlar_device_enter(client->device);
+    const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -190,14 +190,14 @@ ashlar_status ashlar_stream_state_synchronize(ashlar_stream_state *state,
     state->waiter_count++;
     pthread_mutex_unlock(lock);
     unsigned int mode = CU_CAPTURE_RELAXED;
-    cu_result result = ashlar_driver_relax(driver, &mode);
+    cu_result result = ashlar__driver_relax(driver, &mode);
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (state->event));
-        ashlar_driver_unrelax(driver, mode);
+        ashlar__driver_unrelax(driver, mode);
     }
     pthread_mutex_lock(lock);
     state->waiter_count--;
-    ashlar_device_leave(client->device);
+    ashlar__device_leave(client->device);
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventSynchronize", result);
     }
@@ -206,9 +206,9 @@ ashlar_status ashlar_stream_state_synchronize(ashlar_stream_state *state,
     return ASHLAR_OK;
 }
 
-void ashlar_stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {
-    if (state->event != NULL && ashlar_device_enter(client->device) == ASHLAR_OK) {
+void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {
+    if (state->event != NULL && ashlar__device_enter(client->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(client, event_destroy, (state->event));
-        ashlar_device_leave(client->device);
+        ashlar__device_leave(client->device);
     }
 }

@@ -42,7 +42,7 @@ struct ashlar_stream_state {
 };
 
 /* True where a use stamped (stream state, tick) is known to be over. */
-static inline bool ashlar_stream_state_is_past(const ashlar_stream_state *state, uint64_t tick) {
+static inline bool ashlar__stream_state_is_past(const ashlar_stream_state *state, uint64_t tick) {
     return state == NULL || state->completed > tick;
 }
 
@@ -50,7 +50,7 @@ static inline bool ashlar_stream_state_is_past(const ashlar_stream_state *state,
  * The tick of a use until now. Where the stream is gone its last recording came after all work, and
  * that was before now.
  */
-static inline uint64_t ashlar_stream_state_stamp(const ashlar_stream_state *state) {
+static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *state) {
     return state->is_gone ? state->recorded - 1 : state->recorded;
 }
 
@@ -59,16 +59,16 @@ static inline uint64_t ashlar_stream_state_stamp(const ashlar_stream_state *stat
  * have. So it is with a stream that is captured, and with the legacy default stream as long as any
  * is, since that might be ordered with it.
  */
-bool ashlar_stream_state_is_closed(const ashlar_stream_state *state,
+bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                    const ashlar_driver_client *client);
 
 /* Another thread's default stream: the calling thread has no name for it. */
-static inline bool ashlar_stream_state_is_others(const ashlar_stream_state *state) {
-    return state->thread != 0 && state->thread != ashlar_thread_number();
+static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *state) {
+    return state->thread != 0 && state->thread != ashlar__thread_number();
 }
 
 /* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_identify(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
                                                              ashlar_driver_client *client);
 
 /*
@@ -81,24 +81,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_identify(ashlar_stream_state
  * Errors: ASHLAR_EINVAL (the stream is captured without a pool; or a destroyed one has to be
  *         waited for during a capture), ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_cover(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state,
                                                           ashlar_driver_client *client,
                                                           uint64_t tick, uint64_t *recorded);
 
 /* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_query(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                           ashlar_driver_client *client);
 
 /*
  * Find out, without waiting, whether a use stamped `tick` is over, and at least the uses before the
  * newest recording: ask, and once that has completed record what is not recorded yet.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_ask(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
                                                         ashlar_driver_client *client, uint64_t tick,
                                                         uint64_t *recorded);
 
 /* Queue on `waiter` a wait for the newest recording. Errors: also ASHLAR_EINVAL, as above. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_wait_on(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
                                                             ashlar_driver_client *client,
                                                             ashlar_stream waiter);
 
@@ -108,11 +108,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_wait_on(ashlar_stream_state 
  * lock   the allocator's, held; dropped during the wait, for other threads go on, and what the
  *        host waits for may itself wait for one of them
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_stream_state_synchronize(ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                 ashlar_driver_client *client,
                                                                 pthread_mutex_t *lock);
 
 /* Return the event to the driver. */
-void ashlar_stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);
+void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);
 
 #endif /* ASHLAR_STREAM_STATE_H */

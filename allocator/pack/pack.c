@@ -10,7 +10,7 @@
 
 static ashlar_status check_alignment(size_t alignment) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
+        return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
                            alignment);
     }
     return ASHLAR_OK;
@@ -18,23 +18,23 @@ static ashlar_status check_alignment(size_t alignment) {
 
 static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
     const size_t count = problem->count;
-    state->offsets = ashlar_host_calloc(count, sizeof *state->offsets);
-    state->trial = ashlar_host_calloc(count, sizeof *state->trial);
-    state->order = ashlar_host_calloc(count, sizeof *state->order);
-    state->keys = ashlar_host_calloc(count, sizeof *state->keys);
+    state->offsets = ashlar__host_calloc(count, sizeof *state->offsets);
+    state->trial = ashlar__host_calloc(count, sizeof *state->trial);
+    state->order = ashlar__host_calloc(count, sizeof *state->order);
+    state->keys = ashlar__host_calloc(count, sizeof *state->keys);
     if (state->offsets == NULL || state->trial == NULL || state->order == NULL ||
         state->keys == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
     }
-    return ashlar_pack_occupancy_create(problem->section_count, &state->occupancy);
+    return ashlar__pack_occupancy_create(problem->section_count, &state->occupancy);
 }
 
 static void state_finish(ashlar_pack_state *state) {
-    ashlar_host_free(state->offsets);
-    ashlar_host_free(state->trial);
-    ashlar_host_free(state->order);
-    ashlar_host_free(state->keys);
-    ashlar_pack_occupancy_destroy(state->occupancy);
+    ashlar__host_free(state->offsets);
+    ashlar__host_free(state->trial);
+    ashlar__host_free(state->order);
+    ashlar__host_free(state->keys);
+    ashlar__pack_occupancy_destroy(state->occupancy);
 }
 
 /* Without a capacity to meet, the search is content with a plan close to the bound. */
@@ -49,14 +49,14 @@ static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_op
 /* The greedy orders, and the search where there is something to gain and time for it. */
 static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
                                size_t *proven_bytes) {
-    const ashlar_status status = ashlar_pack_greedy(state);
+    const ashlar_status status = ashlar__pack_greedy(state);
     *proven_bytes = state->problem->peak_bytes;
     if (status != ASHLAR_OK || options->time_budget_ms == 0) {
         return status;
     }
     state->target_bytes = search_target(state, options);
     state->budget.has_deadline = true;
-    return state->plan_bytes > state->target_bytes ? ashlar_pack_refine(state, proven_bytes)
+    return state->plan_bytes > state->target_bytes ? ashlar__pack_refine(state, proven_bytes)
                                                    : ASHLAR_OK;
 }
 
@@ -67,7 +67,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     const size_t capacity = options->capacity_bytes;
     size_t proven_bytes = problem->peak_bytes;
     state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
-    ashlar_pack_budget_init(&state.budget, options, problem->peak_bytes);
+    ashlar__pack_budget_init(&state.budget, options, problem->peak_bytes);
     ashlar_status status = state_init(&state, problem);
     if (status == ASHLAR_OK) {
         status = make_plan(&state, options, &proven_bytes);
@@ -95,7 +95,7 @@ ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
     const size_t alignment = o->alignment == 0 ? 1 : o->alignment;
     ashlar_status status = check_alignment(alignment);
     if (status == ASHLAR_OK) {
-        status = ashlar_pack_items_init(&problem, buffers, count, alignment);
+        status = ashlar__pack_items_init(&problem, buffers, count, alignment);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -105,6 +105,6 @@ ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
     } else {
         status = pack_items(&problem, o, offsets, out);
     }
-    ashlar_pack_items_finish(&problem);
+    ashlar__pack_items_finish(&problem);
     return status;
 }

@@ -6,10 +6,10 @@
 enum { TELL_EVERY_MS = 100 };
 
 static uint64_t now_ms(void) {
-    return ashlar_clock_ns() / 1000000;
+    return ashlar__clock_ns() / 1000000;
 }
 
-void ashlar_pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
+void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                              size_t bound_bytes) {
     const uint64_t now = now_ms();
     *budget = (ashlar_pack_budget){
@@ -20,7 +20,7 @@ void ashlar_pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_optio
     };
 }
 
-bool ashlar_pack_budget_is_left(ashlar_pack_budget *budget) {
+bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget) {
     const ashlar_pack_options *options = budget->options;
     const uint64_t now = now_ms();
     if (budget->is_stopped) {

@@ -18,10 +18,10 @@ typedef struct ashlar_pack_budget {
     bool is_stopped;
 } ashlar_pack_budget;
 
-void ashlar_pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
+void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                              size_t bound_bytes);
 
 /* Look at the clock, and tell the caller if it is time to. False: stop. */
-bool ashlar_pack_budget_is_left(ashlar_pack_budget *budget);
+bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget);
 
 #endif /* ASHLAR_PACK_BUDGET_H */

@@ -38,14 +38,14 @@ static ashlar_status reserve(reader *r) {
         return ASHLAR_OK;
     }
     const size_t capacity = r->capacity == 0 ? 64 : 2 * r->capacity;
-    ashlar_pack_buffer *buffers = ashlar_host_realloc(t->buffers, capacity, sizeof *buffers);
+    ashlar_pack_buffer *buffers = ashlar__host_realloc(t->buffers, capacity, sizeof *buffers);
     t->buffers = buffers == NULL ? t->buffers : buffers;
-    ashlar_piece *ids = ashlar_host_realloc(t->ids, capacity, sizeof *ids);
+    ashlar_piece *ids = ashlar__host_realloc(t->ids, capacity, sizeof *ids);
     t->ids = ids == NULL ? t->ids : ids;
-    size_t *lines = ashlar_host_realloc(r->lines, capacity, sizeof *lines);
+    size_t *lines = ashlar__host_realloc(r->lines, capacity, sizeof *lines);
     r->lines = lines == NULL ? r->lines : lines;
     if (buffers == NULL || ids == NULL || lines == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
     }
     r->capacity = capacity;
     return ASHLAR_OK;
@@ -54,20 +54,20 @@ static ashlar_status reserve(reader *r) {
 static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUMN_COUNT]) {
     uint64_t lower, upper, size;
     if (fields[ID].bytes == 0) {
-        return ashlar_csv_fail(&r->csv, "id has to be some text", fields[ID]);
+        return ashlar__csv_fail(&r->csv, "id has to be some text", fields[ID]);
     }
-    if (!ashlar_parse_count(fields[LOWER], &lower)) {
-        return ashlar_csv_fail(&r->csv, "lower has to be a whole number of 64 bits", fields[LOWER]);
+    if (!ashlar__parse_count(fields[LOWER], &lower)) {
+        return ashlar__csv_fail(&r->csv, "lower has to be a whole number of 64 bits", fields[LOWER]);
     }
-    if (!ashlar_parse_count(fields[UPPER], &upper)) {
-        return ashlar_csv_fail(&r->csv, "upper has to be a whole number of 64 bits", fields[UPPER]);
+    if (!ashlar__parse_count(fields[UPPER], &upper)) {
+        return ashlar__csv_fail(&r->csv, "upper has to be a whole number of 64 bits", fields[UPPER]);
     }
-    if (!ashlar_parse_count(fields[SIZE], &size) || size == 0) {
-        return ashlar_csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits",
+    if (!ashlar__parse_count(fields[SIZE], &size) || size == 0) {
+        return ashlar__csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits",
                                fields[SIZE]);
     }
     if (lower >= upper) {
-        return ashlar_csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);
+        return ashlar__csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);
     }
     const ashlar_status status = reserve(r);
     if (status == ASHLAR_OK) {
@@ -97,9 +97,9 @@ static int compare_ids(const void *a, const void *b, void *context) {
 static ashlar_status check_ids(const reader *r) {
     const ashlar_pack_table *t = &r->table;
     ashlar_status status = ASHLAR_OK;
-    size_t *order = ashlar_host_calloc(t->count + 1, sizeof *order); /* count may be 0 */
+    size_t *order = ashlar__host_calloc(t->count + 1, sizeof *order); /* count may be 0 */
     if (order == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
     }
     for (size_t i = 0; i < t->count; i++) {
         order[i] = i;
@@ -109,14 +109,14 @@ static ashlar_status check_ids(const reader *r) {
         const ashlar_piece *x = &t->ids[order[k - 1]], *y = &t->ids[order[k]];
         char shown[ASHLAR_SHOWN_BYTES];
         if (x->bytes == y->bytes && memcmp(x->text, y->text, x->bytes) == 0) {
-            status = ashlar_fail(ASHLAR_EFORMAT,
+            status = ashlar__fail(ASHLAR_EFORMAT,
                                  "%s:%zu: the id \"%s\" is also that of line %zu; give each "
                                  "buffer its own",
-                                 r->csv.name, r->lines[order[k]], ashlar_piece_show(*y, shown),
+                                 r->csv.name, r->lines[order[k]], ashlar__piece_show(*y, shown),
                                  r->lines[order[k - 1]]);
         }
     }
-    ashlar_host_free(order);
+    ashlar__host_free(order);
     return status;
 }
 
@@ -128,9 +128,9 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
     reader r = {.table = {.text = text}};
     ashlar_piece fields[COLUMN_COUNT];
     size_t count;
-    ashlar_status status = ashlar_csv_begin(&r.csv, &format, name, text, bytes);
-    while (status == ASHLAR_OK && ashlar_csv_next(&r.csv, fields, &count)) {
-        status = ashlar_csv_check(&r.csv, count);
+    ashlar_status status = ashlar__csv_begin(&r.csv, &format, name, text, bytes);
+    while (status == ASHLAR_OK && ashlar__csv_next(&r.csv, fields, &count)) {
+        status = ashlar__csv_check(&r.csv, count);
         if (status == ASHLAR_OK) {
             status = parse_row(&r, fields);
         }
@@ -138,55 +138,55 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
     if (status == ASHLAR_OK) {
         status = check_ids(&r);
     }
-    ashlar_host_free(r.lines);
+    ashlar__host_free(r.lines);
     if (status != ASHLAR_OK) {
-        ashlar_pack_table_finish(&r.table);
+        ashlar__pack_table_finish(&r.table);
         return status;
     }
     *out = r.table;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_pack_table_parse(const char *name, const char *text, size_t bytes,
+ashlar_status ashlar__pack_table_parse(const char *name, const char *text, size_t bytes,
                                       ashlar_pack_table *out) {
-    char *copy = ashlar_host_calloc(bytes + 1, 1);
+    char *copy = ashlar__host_calloc(bytes + 1, 1);
     if (copy == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
     }
     memcpy(copy, text, bytes);
     return parse_owned(name, copy, bytes, out);
 }
 
-ashlar_status ashlar_pack_table_read(const char *path, ashlar_pack_table *out) {
+ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out) {
     char *text = NULL;
     size_t bytes = 0;
-    const ashlar_status status = ashlar_file_read_stream(path, &text, &bytes);
+    const ashlar_status status = ashlar__file_read_stream(path, &text, &bytes);
     return status == ASHLAR_OK ? parse_owned(path, text, bytes, out) : status;
 }
 
-void ashlar_pack_table_finish(ashlar_pack_table *table) {
-    ashlar_host_free(table->buffers);
-    ashlar_host_free(table->ids);
-    ashlar_host_free(table->text);
+void ashlar__pack_table_finish(ashlar_pack_table *table) {
+    ashlar__host_free(table->buffers);
+    ashlar__host_free(table->ids);
+    ashlar__host_free(table->text);
     *table = (ashlar_pack_table){0};
 }
 
-ashlar_status ashlar_pack_table_write(const ashlar_pack_table *table, const size_t *offsets,
+ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const size_t *offsets,
                                       const char *path) {
     ashlar_file_buffer *file;
-    const ashlar_status status = ashlar_file_buffer_create(path, &file);
+    const ashlar_status status = ashlar__file_buffer_create(path, &file);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_file_buffer_print(file, "id,lower,upper,size%s\n", offsets == NULL ? "" : ",offset");
+    ashlar__file_buffer_print(file, "id,lower,upper,size%s\n", offsets == NULL ? "" : ",offset");
     for (size_t i = 0; i < table->count; i++) {
         const ashlar_pack_buffer *b = &table->buffers[i];
-        ashlar_file_buffer_put(file, table->ids[i].text, table->ids[i].bytes);
-        ashlar_file_buffer_print(file, ",%" PRIu64 ",%" PRIu64 ",%zu", b->begin, b->end, b->bytes);
+        ashlar__file_buffer_put(file, table->ids[i].text, table->ids[i].bytes);
+        ashlar__file_buffer_print(file, ",%" PRIu64 ",%" PRIu64 ",%zu", b->begin, b->end, b->bytes);
         if (offsets != NULL) {
-            ashlar_file_buffer_print(file, ",%zu", offsets[i]);
+            ashlar__file_buffer_print(file, ",%zu", offsets[i]);
         }
-        ashlar_file_buffer_put(file, "\n", 1);
+        ashlar__file_buffer_put(file, "\n", 1);
     }
-    return ashlar_file_buffer_commit(file);
+    return ashlar__file_buffer_commit(file);
 }

@@ -28,23 +28,23 @@ typedef struct ashlar_pack_table {
 /*
  * Read a problem.
  *
- * Ownership: the caller ends *out with ashlar_pack_table_finish().
+ * Ownership: the caller ends *out with ashlar__pack_table_finish().
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column),
  *            ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_read(const char *path, ashlar_pack_table *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out);
 
 /* The same from memory. `name` stands for the file in messages; the text is copied. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_parse(const char *name, const char *text,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const char *text,
                                                         size_t bytes, ashlar_pack_table *out);
 
-void ashlar_pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
+void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 
 /*
  * Write a problem, or with offsets [count] its solution.
- * Errors: as ashlar_file_create() and ashlar_file_commit(); the old file is then as it was.
+ * Errors: as ashlar__file_create() and ashlar__file_commit(); the old file is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_write(const ashlar_pack_table *table,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
                                                         const size_t *offsets, const char *path);
 
 #endif /* ASHLAR_PACK_CSV_H */

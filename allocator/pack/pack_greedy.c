@@ -62,7 +62,7 @@ static int compare(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-void ashlar_pack_sort(ashlar_pack_state *state) {
+void ashlar__pack_sort(ashlar_pack_state *state) {
     const uint32_t count = (uint32_t)state->problem->count;
     for (uint32_t i = 0; i < count; i++) {
         state->order[i] = i;
@@ -72,7 +72,7 @@ void ashlar_pack_sort(ashlar_pack_state *state) {
 
 /* ---- placing ---- */
 
-size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
     size_t highest = 0;
     for (size_t i = 0; i < problem->count; i++) {
         const size_t end = offsets[i] + problem->items[i].bytes;
@@ -81,7 +81,7 @@ size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *o
     return highest;
 }
 
-void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
+void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
     if (bytes < state->plan_bytes) {
         size_t *const worse = state->offsets;
         state->offsets = state->trial;
@@ -92,24 +92,24 @@ void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
     }
 }
 
-ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
+ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
     enum { LOOK_EVERY = 1024 };
     const ashlar_pack_items *p = state->problem;
     size_t top = 0;
-    ashlar_pack_occupancy_clear(state->occupancy);
+    ashlar__pack_occupancy_clear(state->occupancy);
     for (size_t k = 0; k < p->count; k++) {
         const uint32_t i = state->order[k];
         const ashlar_pack_item *item = &p->items[i];
         const size_t offset =
-            ashlar_pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
+            ashlar__pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
         state->trial[i] = offset;
         top = offset + item->bytes > top ? offset + item->bytes : top;
-        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar_pack_budget_is_left(&state->budget) &&
+        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar__pack_budget_is_left(&state->budget) &&
             state->plan_bytes != SIZE_MAX) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }
-        const ashlar_status status = ashlar_pack_occupancy_add(state->occupancy, item->first,
+        const ashlar_status status = ashlar__pack_occupancy_add(state->occupancy, item->first,
                                                                item->end, offset, item->bytes);
         if (status != ASHLAR_OK) {
             return status;
@@ -128,7 +128,7 @@ static bool is_close(const ashlar_pack_state *state) {
            state->plan_bytes - state->target_bytes <= little;
 }
 
-ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
+ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
     const ashlar_pack_items *p = state->problem;
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
         size_t bytes;
@@ -136,12 +136,12 @@ ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
         for (size_t i = 0; i < p->count; i++) {
             state->keys[i] = orders[o].key(p, &p->items[i]);
         }
-        ashlar_pack_sort(state);
-        const ashlar_status status = ashlar_pack_place(state, &bytes);
+        ashlar__pack_sort(state);
+        const ashlar_status status = ashlar__pack_place(state, &bytes);
         if (status != ASHLAR_OK) {
             return status;
         }
-        ashlar_pack_keep_trial(state, bytes);
+        ashlar__pack_keep_trial(state, bytes);
         if (is_close(state) || state->budget.is_stopped) {
             break;
         }

@@ -24,25 +24,25 @@ typedef struct ashlar_pack_state {
 } ashlar_pack_state;
 
 /* Make `order` from `keys`. */
-void ashlar_pack_sort(ashlar_pack_state *state);
+void ashlar__pack_sort(ashlar_pack_state *state);
 
 /*
  * Place all items in `order`, into `trial`; *bytes is the highest end, or SIZE_MAX where the budget
  * was used up and there is a plan already. Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
 
 /* Where the last item of a plan ends. */
-size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
+size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
 
 /* Make `trial` the best plan if its `bytes` are fewer. */
-void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
+void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
 /*
  * Try the orders until one is close to the target; the best plan is kept. The first one is
  * completed even when the budget is used up, so that there is a plan afterwards. Errors:
  * ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_greedy(ashlar_pack_state *state);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state);
 
 #endif /* ASHLAR_PACK_GREEDY_H */

@@ -28,7 +28,7 @@ static void move_forward(ashlar_pack_state *state, uint64_t *random) {
     for (size_t i = 0; i < state->problem->count; i++) {
         if (above_target(state, i) > 0) {
             state->keys[i] +=
-                ashlar_random_step_uniform(random) * ashlar_random_step_uniform(random);
+                ashlar__random_step_uniform(random) * ashlar__random_step_uniform(random);
         }
     }
 }
@@ -38,8 +38,8 @@ static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double
                                   uint64_t *random) {
     const size_t kept_bytes = state->problem->count * sizeof *kept;
     size_t bytes;
-    ashlar_pack_sort(state);
-    const ashlar_status status = ashlar_pack_place(state, &bytes);
+    ashlar__pack_sort(state);
+    const ashlar_status status = ashlar__pack_place(state, &bytes);
     if (status != ASHLAR_OK || bytes == SIZE_MAX) {
         return status;
     }
@@ -51,28 +51,28 @@ static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double
         memcpy(state->keys, kept, kept_bytes);
     }
     move_forward(state, random);
-    ashlar_pack_keep_trial(state, bytes);
+    ashlar__pack_keep_trial(state, bytes);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_pack_improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
+ashlar_status ashlar__pack_improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
     const ashlar_pack_items *p = state->problem;
     ashlar_status status = ASHLAR_OK;
     double least = DBL_MAX;
-    double *kept = ashlar_host_calloc(p->count, sizeof *kept);
+    double *kept = ashlar__host_calloc(p->count, sizeof *kept);
     if (kept == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
     }
     for (size_t i = 0; i < p->count; i++) {
         state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
     }
     for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
         if (state->plan_bytes <= state->target_bytes ||
-            !ashlar_pack_budget_is_left(&state->budget)) {
+            !ashlar__pack_budget_is_left(&state->budget)) {
             break;
         }
         status = improve_once(state, kept, &least, random);
     }
-    ashlar_host_free(kept);
+    ashlar__host_free(kept);
     return status;
 }

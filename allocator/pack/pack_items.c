@@ -32,24 +32,24 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
                                    size_t alignment) {
     size_t sum = 0;
     if (count > INT32_MAX / 2) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "pack: %zu buffers; at most %d can be packed", count,
+        return ashlar__fail(ASHLAR_EOVERFLOW, "pack: %zu buffers; at most %d can be packed", count,
                            INT32_MAX / 2);
     }
     for (size_t i = 0; i < count; i++) {
         const ashlar_pack_buffer *b = &buffers[i];
         size_t bytes;
         if (b->bytes == 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "pack: buffer %zu has 0 bytes; leave it out", i);
+            return ashlar__fail(ASHLAR_EINVAL, "pack: buffer %zu has 0 bytes; leave it out", i);
         }
         if (b->begin >= b->end) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "pack: buffer %zu lives from %" PRIu64 " to %" PRIu64
                                "; its end has to come after its beginning",
                                i, b->begin, b->end);
         }
-        if (!ashlar_align_up(b->bytes, alignment, &bytes) || !ashlar_add(sum, bytes, &sum) ||
+        if (!ashlar__align_up(b->bytes, alignment, &bytes) || !ashlar__add(sum, bytes, &sum) ||
             sum == SIZE_MAX) { /* which stands for no plan */
-            return ashlar_fail(ASHLAR_EOVERFLOW,
+            return ashlar__fail(ASHLAR_EOVERFLOW,
                                "pack: with buffer %zu of %zu bytes the sizes add up to more than "
                                "size_t holds; is its unit right?",
                                i, b->bytes);
@@ -76,9 +76,9 @@ static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_
 }
 
 static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pack_items *p) {
-    mark *marks = ashlar_host_calloc(2 * p->count + 1, sizeof *marks); /* count may be 0 */
+    mark *marks = ashlar__host_calloc(2 * p->count + 1, sizeof *marks); /* count may be 0 */
     if (marks == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
     }
     for (uint32_t i = 0; i < p->count; i++) {
         marks[2 * i] = (mark){buffers[i].begin, i, true};
@@ -86,7 +86,7 @@ static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pac
     }
     qsort(marks, 2 * p->count, sizeof *marks, compare_marks);
     p->section_count = number_sections(marks, 2 * p->count, p->items);
-    ashlar_host_free(marks);
+    ashlar__host_free(marks);
     return ASHLAR_OK;
 }
 
@@ -109,10 +109,10 @@ static void sum_loads(ashlar_pack_items *p) {
 
 static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffers,
                           size_t alignment) {
-    p->items = ashlar_host_calloc(p->count + 1, sizeof *p->items);
-    p->loads = ashlar_host_calloc(p->count + 1, sizeof *p->loads); /* and one for the last end */
+    p->items = ashlar__host_calloc(p->count + 1, sizeof *p->items);
+    p->loads = ashlar__host_calloc(p->count + 1, sizeof *p->loads); /* and one for the last end */
     if (p->items == NULL || p->loads == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
     }
     for (size_t i = 0; i < p->count; i++) {
         p->items[i].bytes = (buffers[i].bytes + alignment - 1) & ~(alignment - 1);
@@ -124,7 +124,7 @@ static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffer
     return status;
 }
 
-ashlar_status ashlar_pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
+ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
                                      size_t count, size_t alignment) {
     ashlar_pack_items p = {.count = count};
     ashlar_status status = check_buffers(buffers, count, alignment);
@@ -132,15 +132,15 @@ ashlar_status ashlar_pack_items_init(ashlar_pack_items *out, const ashlar_pack_b
         status = fill(&p, buffers, alignment);
     }
     if (status != ASHLAR_OK) {
-        ashlar_pack_items_finish(&p);
+        ashlar__pack_items_finish(&p);
         return status;
     }
     *out = p;
     return ASHLAR_OK;
 }
 
-void ashlar_pack_items_finish(ashlar_pack_items *p) {
-    ashlar_host_free(p->items);
-    ashlar_host_free(p->loads);
+void ashlar__pack_items_finish(ashlar_pack_items *p) {
+    ashlar__host_free(p->items);
+    ashlar__host_free(p->loads);
     *p = (ashlar_pack_items){0};
 }

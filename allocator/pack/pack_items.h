@@ -36,13 +36,13 @@ typedef struct ashlar_pack_items {
 /*
  * alignment   a power of two
  *
- * Ownership: the caller ends *out with ashlar_pack_items_finish().
+ * Ownership: the caller ends *out with ashlar__pack_items_finish().
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, as ashlar_pack().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_items_init(ashlar_pack_items *out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_items_init(ashlar_pack_items *out,
                                                        const ashlar_pack_buffer *buffers,
                                                        size_t count, size_t alignment);
 
-void ashlar_pack_items_finish(ashlar_pack_items *p);
+void ashlar__pack_items_finish(ashlar_pack_items *p);
 
 #endif /* ASHLAR_PACK_ITEMS_H */

@@ -88,7 +88,7 @@ static bool reserve(interval_set *set) {
         return true;
     }
     const uint32_t capacity = set->capacity == 0 ? 4 : 2 * set->capacity;
-    interval *grown = ashlar_host_realloc(set->intervals, capacity, sizeof *grown);
+    interval *grown = ashlar__host_realloc(set->intervals, capacity, sizeof *grown);
     if (grown == NULL) {
         return false;
     }
@@ -118,17 +118,17 @@ static bool add_interval(interval_set *set, size_t begin, size_t end) {
 
 /* ---- the tree ---- */
 
-ashlar_status ashlar_pack_occupancy_create(size_t section_count, ashlar_pack_occupancy **out) {
+ashlar_status ashlar__pack_occupancy_create(size_t section_count, ashlar_pack_occupancy **out) {
     uint32_t leaf_count = 1;
     while (leaf_count < section_count) {
         leaf_count *= 2;
     }
-    ashlar_pack_occupancy *occupancy = ashlar_host_calloc(1, sizeof *occupancy);
-    node *nodes = ashlar_host_calloc((size_t)2 * leaf_count, sizeof *nodes);
+    ashlar_pack_occupancy *occupancy = ashlar__host_calloc(1, sizeof *occupancy);
+    node *nodes = ashlar__host_calloc((size_t)2 * leaf_count, sizeof *nodes);
     if (occupancy == NULL || nodes == NULL) {
-        ashlar_host_free(occupancy);
-        ashlar_host_free(nodes);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections", section_count);
+        ashlar__host_free(occupancy);
+        ashlar__host_free(nodes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections", section_count);
     }
     occupancy->nodes = nodes;
     occupancy->leaf_count = leaf_count;
@@ -136,19 +136,19 @@ ashlar_status ashlar_pack_occupancy_create(size_t section_count, ashlar_pack_occ
     return ASHLAR_OK;
 }
 
-void ashlar_pack_occupancy_destroy(ashlar_pack_occupancy *occupancy) {
+void ashlar__pack_occupancy_destroy(ashlar_pack_occupancy *occupancy) {
     if (occupancy == NULL) {
         return;
     }
     for (size_t i = 0; i < (size_t)2 * occupancy->leaf_count; i++) {
-        ashlar_host_free(occupancy->nodes[i].over.intervals);
-        ashlar_host_free(occupancy->nodes[i].within.intervals);
+        ashlar__host_free(occupancy->nodes[i].over.intervals);
+        ashlar__host_free(occupancy->nodes[i].within.intervals);
     }
-    ashlar_host_free(occupancy->nodes);
-    ashlar_host_free(occupancy);
+    ashlar__host_free(occupancy->nodes);
+    ashlar__host_free(occupancy);
 }
 
-void ashlar_pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
+void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
     for (size_t i = 0; i < (size_t)2 * occupancy->leaf_count; i++) {
         occupancy->nodes[i].over.count = 0;
         occupancy->nodes[i].within.count = 0;
@@ -190,7 +190,7 @@ static void bring_forward(cursor *sets, uint32_t i) {
  * Each set moves the offset up to its next gap, until one offset is in a gap of all. The sets of
  * long runs have few gaps, so they are asked first, and so are those that said no last.
  */
-size_t ashlar_pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
+size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                   uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];
     const uint32_t count =
@@ -230,11 +230,11 @@ static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint3
            add(occupancy, half(p, 1), first, end, taken);
 }
 
-ashlar_status ashlar_pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
+ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
                                         uint32_t end, size_t offset, size_t bytes) {
     const interval taken = {offset, offset + bytes};
     if (!add(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, taken)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");
     }
     return ASHLAR_OK;
 }

@@ -50,10 +50,10 @@ static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps
     ashlar_pack_state *state = r->state;
     ashlar_pack_outcome outcome;
     const ashlar_status status =
-        ashlar_pack_search_run(r->search, capacity, steps, &state->budget, state->trial, &outcome);
+        ashlar__pack_search_run(r->search, capacity, steps, &state->budget, state->trial, &outcome);
     *is_found = status == ASHLAR_OK && outcome == ASHLAR_PACK_FOUND;
     if (*is_found) {
-        ashlar_pack_keep_trial(state, ashlar_pack_highest_end(state->problem, state->trial));
+        ashlar__pack_keep_trial(state, ashlar__pack_highest_end(state->problem, state->trial));
     } else if (status == ASHLAR_OK && outcome == ASHLAR_PACK_IMPOSSIBLE) {
         r->proven_bytes = capacity + r->unit;
     }
@@ -102,24 +102,24 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
-ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
+ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
                     .steps = first_steps(state)};
     ashlar_status status = ASHLAR_OK;
     if (is_searchable(state->problem)) {
-        status = ashlar_pack_search_create(state->problem, &r.search);
+        status = ashlar__pack_search_create(state->problem, &r.search);
     }
     for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
         state->budget.now.strategy = "improved order";
-        status = ashlar_pack_improve(state, rounds, &r.random);
+        status = ashlar__pack_improve(state, rounds, &r.random);
         if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
             status = search_round(&r);
             r.steps *= GROWTH;
         }
     }
-    ashlar_pack_search_destroy(r.search);
+    ashlar__pack_search_destroy(r.search);
     if (status == ASHLAR_OK) {
         *proven_bytes = r.proven_bytes;
     }

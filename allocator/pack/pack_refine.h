@@ -11,6 +11,6 @@
  * is used up. The best plan is kept in `state`; *proven_bytes is what no plan is smaller than.
  * Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
 
 #endif /* ASHLAR_PACK_REFINE_H */

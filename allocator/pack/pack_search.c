@@ -81,7 +81,7 @@ static int64_t log_2(uint64_t x) {
 static void draw_preferences(ashlar_pack_search *search) {
     const ashlar_pack_items *p = search->skyline.problem;
     const bool is_first = search->run_count == 0;
-    const double weight = ashlar_random_step_uniform(&search->random);
+    const double weight = ashlar__random_step_uniform(&search->random);
     const int64_t bytes_weight = is_first ? FRACTION : (int64_t)(weight * FRACTION);
     const double noise = 1.5 * FRACTION;
     for (size_t i = 0; i < p->count; i++) {
@@ -90,7 +90,7 @@ static void draw_preferences(ashlar_pack_search *search) {
             log_2(x->bytes) * bytes_weight / FRACTION + log_2(x->end - x->first);
         if (!is_first) {
             search->preferences[i] +=
-                (int64_t)(noise * ashlar_random_step_uniform(&search->random));
+                (int64_t)(noise * ashlar__random_step_uniform(&search->random));
         }
     }
 }
@@ -126,7 +126,7 @@ static bool reserve(void **array, size_t *capacity, size_t needed, size_t bytes)
     if (needed <= *capacity) {
         return true;
     }
-    void *grown = ashlar_host_realloc(*array, 2 * needed, bytes);
+    void *grown = ashlar__host_realloc(*array, 2 * needed, bytes);
     if (grown == NULL) {
         return false;
     }
@@ -148,7 +148,7 @@ static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge,
         return false;
     }
     uint32_t *const mine = &search->candidates[search->candidate_count];
-    uint32_t count = ashlar_pack_skyline_candidates(&search->skyline, edge, mine);
+    uint32_t count = ashlar__pack_skyline_candidates(&search->skyline, edge, mine);
     sort_candidates(search, mine, count);
     if (edge->may_stay_empty) {
         mine[count++] = ASHLAR_PACK_NONE;
@@ -162,7 +162,7 @@ static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge,
 
 static void pop_level(ashlar_pack_search *search) {
     const level *top = &search->levels[--search->level_count];
-    ashlar_pack_skyline_undo(&search->skyline, top->change_count);
+    ashlar__pack_skyline_undo(&search->skyline, top->change_count);
     search->candidate_count = top->choice_at;
 }
 
@@ -171,9 +171,9 @@ static void choose(ashlar_pack_search *search) {
     level *top = &search->levels[search->level_count - 1];
     const uint32_t item = search->candidates[top->choice_at + top->next++];
     if (item == ASHLAR_PACK_NONE) {
-        ashlar_pack_skyline_close(&search->skyline, top->section);
+        ashlar__pack_skyline_close(&search->skyline, top->section);
     } else {
-        ashlar_pack_skyline_place(&search->skyline, item);
+        ashlar__pack_skyline_place(&search->skyline, item);
     }
 }
 
@@ -188,7 +188,7 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
         level *top = &search->levels[search->level_count - 1];
         const bool is_to_blame = top->first <= stuck && stuck < top->end;
         if (is_to_blame && top->next < top->candidate_count) {
-            ashlar_pack_skyline_undo(&search->skyline, top->change_count);
+            ashlar__pack_skyline_undo(&search->skyline, top->change_count);
             return true;
         }
         if (is_to_blame) {
@@ -204,7 +204,7 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
 static void start_again(ashlar_pack_search *search) {
     search->level_count = 0;
     search->candidate_count = 0;
-    ashlar_pack_skyline_undo(&search->skyline, 0);
+    ashlar__pack_skyline_undo(&search->skyline, 0);
     draw_preferences(search);
 }
 
@@ -215,11 +215,11 @@ static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge
     ashlar_pack_edge_result view = ASHLAR_PACK_FILLED;
     if (search->level_count > 0) {
         const level *top = &search->levels[search->level_count - 1];
-        view = ashlar_pack_skyline_find_edge(&search->skyline, top->first, top->end,
+        view = ashlar__pack_skyline_find_edge(&search->skyline, top->first, top->end,
                                              search->weights, edge, stuck);
     }
     return view != ASHLAR_PACK_FILLED ? view
-                                      : ashlar_pack_skyline_find_edge(&search->skyline, 0, all,
+                                      : ashlar__pack_skyline_find_edge(&search->skyline, 0, all,
                                                                       search->weights, edge, stuck);
 }
 
@@ -233,11 +233,11 @@ static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint
     }
     new.change_count =
         search->skyline.change_count; /* what the search for an edge has levelled stays so */
-    new.section = ashlar_pack_edge_section(&edge);
+    new.section = ashlar__pack_edge_section(&edge);
     new.first = new.section;
     new.end = new.section + 1;
-    ashlar_pack_skyline_connect(&search->skyline, &new.first, &new.end);
-    new.key = ashlar_pack_skyline_key(&search->skyline, new.first, new.end);
+    ashlar__pack_skyline_connect(&search->skyline, &new.first, &new.end);
+    new.key = ashlar__pack_skyline_key(&search->skyline, new.first, new.end);
     if (*memory_slot(search, new.key) == new.key) {
         *stuck = new.section;
         *view = ASHLAR_PACK_STUCK;
@@ -255,7 +255,7 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
         ashlar_pack_edge_result view;
         uint32_t stuck = 0;
         if (!move(search, &view, &stuck)) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search on");
+            return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search on");
         }
         if (view == ASHLAR_PACK_FILLED) {
             *outcome = ASHLAR_PACK_FOUND;
@@ -269,7 +269,7 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
             }
         }
         choose(search);
-        if (*steps % LOOK_EVERY == 0 && !ashlar_pack_budget_is_left(budget)) {
+        if (*steps % LOOK_EVERY == 0 && !ashlar__pack_budget_is_left(budget)) {
             return ASHLAR_OK;
         }
     }
@@ -296,7 +296,7 @@ static bool fits(const ashlar_pack_search *search) {
     return p->peak_bytes <= search->skyline.capacity;
 }
 
-ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity,
+ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacity,
                                      uint64_t node_limit, ashlar_pack_budget *budget,
                                      size_t *offsets, ashlar_pack_outcome *outcome) {
     ashlar_pack_outcome found = ASHLAR_PACK_UNDECIDED;
@@ -329,9 +329,9 @@ ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity
 
 /* ---- making ---- */
 
-ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
+ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
                                         ashlar_pack_search **out) {
-    ashlar_pack_search *search = ashlar_host_calloc(1, sizeof *search);
+    ashlar_pack_search *search = ashlar__host_calloc(1, sizeof *search);
     if (search != NULL) {
         search->memory_shift = MEMORY_SHIFT_MIN;
         while (search->memory_shift < MEMORY_SHIFT_MAX &&
@@ -339,39 +339,39 @@ ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
             search->memory_shift++;
         }
         search->memory =
-            ashlar_host_calloc((size_t)1 << search->memory_shift, sizeof *search->memory);
-        search->weights = ashlar_host_calloc(problem->section_count, sizeof *search->weights);
-        search->preferences = ashlar_host_calloc(problem->count, sizeof *search->preferences);
+            ashlar__host_calloc((size_t)1 << search->memory_shift, sizeof *search->memory);
+        search->weights = ashlar__host_calloc(problem->section_count, sizeof *search->weights);
+        search->preferences = ashlar__host_calloc(problem->count, sizeof *search->preferences);
     }
     if (search == NULL || search->memory == NULL || search->weights == NULL ||
         search->preferences == NULL) {
-        ashlar_pack_search_destroy(search);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
+        ashlar__pack_search_destroy(search);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
                            problem->count);
     }
     for (size_t s = 0; s < problem->section_count; s++) {
         search->weights[s] = WEIGHT_MIN;
     }
-    const ashlar_status status = ashlar_pack_skyline_init(&search->skyline, problem);
+    const ashlar_status status = ashlar__pack_skyline_init(&search->skyline, problem);
     if (status != ASHLAR_OK) {
-        ashlar_pack_search_destroy(search);
+        ashlar__pack_search_destroy(search);
         return status;
     }
     *out = search;
     return ASHLAR_OK;
 }
 
-void ashlar_pack_search_destroy(ashlar_pack_search *search) {
+void ashlar__pack_search_destroy(ashlar_pack_search *search) {
     if (search == NULL) {
         return;
     }
     if (search->skyline.problem != NULL) {
-        ashlar_pack_skyline_finish(&search->skyline);
+        ashlar__pack_skyline_finish(&search->skyline);
     }
-    ashlar_host_free(search->memory);
-    ashlar_host_free(search->weights);
-    ashlar_host_free(search->preferences);
-    ashlar_host_free(search->levels);
-    ashlar_host_free(search->candidates);
-    ashlar_host_free(search);
+    ashlar__host_free(search->memory);
+    ashlar__host_free(search->weights);
+    ashlar__host_free(search->preferences);
+    ashlar__host_free(search->levels);
+    ashlar__host_free(search->candidates);
+    ashlar__host_free(search);
 }

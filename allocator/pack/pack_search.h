@@ -24,9 +24,9 @@ typedef enum ashlar_pack_outcome {
 
 /* Ownership: the caller ends *out with a destroy; `problem` outlives it. Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
                                                           ashlar_pack_search **out);
-void ashlar_pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed */
+void ashlar__pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed */
 
 /*
  * Look for a plan of at most `capacity` bytes, `node_limit` nodes long.
@@ -35,7 +35,7 @@ void ashlar_pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed 
  *
  * Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacity,
                                                        uint64_t node_limit,
                                                        ashlar_pack_budget *budget, size_t *offsets,
                                                        ashlar_pack_outcome *outcome);

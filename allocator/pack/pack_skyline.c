@@ -12,7 +12,7 @@
 static void record(ashlar_pack_skyline *b, ashlar_pack_change change) {
     if (b->change_count == b->change_capacity) {
         const size_t capacity = b->change_capacity == 0 ? 256 : 2 * b->change_capacity;
-        ashlar_pack_change *grown = ashlar_host_realloc(b->changes, capacity, sizeof *grown);
+        ashlar_pack_change *grown = ashlar__host_realloc(b->changes, capacity, sizeof *grown);
         if (grown == NULL) {
             b->has_failed = true;
             return;
@@ -28,10 +28,10 @@ static void record_section(ashlar_pack_skyline *b, uint32_t s) {
 }
 
 static uint64_t key_of(uint32_t item) {
-    return ashlar_random_mix((uint64_t)item + 1);
+    return ashlar__random_mix((uint64_t)item + 1);
 }
 
-void ashlar_pack_skyline_place(ashlar_pack_skyline *b, uint32_t item) {
+void ashlar__pack_skyline_place(ashlar_pack_skyline *b, uint32_t item) {
     const ashlar_pack_item *x = &b->problem->items[item];
     const size_t offset = b->floors[x->first];
     record(b, (ashlar_pack_change){.idx = item, .is_item = true});
@@ -60,12 +60,12 @@ static void take_back(ashlar_pack_skyline *b, uint32_t item) {
     }
 }
 
-void ashlar_pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
+void ashlar__pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
     record_section(b, section);
     b->is_closed[section] = true;
 }
 
-void ashlar_pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end, size_t floor) {
+void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end, size_t floor) {
     for (uint32_t s = first; s < end; s++) {
         record_section(b, s);
         b->floors[s] = floor;
@@ -73,7 +73,7 @@ void ashlar_pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t 
     }
 }
 
-void ashlar_pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
+void ashlar__pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
     while (b->change_count > change_count) {
         const ashlar_pack_change *change = &b->changes[--b->change_count];
         if (change->is_item) {
@@ -85,7 +85,7 @@ void ashlar_pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
     }
 }
 
-void ashlar_pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first, uint32_t *end) {
+void ashlar__pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first, uint32_t *end) {
     while (b->crossings[*first] > 0) {
         --*first;
     }
@@ -94,10 +94,10 @@ void ashlar_pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first, 
     }
 }
 
-uint64_t ashlar_pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, uint32_t end) {
+uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, uint32_t end) {
     uint64_t key = 0;
     for (uint32_t s = first; s < end; s++) {
-        key += ashlar_random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
+        key += ashlar__random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
                                  s * 0xda942042e4dd58b5U + b->is_closed[s]);
     }
     return key | 1;
@@ -168,30 +168,30 @@ static void fill(ashlar_pack_skyline *b) {
     }
 }
 
-ashlar_status ashlar_pack_skyline_init(ashlar_pack_skyline *out, const ashlar_pack_items *problem) {
+ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out, const ashlar_pack_items *problem) {
     const size_t count = problem->count, sections = problem->section_count;
     ashlar_pack_skyline b = {
         .problem = problem,
-        .floors = ashlar_host_calloc(sections, sizeof *b.floors),
-        .rests = ashlar_host_calloc(sections, sizeof *b.rests),
-        .crossings = ashlar_host_calloc(sections + 1, sizeof *b.crossings),
-        .is_closed = ashlar_host_calloc(sections, sizeof *b.is_closed),
-        .left_keys = ashlar_host_calloc(sections, sizeof *b.left_keys),
-        .is_placed = ashlar_host_calloc(count, sizeof *b.is_placed),
-        .offsets = ashlar_host_calloc(count, sizeof *b.offsets),
-        .by_first = ashlar_host_calloc(count, sizeof *b.by_first),
-        .by_end = ashlar_host_calloc(count, sizeof *b.by_end),
-        .first_at = ashlar_host_calloc(sections + 2, sizeof *b.first_at),
-        .end_at = ashlar_host_calloc(sections + 2, sizeof *b.end_at),
-        .duplicates = ashlar_host_calloc(count, sizeof *b.duplicates),
-        .fills = ashlar_host_calloc(sections + 1, sizeof *b.fills),
+        .floors = ashlar__host_calloc(sections, sizeof *b.floors),
+        .rests = ashlar__host_calloc(sections, sizeof *b.rests),
+        .crossings = ashlar__host_calloc(sections + 1, sizeof *b.crossings),
+        .is_closed = ashlar__host_calloc(sections, sizeof *b.is_closed),
+        .left_keys = ashlar__host_calloc(sections, sizeof *b.left_keys),
+        .is_placed = ashlar__host_calloc(count, sizeof *b.is_placed),
+        .offsets = ashlar__host_calloc(count, sizeof *b.offsets),
+        .by_first = ashlar__host_calloc(count, sizeof *b.by_first),
+        .by_end = ashlar__host_calloc(count, sizeof *b.by_end),
+        .first_at = ashlar__host_calloc(sections + 2, sizeof *b.first_at),
+        .end_at = ashlar__host_calloc(sections + 2, sizeof *b.end_at),
+        .duplicates = ashlar__host_calloc(count, sizeof *b.duplicates),
+        .fills = ashlar__host_calloc(sections + 1, sizeof *b.fills),
     };
     if (b.floors == NULL || b.rests == NULL || b.crossings == NULL || b.is_closed == NULL ||
         b.left_keys == NULL || b.is_placed == NULL || b.offsets == NULL || b.by_first == NULL ||
         b.by_end == NULL || b.first_at == NULL || b.end_at == NULL || b.duplicates == NULL ||
         b.fills == NULL) {
-        ashlar_pack_skyline_finish(&b);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
+        ashlar__pack_skyline_finish(&b);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
                            count);
     }
     fill(&b);
@@ -199,12 +199,12 @@ ashlar_status ashlar_pack_skyline_init(ashlar_pack_skyline *out, const ashlar_pa
     return ASHLAR_OK;
 }
 
-void ashlar_pack_skyline_finish(ashlar_pack_skyline *b) {
+void ashlar__pack_skyline_finish(ashlar_pack_skyline *b) {
     void *const parts[] = {b->floors,    b->rests,      b->crossings, b->is_closed, b->left_keys,
                            b->is_placed, b->offsets,    b->by_first,  b->by_end,    b->first_at,
                            b->end_at,    b->duplicates, b->fills,     b->changes};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        ashlar_host_free(parts[i]);
+        ashlar__host_free(parts[i]);
     }
     *b = (ashlar_pack_skyline){0};
 }

@@ -36,7 +36,7 @@ static bool may_rest(const ashlar_pack_skyline *b, uint32_t item, uint32_t first
            (b->duplicates[item] == ASHLAR_PACK_NONE || b->is_placed[b->duplicates[item]]);
 }
 
-uint32_t ashlar_pack_skyline_candidates(const ashlar_pack_skyline *b, const ashlar_pack_edge *edge,
+uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ashlar_pack_edge *edge,
                                         uint32_t *out) {
     const uint32_t *items = edge->is_right ? b->by_end : b->by_first;
     const uint32_t *starts = edge->is_right ? &b->end_at[edge->end] : &b->first_at[edge->first];
@@ -89,8 +89,8 @@ static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t e
 
 /* False: nothing can rest at this edge, nor can it stay empty. */
 static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
-    const uint32_t s = ashlar_pack_edge_section(&edge);
-    const uint32_t item_count = ashlar_pack_skyline_candidates(l->skyline, &edge, NULL);
+    const uint32_t s = ashlar__pack_edge_section(&edge);
+    const uint32_t item_count = ashlar__pack_skyline_candidates(l->skyline, &edge, NULL);
     edge.may_stay_empty = step <= slack(l->skyline, s);
     edge.candidate_count = item_count + edge.may_stay_empty;
     if (edge.candidate_count == 0) {
@@ -103,7 +103,7 @@ static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
         return true;
     }
     const ashlar_pack_edge *best = l->edge;
-    const uint32_t best_weight = l->weights[ashlar_pack_edge_section(best)];
+    const uint32_t best_weight = l->weights[ashlar__pack_edge_section(best)];
     const bool is_forced = edge.candidate_count == 1 && best->candidate_count > 1;
     if (is_forced ||
         (best->candidate_count > 1 && (uint64_t)edge.candidate_count * best_weight <
@@ -145,7 +145,7 @@ static bool fill_up(edge_search *l, const valley *h) {
             return false;
         }
     }
-    ashlar_pack_skyline_level(b, h->first, h->end, b->floors[h->first] + h->depth);
+    ashlar__pack_skyline_level(b, h->first, h->end, b->floors[h->first] + h->depth);
     return true;
 }
 
@@ -169,7 +169,7 @@ static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, v
     return true;
 }
 
-ashlar_pack_edge_result ashlar_pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
+ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
                                                       uint32_t end, const uint32_t *weights,
                                                       ashlar_pack_edge *edge, uint32_t *stuck) {
     edge_search l = {.skyline = skyline, .weights = weights, .edge = edge, .stuck = stuck};

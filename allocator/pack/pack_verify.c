@@ -50,15 +50,15 @@ static ashlar_status check_one(const verification *v, size_t i) {
     const ashlar_pack_buffer *b = &v->buffers[i];
     size_t end;
     if (b->bytes == 0 || b->begin >= b->end) {
-        return ashlar_fail(ASHLAR_EINVAL, "pack: buffer %zu has no bytes or no lifetime", i);
+        return ashlar__fail(ASHLAR_EINVAL, "pack: buffer %zu has no bytes or no lifetime", i);
     }
     if ((v->offsets[i] & (v->alignment - 1)) != 0) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "pack: the offset %zu of buffer %zu is no multiple of %zu",
                            v->offsets[i], i, v->alignment);
     }
-    if (!ashlar_add(v->offsets[i], b->bytes, &end) || !ashlar_align_up(end, v->alignment, &end)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+    if (!ashlar__add(v->offsets[i], b->bytes, &end) || !ashlar__align_up(end, v->alignment, &end)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "pack: buffer %zu of %zu bytes at offset %zu ends beyond size_t", i,
                            b->bytes, v->offsets[i]);
     }
@@ -136,7 +136,7 @@ static ashlar_status check_overlaps(const verification *v) {
         const uint32_t end = leaf_of(v, v->buffers[i].end);
         const uint32_t below = find_highest(v, first, end);
         if (end_of(v, below) > v->offsets[i]) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "pack: buffers %u and %u overlap: both are live at one time, %u "
                                "takes bytes %zu to %zu and %u begins at %zu",
                                below, i, below, v->offsets[below], end_of(v, below), i,
@@ -152,11 +152,11 @@ static ashlar_status verification_init(verification *v) {
     while (v->leaf_count < 2 * v->count) {
         v->leaf_count *= 2;
     }
-    v->by_offset = ashlar_host_calloc(v->count, sizeof *v->by_offset);
-    v->times = ashlar_host_calloc(v->count, 2 * sizeof *v->times);
-    v->nodes = ashlar_host_calloc(v->leaf_count, 2 * sizeof *v->nodes);
+    v->by_offset = ashlar__host_calloc(v->count, sizeof *v->by_offset);
+    v->times = ashlar__host_calloc(v->count, 2 * sizeof *v->times);
+    v->nodes = ashlar__host_calloc(v->leaf_count, 2 * sizeof *v->nodes);
     if (v->by_offset == NULL || v->times == NULL || v->nodes == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers", v->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers", v->count);
     }
     for (uint32_t i = 0; i < v->count; i++) {
         v->by_offset[i] = i;
@@ -189,9 +189,9 @@ static ashlar_status verify(verification *v, size_t *bytes) {
     if (status == ASHLAR_OK) {
         *bytes = (top + v->alignment - 1) & ~(v->alignment - 1);
     }
-    ashlar_host_free(v->by_offset);
-    ashlar_host_free(v->times);
-    ashlar_host_free(v->nodes);
+    ashlar__host_free(v->by_offset);
+    ashlar__host_free(v->times);
+    ashlar__host_free(v->nodes);
     return status;
 }
 
@@ -202,11 +202,11 @@ ashlar_status ashlar_pack_verify(const ashlar_pack_buffer *buffers, size_t count
                       .count = count,
                       .alignment = alignment == 0 ? 1 : alignment};
     if ((v.alignment & (v.alignment - 1)) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
+        return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
                            alignment);
     }
     if (count > INT32_MAX / 2) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "pack: %zu buffers are more than can be verified",
+        return ashlar__fail(ASHLAR_EOVERFLOW, "pack: %zu buffers are more than can be verified",
                            count);
     }
     if (count == 0) {

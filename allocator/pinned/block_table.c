@@ -38,7 +38,7 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
 
 static void double_chains_locked(ashlar_table_shard *shard) {
     const size_t count = 2 * shard->chain_count;
-    ashlar_pinned_block **chains = ashlar_host_calloc(count, sizeof *chains);
+    ashlar_pinned_block **chains = ashlar__host_calloc(count, sizeof *chains);
     if (chains == NULL) {
         return;
     }
@@ -50,37 +50,37 @@ static void double_chains_locked(ashlar_table_shard *shard) {
             block = next;
         }
     }
-    ashlar_host_free(shard->chains);
+    ashlar__host_free(shard->chains);
     shard->chains = chains;
     shard->chain_count = count;
 }
 
-ashlar_status ashlar_block_table_init(ashlar_block_table *table) {
+ashlar_status ashlar__block_table_init(ashlar_block_table *table) {
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
         pthread_mutex_init(&shard->lock, NULL); /* cannot fail with default attributes on Linux */
-        shard->chains = ashlar_host_calloc(CHAINS_AT_FIRST, sizeof *shard->chains);
+        shard->chains = ashlar__host_calloc(CHAINS_AT_FIRST, sizeof *shard->chains);
         shard->chain_count = shard->chains != NULL ? CHAINS_AT_FIRST : 0;
         if (shard->chains == NULL) {
-            status = ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a table of blocks");
+            status = ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a table of blocks");
         }
     }
     return status;
 }
 
-void ashlar_block_table_finish(ashlar_block_table *table) {
+void ashlar__block_table_finish(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
         for (size_t chain = 0; chain < shard->chain_count; chain++) {
             ashlar_pinned_block *block = shard->chains[chain];
             while (block != NULL) {
                 ashlar_pinned_block *next = block->next;
-                ashlar_host_free(block);
+                ashlar__host_free(block);
                 block = next;
             }
         }
-        ashlar_host_free(shard->chains);
+        ashlar__host_free(shard->chains);
         pthread_mutex_destroy(&shard->lock);
     }
 }
@@ -92,7 +92,7 @@ static void raise_peak(ashlar_block_table *table, size_t live_bytes) {
     }
 }
 
-void ashlar_block_table_put(ashlar_block_table *table, ashlar_pinned_block *block) {
+void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *block) {
     ashlar_table_shard *shard = shard_of(table, block->ptr);
     pthread_mutex_lock(&shard->lock);
     if (shard->block_count >= shard->chain_count) {
@@ -107,13 +107,13 @@ void ashlar_block_table_put(ashlar_block_table *table, ashlar_pinned_block *bloc
 }
 
 static ashlar_status refuse(const void *ptr) {
-    return ashlar_pinned_fail(ASHLAR_EPOINTER,
+    return ashlar__pinned_fail(ASHLAR_EPOINTER,
                               "%p: not a live block of this pool: given back before, inside a "
                               "block, or of another allocator",
                               ptr);
 }
 
-ashlar_status ashlar_block_table_take(ashlar_block_table *table, const void *ptr,
+ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
                                       ashlar_pinned_block **out) {
     ashlar_table_shard *shard = shard_of(table, ptr);
     pthread_mutex_lock(&shard->lock);
@@ -130,7 +130,7 @@ ashlar_status ashlar_block_table_take(ashlar_block_table *table, const void *ptr
     return block != NULL ? ASHLAR_OK : refuse(ptr);
 }
 
-ashlar_status ashlar_block_table_bytes(ashlar_block_table *table, const void *ptr, size_t *out) {
+ashlar_status ashlar__block_table_bytes(ashlar_block_table *table, const void *ptr, size_t *out) {
     ashlar_table_shard *shard = shard_of(table, ptr);
     pthread_mutex_lock(&shard->lock);
     const ashlar_pinned_block *block = *find_locked(shard, ptr);
@@ -141,13 +141,13 @@ ashlar_status ashlar_block_table_bytes(ashlar_block_table *table, const void *pt
     return block != NULL ? ASHLAR_OK : refuse(ptr);
 }
 
-void ashlar_block_table_lock(ashlar_block_table *table) {
+void ashlar__block_table_lock(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
         pthread_mutex_lock(&table->shards[i].lock);
     }
 }
 
-void ashlar_block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats) {
+void ashlar__block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats) {
     stats->live_peak_bytes = atomic_load(&table->live_peak_bytes);
     for (int i = 0; i < TABLE_SHARDS; i++) {
         const ashlar_table_shard *shard = &table->shards[i];
@@ -158,7 +158,7 @@ void ashlar_block_table_read_locked(ashlar_block_table *table, ashlar_pinned_sta
     }
 }
 
-void ashlar_block_table_unlock(ashlar_block_table *table) {
+void ashlar__block_table_unlock(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
         pthread_mutex_unlock(&table->shards[i].lock);
     }

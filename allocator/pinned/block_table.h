@@ -41,23 +41,23 @@ typedef struct ashlar_block_table {
     ashlar_table_shard shards[TABLE_SHARDS];
 } ashlar_block_table;
 
-/* `table` is zeroed.  Errors: ASHLAR_EHOSTMEM; ashlar_block_table_finish() is due then too. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_block_table_init(ashlar_block_table *table);
-void ashlar_block_table_finish(ashlar_block_table *table); /* the blocks' records too */
+/* `table` is zeroed.  Errors: ASHLAR_EHOSTMEM; ashlar__block_table_finish() is due then too. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_init(ashlar_block_table *table);
+void ashlar__block_table_finish(ashlar_block_table *table); /* the blocks' records too */
 
 /* Count `block` as live from now on. Cannot fail: a table that could not grow is only slower. */
-void ashlar_block_table_put(ashlar_block_table *table, ashlar_pinned_block *block);
+void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *block);
 
 /* Take the live block at `ptr` out, counted as given back.  Errors: ASHLAR_EPOINTER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_block_table_take(ashlar_block_table *table, const void *ptr,
+ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
                                                         ashlar_pinned_block **out);
 
-ASHLAR_MUST_CHECK ashlar_status ashlar_block_table_bytes(ashlar_block_table *table, const void *ptr,
+ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_bytes(ashlar_block_table *table, const void *ptr,
                                                          size_t *out);
 
 /* Keep all counters still, to read them together. */
-void ashlar_block_table_lock(ashlar_block_table *table);
-void ashlar_block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats);
-void ashlar_block_table_unlock(ashlar_block_table *table);
+void ashlar__block_table_lock(ashlar_block_table *table);
+void ashlar__block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats);
+void ashlar__block_table_unlock(ashlar_block_table *table);
 
 #endif /* ASHLAR_PINNED_BLOCK_TABLE_H */

@@ -46,9 +46,9 @@ static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, si
     if (!*commit || new_addr != NULL || alignment > heap->page_bytes) {
         return NULL;
     }
-    void *ptr = ashlar_page_heap_take(heap, bytes);
+    void *ptr = ashlar__page_heap_take(heap, bytes);
     if (ptr == NULL && request.may_grow) {
-        request.refusal = ashlar_page_heap_grow(heap, bytes, &ptr);
+        request.refusal = ashlar__page_heap_grow(heap, bytes, &ptr);
     }
     if (ptr != NULL && *zero) {
         memset(ptr, 0, bytes);
@@ -60,7 +60,7 @@ static bool give_extent(extent_hooks_t *hooks, void *ptr, size_t bytes, bool is_
                         unsigned arena_idx) {
     (void)is_committed;
     (void)arena_idx;
-    ashlar_page_heap_give(((ashlar_jemalloc_arena *)hooks)->heap, ptr, bytes);
+    ashlar__page_heap_give(((ashlar_jemalloc_arena *)hooks)->heap, ptr, bytes);
     return false;
 }
 
@@ -95,7 +95,7 @@ static const extent_hooks_t page_heap_hooks = {
 
 /* ---- life ---- */
 
-size_t ashlar_jemalloc_page_bytes(void) {
+size_t ashlar__jemalloc_page_bytes(void) {
     size_t bytes = 0, size = sizeof bytes;
     return mallctl("arenas.page", &bytes, &size, NULL, 0) == 0 ? bytes : 0;
 }
@@ -135,24 +135,24 @@ static int create_caches(ashlar_jemalloc_arena *arena) {
 
 static ashlar_status report(int error) {
     if (error == EAGAIN || error == ENOMEM || error == EFAULT) {
-        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for an arena's records");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for an arena's records");
     }
-    return ashlar_pinned_fail(ASHLAR_ENOTSUP,
+    return ashlar__pinned_fail(ASHLAR_ENOTSUP,
                               "jemalloc: no arena with hooks (%s); it must be 5.3 or later",
                               strerror(error));
 }
 
-ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemalloc_arena **out) {
+ashlar_status ashlar__jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemalloc_arena **out) {
     ssize_t never = -1;
-    ashlar_jemalloc_arena *arena = ashlar_host_calloc(1, sizeof *arena);
+    ashlar_jemalloc_arena *arena = ashlar__host_calloc(1, sizeof *arena);
     if (arena == NULL) {
-        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a jemalloc arena");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a jemalloc arena");
     }
     arena->hooks = page_heap_hooks;
     arena->heap = heap;
     int error = create_arena(arena);
     if (error != 0) {
-        ashlar_host_free(arena);
+        ashlar__host_free(arena);
         return report(error);
     }
     error = control_arena(arena, "dirty_decay_ms", &never, sizeof never);
@@ -163,14 +163,14 @@ ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemall
         error = create_caches(arena);
     }
     if (error != 0) {
-        ashlar_jemalloc_arena_destroy(arena);
+        ashlar__jemalloc_arena_destroy(arena);
         return report(error);
     }
     *out = arena;
     return ASHLAR_OK;
 }
 
-void ashlar_jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
+void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
     if (arena == NULL) {
         return;
     }
@@ -180,7 +180,7 @@ void ashlar_jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
         pthread_mutex_destroy(&gone->lock);
     }
     (void)control_arena(arena, "destroy", NULL, 0); /* fails only where a thread is bound to it */
-    ashlar_host_free(arena);
+    ashlar__host_free(arena);
 }
 
 /* ---- blocks ---- */
@@ -195,7 +195,7 @@ static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
     return &arena->caches[mine - 1];
 }
 
-void *ashlar_jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
+void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
     cache *mine = cache_of_thread(arena);
     pthread_mutex_lock(&mine->lock);
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE(mine->idx));
@@ -203,7 +203,7 @@ void *ashlar_jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
     return ptr;
 }
 
-ashlar_status ashlar_jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes, void **out) {
+ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes, void **out) {
     request.may_grow = true;
     request.refusal = ASHLAR_OK;
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE_NONE);
@@ -214,21 +214,21 @@ ashlar_status ashlar_jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t 
     }
     return request.refusal != ASHLAR_OK
                ? request.refusal
-               : ashlar_pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for its records");
+               : ashlar__pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for its records");
 }
 
-void ashlar_jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr) {
+void ashlar__jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr) {
     cache *mine = cache_of_thread(arena);
     pthread_mutex_lock(&mine->lock);
     dallocx(ptr, MALLOCX_TCACHE(mine->idx));
     pthread_mutex_unlock(&mine->lock);
 }
 
-size_t ashlar_jemalloc_usable_bytes(const void *ptr) {
+size_t ashlar__jemalloc_usable_bytes(const void *ptr) {
     return sallocx(ptr, 0);
 }
 
-void ashlar_jemalloc_drain(ashlar_jemalloc_arena *arena) {
+void ashlar__jemalloc_drain(ashlar_jemalloc_arena *arena) {
     for (unsigned i = 0; i < arena->cache_count; i++) {
         cache *drained = &arena->caches[i];
         pthread_mutex_lock(&drained->lock);

@@ -22,34 +22,34 @@
 typedef struct ashlar_jemalloc_arena ashlar_jemalloc_arena;
 
 /* The page of which every extent is a multiple. */
-size_t ashlar_jemalloc_page_bytes(void);
+size_t ashlar__jemalloc_page_bytes(void);
 
 /* `heap` outlives the arena.  Errors: ASHLAR_ENOTSUP (jemalloc before 5.3), ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap,
+ASHLAR_MUST_CHECK ashlar_status ashlar__jemalloc_arena_create(ashlar_page_heap *heap,
                                                              ashlar_jemalloc_arena **out);
 
 /* All blocks are gone with it, and all runs given back. NULL is allowed. */
-void ashlar_jemalloc_arena_destroy(ashlar_jemalloc_arena *arena);
+void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena);
 
 /* A block out of what is at hand; NULL: the page heap would have to grow. bytes > 0. */
-void *ashlar_jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes);
+void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes);
 
 /*
  * A block for which the page heap may grow. No lock of ours is held while it does.
- * Errors: those of ashlar_page_heap_grow().
+ * Errors: those of ashlar__page_heap_grow().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_jemalloc_take_growing(ashlar_jemalloc_arena *arena,
+ASHLAR_MUST_CHECK ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena,
                                                              size_t bytes, void **out);
 
-void ashlar_jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr);
+void ashlar__jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr);
 
 /* How many bytes the block at `ptr` has. */
-size_t ashlar_jemalloc_usable_bytes(const void *ptr);
+size_t ashlar__jemalloc_usable_bytes(const void *ptr);
 
 /*
  * Empty all caches, and give back to the page heap every extent without a block in use; where two
  * threads drain at once, one of them may leave some to the other.
  */
-void ashlar_jemalloc_drain(ashlar_jemalloc_arena *arena);
+void ashlar__jemalloc_drain(ashlar_jemalloc_arena *arena);
 
 #endif /* ASHLAR_PINNED_JEMALLOC_ARENA_H */

@@ -89,7 +89,7 @@ static void *cut_run_locked(ashlar_page_heap *heap, ashlar_page_run *run, size_t
     return segment->base + (size_t)(run - segment->pages) * heap->page_bytes;
 }
 
-void *ashlar_page_heap_take(ashlar_page_heap *heap, size_t bytes) {
+void *ashlar__page_heap_take(ashlar_page_heap *heap, size_t bytes) {
     const size_t page_count = bytes / heap->page_bytes;
     pthread_mutex_lock(&heap->lock);
     ashlar_page_run *run = find_run(heap, page_count);
@@ -130,7 +130,7 @@ static void join_free_neighbours(ashlar_page_heap *heap, ashlar_segment *segment
     put_run(heap, &segment->pages[first], page_count);
 }
 
-void ashlar_page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes) {
+void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes) {
     const size_t page_count = bytes / heap->page_bytes;
     pthread_mutex_lock(&heap->lock);
     const size_t behind = segments_behind(heap, ptr);
@@ -149,7 +149,7 @@ static bool keep_room_locked(ashlar_page_heap *heap) {
         return true;
     }
     const size_t capacity = 2 * wanted;
-    ashlar_segment **segments = ashlar_host_realloc(heap->segments, capacity, sizeof *segments);
+    ashlar_segment **segments = ashlar__host_realloc(heap->segments, capacity, sizeof *segments);
     if (segments == NULL) {
         return false;
     }
@@ -163,7 +163,7 @@ static size_t segment_bytes_locked(const ashlar_page_heap *heap, size_t least, s
     size_t wanted = heap->reserved_bytes / GROW_FRACTION;
     wanted = wanted > heap->grow_bytes ? wanted : heap->grow_bytes;
     wanted = wanted > least ? wanted : least;
-    if (!ashlar_align_up(wanted, SEGMENT_STEP_BYTES, &wanted) || wanted > room) {
+    if (!ashlar__align_up(wanted, SEGMENT_STEP_BYTES, &wanted) || wanted > room) {
         wanted = room & ~(heap->page_bytes - 1);
     }
     return wanted;
@@ -175,9 +175,9 @@ static ashlar_status begin_growing(ashlar_page_heap *heap, size_t least, size_t 
     pthread_mutex_lock(&heap->lock);
     const size_t room = heap->limit_bytes - heap->reserved_bytes - heap->growing_bytes;
     if (least > room) {
-        status = ashlar_pinned_fail(ASHLAR_ENOMEM, "limit_bytes leaves %zu bytes", room);
+        status = ashlar__pinned_fail(ASHLAR_ENOMEM, "limit_bytes leaves %zu bytes", room);
     } else if (!keep_room_locked(heap)) {
-        status = ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for the list of segments");
+        status = ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for the list of segments");
     } else {
         *bytes = segment_bytes_locked(heap, least, room);
         heap->grower_count++;
@@ -220,16 +220,16 @@ static ashlar_status make_segment(const ashlar_page_heap *heap, size_t bytes,
     const size_t page_count = bytes / heap->page_bytes;
     size_t record_bytes;
     ashlar_segment *segment = NULL;
-    if (ashlar_mul(page_count, sizeof *segment->pages, &record_bytes) &&
-        ashlar_add(record_bytes, sizeof *segment, &record_bytes)) {
-        segment = ashlar_host_calloc(1, record_bytes);
+    if (ashlar__mul(page_count, sizeof *segment->pages, &record_bytes) &&
+        ashlar__add(record_bytes, sizeof *segment, &record_bytes)) {
+        segment = ashlar__host_calloc(1, record_bytes);
     }
     if (segment == NULL) {
-        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a segment's pages");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a segment's pages");
     }
     ashlar_status status = ashlar_device_host_alloc(heap->device, bytes, &base);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(segment);
+        ashlar__host_free(segment);
         return status;
     }
     segment->base = base;
@@ -242,7 +242,7 @@ static ashlar_status make_segment(const ashlar_page_heap *heap, size_t bytes,
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_page_heap_grow(ashlar_page_heap *heap, size_t bytes, void **out) {
+ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes, void **out) {
     size_t segment_bytes = 0;
     ashlar_status status = begin_growing(heap, bytes, &segment_bytes);
     if (status != ASHLAR_OK) {
@@ -272,7 +272,7 @@ static ashlar_segment *unlink_free_locked(ashlar_page_heap *heap) {
     return NULL;
 }
 
-bool ashlar_page_heap_trim(ashlar_page_heap *heap) {
+bool ashlar__page_heap_trim(ashlar_page_heap *heap) {
     bool is_any = false;
     pthread_mutex_lock(&heap->lock);
     ashlar_segment *segment;
@@ -280,7 +280,7 @@ bool ashlar_page_heap_trim(ashlar_page_heap *heap) {
         pthread_mutex_unlock(&heap->lock);
         const size_t bytes = segment->page_count * heap->page_bytes;
         ashlar_device_host_free(heap->device, segment->base);
-        ashlar_host_free(segment);
+        ashlar__host_free(segment);
         is_any = true;
         pthread_mutex_lock(&heap->lock);
         heap->reserved_bytes -= bytes; /* not before: the limit is on what the driver holds */
@@ -290,16 +290,16 @@ bool ashlar_page_heap_trim(ashlar_page_heap *heap) {
     return is_any;
 }
 
-void ashlar_page_heap_init(ashlar_page_heap *heap) {
+void ashlar__page_heap_init(ashlar_page_heap *heap) {
     pthread_mutex_init(&heap->lock, NULL); /* cannot fail with default attributes on Linux */
 }
 
-void ashlar_page_heap_finish(ashlar_page_heap *heap) {
+void ashlar__page_heap_finish(ashlar_page_heap *heap) {
     for (size_t i = 0; i < heap->segment_count; i++) {
         ashlar_device_host_free(heap->device, heap->segments[i]->base);
-        ashlar_host_free(heap->segments[i]);
+        ashlar__host_free(heap->segments[i]);
     }
-    ashlar_host_free(heap->segments);
+    ashlar__host_free(heap->segments);
     pthread_mutex_destroy(&heap->lock);
 }
 
@@ -323,7 +323,7 @@ static size_t pages_in_bins(const ashlar_page_heap *heap) {
     return page_count;
 }
 
-bool ashlar_page_heap_holds(ashlar_page_heap *heap) {
+bool ashlar__page_heap_holds(ashlar_page_heap *heap) {
     size_t bytes = 0, free_count = 0;
     pthread_mutex_lock(&heap->lock);
     bool holds = heap->segment_count + heap->grower_count <= heap->segment_capacity;

@@ -61,28 +61,28 @@ typedef struct ashlar_page_heap {
 } ashlar_page_heap;
 
 /* `heap` is zeroed but for its constants. */
-void ashlar_page_heap_init(ashlar_page_heap *heap);
+void ashlar__page_heap_init(ashlar_page_heap *heap);
 
 /* Returns every segment to the driver, free or not. */
-void ashlar_page_heap_finish(ashlar_page_heap *heap);
+void ashlar__page_heap_finish(ashlar_page_heap *heap);
 
 /* Take `bytes`, a multiple of the page, out of free runs. NULL: no run is long enough. */
-void *ashlar_page_heap_take(ashlar_page_heap *heap, size_t bytes);
+void *ashlar__page_heap_take(ashlar_page_heap *heap, size_t bytes);
 
 /*
  * The same out of a new segment, whatever is free.
  * Errors: ASHLAR_ENOMEM (limit, driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_heap_grow(ashlar_page_heap *heap, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes,
                                                       void **out);
 
 /* Free pages that are not: any whole pages of what was taken. */
-void ashlar_page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);
+void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);
 
 /* Return every segment that is free as a whole. True: there was one. */
-bool ashlar_page_heap_trim(ashlar_page_heap *heap);
+bool ashlar__page_heap_trim(ashlar_page_heap *heap);
 
 /* The equations above. For tests; takes the lock. */
-bool ashlar_page_heap_holds(ashlar_page_heap *heap);
+bool ashlar__page_heap_holds(ashlar_page_heap *heap);
 
 #endif /* ASHLAR_PINNED_PAGE_HEAP_H */

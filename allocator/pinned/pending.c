@@ -11,7 +11,7 @@
 static ashlar_pending_batch *make_batch_locked(ashlar_pending *pending) {
     ashlar_pending_batch *batch = pending->spares;
     if (batch == NULL) {
-        return ashlar_host_calloc(1, sizeof *batch);
+        return ashlar__host_calloc(1, sizeof *batch);
     }
     pending->spares = batch->next;
     batch->next = NULL;
@@ -91,7 +91,7 @@ static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
 static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     if (stream == NULL) {
-        stream = ashlar_host_calloc(1, sizeof *stream);
+        stream = ashlar__host_calloc(1, sizeof *stream);
         if (stream == NULL) {
             return false;
         }
@@ -136,11 +136,11 @@ static ashlar_status add_locked(ashlar_pending *pending, ashlar_block_table *tab
                                 const ashlar_stream *streams, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!make_room_locked(pending, streams[i])) {
-            return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory to note who uses %p", ptr);
+            return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory to note who uses %p", ptr);
         }
     }
     ashlar_pinned_block *block = NULL;
-    const ashlar_status status = ashlar_block_table_take(table, ptr, &block);
+    const ashlar_status status = ashlar__block_table_take(table, ptr, &block);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -154,11 +154,11 @@ static ashlar_status add_locked(ashlar_pending *pending, ashlar_block_table *tab
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_pending_add(ashlar_pending *pending, ashlar_block_table *table,
+ashlar_status ashlar__pending_add(ashlar_pending *pending, ashlar_block_table *table,
                                  const void *ptr, const ashlar_stream *streams, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (streams[i] == PER_THREAD_STREAM) {
-            return ashlar_pinned_fail(ASHLAR_ENOTSUP,
+            return ashlar__pinned_fail(ASHLAR_ENOTSUP,
                                       "stream: the per-thread default stream; name a stream that "
                                       "is the same in every thread");
         }
@@ -193,7 +193,7 @@ static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_pending_poll(ashlar_pending *pending, ashlar_pinned_block **released) {
+ashlar_status ashlar__pending_poll(ashlar_pending *pending, ashlar_pinned_block **released) {
     ashlar_status worst = ASHLAR_OK;
     *released = NULL;
     pthread_mutex_lock(&pending->lock);
@@ -207,7 +207,7 @@ ashlar_status ashlar_pending_poll(ashlar_pending *pending, ashlar_pinned_block *
         worst = status != ASHLAR_OK ? status : worst;
         if (stream->first == NULL) {
             *link = stream->next; /* so that streams that come and go leave nothing */
-            ashlar_host_free(stream);
+            ashlar__host_free(stream);
         } else {
             link = &stream->next;
         }
@@ -228,7 +228,7 @@ static ashlar_pending_batch *oldest_recorded_locked(const ashlar_pending *pendin
     return oldest;
 }
 
-ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any) {
+ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any) {
     pthread_mutex_lock(&pending->lock);
     ashlar_pending_batch *batch = oldest_recorded_locked(pending);
     ashlar_status status = ASHLAR_OK;
@@ -248,7 +248,7 @@ ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any) {
     return status;
 }
 
-ashlar_status ashlar_pending_forget_stream(ashlar_pending *pending, ashlar_stream handle) {
+ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending, ashlar_stream handle) {
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
@@ -267,17 +267,17 @@ ashlar_status ashlar_pending_forget_stream(ashlar_pending *pending, ashlar_strea
 
 /* ---- life ---- */
 
-void ashlar_pending_init(ashlar_pending *pending) {
+void ashlar__pending_init(ashlar_pending *pending) {
     pthread_mutex_init(&pending->lock, NULL); /* cannot fail with default attributes on Linux */
 }
 
-void ashlar_pending_drop_spares(ashlar_pending *pending) {
+void ashlar__pending_drop_spares(ashlar_pending *pending) {
     pthread_mutex_lock(&pending->lock);
     while (pending->spares != NULL) {
         ashlar_pending_batch *batch = pending->spares;
         pending->spares = batch->next;
         ashlar_event_destroy(pending->device, batch->event);
-        ashlar_host_free(batch);
+        ashlar__host_free(batch);
     }
     pthread_mutex_unlock(&pending->lock);
 }
@@ -302,30 +302,30 @@ static void finish_stream(ashlar_pending *pending, ashlar_pending_stream *stream
     }
 }
 
-void ashlar_pending_finish(ashlar_pending *pending) {
+void ashlar__pending_finish(ashlar_pending *pending) {
     ashlar_pinned_block *released = NULL;
     while (pending->streams != NULL) {
         ashlar_pending_stream *stream = pending->streams;
         pending->streams = stream->next;
         finish_stream(pending, stream, &released);
-        ashlar_host_free(stream);
+        ashlar__host_free(stream);
     }
     while (released != NULL) {
         ashlar_pinned_block *block = released;
         released = block->next;
-        ashlar_host_free(block);
+        ashlar__host_free(block);
     }
-    ashlar_pending_drop_spares(pending);
+    ashlar__pending_drop_spares(pending);
     pthread_mutex_destroy(&pending->lock);
 }
 
 /* ---- counters ---- */
 
-void ashlar_pending_lock(ashlar_pending *pending) {
+void ashlar__pending_lock(ashlar_pending *pending) {
     pthread_mutex_lock(&pending->lock);
 }
 
-void ashlar_pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats) {
+void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats) {
     stats->pending_bytes = pending->pending_bytes;
     stats->pending_blocks = pending->deferred_count - pending->released_count;
     stats->deferred_count = pending->deferred_count;
@@ -334,6 +334,6 @@ void ashlar_pending_read_locked(const ashlar_pending *pending, ashlar_pinned_sta
     stats->host_waits = pending->host_waits;
 }
 
-void ashlar_pending_unlock(ashlar_pending *pending) {
+void ashlar__pending_unlock(ashlar_pending *pending) {
     pthread_mutex_unlock(&pending->lock);
 }

@@ -61,10 +61,10 @@ typedef struct ashlar_pending {
 } ashlar_pending;
 
 /* `pending` is zeroed but for its constants. */
-void ashlar_pending_init(ashlar_pending *pending);
+void ashlar__pending_init(ashlar_pending *pending);
 
 /* Waits for what is pending. The blocks' records are freed, the blocks are the caller's. */
-void ashlar_pending_finish(ashlar_pending *pending);
+void ashlar__pending_finish(ashlar_pending *pending);
 
 /*
  * Take the live block at `ptr` out of `table`, and hold it until all `streams` (count > 0) have
@@ -72,7 +72,7 @@ void ashlar_pending_finish(ashlar_pending *pending);
  * Errors: ASHLAR_EPOINTER, ASHLAR_ENOTSUP (the per-thread default stream), ASHLAR_EHOSTMEM; nothing
  * has changed then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pending_add(ashlar_pending *pending,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pending_add(ashlar_pending *pending,
                                                    ashlar_block_table *table, const void *ptr,
                                                    const ashlar_stream *streams, size_t count);
 
@@ -81,24 +81,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_pending_add(ashlar_pending *pending,
  * waits for any more; it is written in any case, and they are the caller's.
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the others were looked at all the same.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pending_poll(ashlar_pending *pending,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pending_poll(ashlar_pending *pending,
                                                     ashlar_pinned_block **released);
 
 /*
  * Wait on the host, without the lock, for the event that was recorded first.
  * *is_any: there was one.  Errors: ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any);
 
 /* Record the open batch of `stream` and forget the handle.  Errors: ASHLAR_EDRIVER, -ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pending_forget_stream(ashlar_pending *pending,
+ASHLAR_MUST_CHECK ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending,
                                                              ashlar_stream stream);
 
-void ashlar_pending_drop_spares(ashlar_pending *pending);
+void ashlar__pending_drop_spares(ashlar_pending *pending);
 
 /* Keep the counters still, to read them with others. Taken before a table's locks. */
-void ashlar_pending_lock(ashlar_pending *pending);
-void ashlar_pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats);
-void ashlar_pending_unlock(ashlar_pending *pending);
+void ashlar__pending_lock(ashlar_pending *pending);
+void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats);
+void ashlar__pending_unlock(ashlar_pending *pending);
 
 #endif /* ASHLAR_PINNED_PENDING_H */

@@ -33,21 +33,21 @@ ashlar_status ashlar_pinned_create(ashlar_device *device, const ashlar_pinned_co
                                    ashlar_pinned **out) {
     const ashlar_pinned_config chosen =
         config != NULL ? *config : (ashlar_pinned_config){.limit_bytes = 0};
-    ashlar_pinned *pool = ashlar_host_calloc(1, sizeof *pool);
+    ashlar_pinned *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
-        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
     pool->heap.device = device;
-    pool->heap.page_bytes = ashlar_jemalloc_page_bytes();
+    pool->heap.page_bytes = ashlar__jemalloc_page_bytes();
     pool->heap.limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : SIZE_MAX;
     pool->heap.grow_bytes = chosen.grow_bytes != 0 ? chosen.grow_bytes : GROW_BYTES_DEFAULT;
-    ashlar_page_heap_init(&pool->heap);
+    ashlar__page_heap_init(&pool->heap);
     pthread_mutex_init(&pool->collecting, NULL); /* cannot fail with default attributes on Linux */
     pool->pending.device = device;
-    ashlar_pending_init(&pool->pending);
-    ashlar_status status = ashlar_block_table_init(&pool->table);
+    ashlar__pending_init(&pool->pending);
+    ashlar_status status = ashlar__block_table_init(&pool->table);
     if (status == ASHLAR_OK) {
-        status = ashlar_jemalloc_arena_create(&pool->heap, &pool->arena);
+        status = ashlar__jemalloc_arena_create(&pool->heap, &pool->arena);
     }
     if (status != ASHLAR_OK) {
         ashlar_pinned_destroy(pool);
@@ -61,12 +61,12 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
     if (pool == NULL) {
         return;
     }
-    ashlar_pending_finish(&pool->pending);
-    ashlar_jemalloc_arena_destroy(pool->arena);
-    ashlar_block_table_finish(&pool->table);
-    ashlar_page_heap_finish(&pool->heap);
+    ashlar__pending_finish(&pool->pending);
+    ashlar__jemalloc_arena_destroy(pool->arena);
+    ashlar__block_table_finish(&pool->table);
+    ashlar__page_heap_finish(&pool->heap);
     pthread_mutex_destroy(&pool->collecting);
-    ashlar_host_free(pool);
+    ashlar__host_free(pool);
 }
 
 /* ---- taking ---- */
@@ -78,12 +78,12 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
     pthread_mutex_lock(&pool->collecting);
-    const ashlar_status status = ashlar_pending_poll(&pool->pending, &released);
+    const ashlar_status status = ashlar__pending_poll(&pool->pending, &released);
     while (released != NULL) {
         ashlar_pinned_block *block = released;
         released = block->next;
-        ashlar_jemalloc_give(pool->arena, block->ptr);
-        ashlar_host_free(block);
+        ashlar__jemalloc_give(pool->arena, block->ptr);
+        ashlar__host_free(block);
     }
     pthread_mutex_unlock(&pool->collecting);
     return status;
@@ -92,18 +92,18 @@ static ashlar_status collect(ashlar_pinned *pool) {
 /* More from the driver; what is unused makes room where it is the limit, or the driver, that says
  * no. */
 static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
-    const ashlar_status status = ashlar_jemalloc_take_growing(pool->arena, bytes, out);
-    if (status != ASHLAR_ENOMEM || !ashlar_page_heap_trim(&pool->heap)) {
+    const ashlar_status status = ashlar__jemalloc_take_growing(pool->arena, bytes, out);
+    if (status != ASHLAR_ENOMEM || !ashlar__page_heap_trim(&pool->heap)) {
         return status;
     }
-    return ashlar_jemalloc_take_growing(pool->arena, bytes, out);
+    return ashlar__jemalloc_take_growing(pool->arena, bytes, out);
 }
 
 /* `why` is what the last attempt to grow said. */
 static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char *why) {
     ashlar_pinned_stats stats;
     ashlar_pinned_get_stats(pool, &stats);
-    return ashlar_pinned_fail(
+    return ashlar__pinned_fail(
         ASHLAR_ENOMEM,
         "no page-locked memory for %zu bytes: %llu live, %llu pending, %llu reserved; %s", bytes,
         (unsigned long long)stats.live_bytes, (unsigned long long)stats.pending_bytes,
@@ -122,11 +122,11 @@ static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, 
                                                            void **out) {
     for (;;) {
         (void)collect(pool);
-        if ((*out = ashlar_jemalloc_take(pool->arena, bytes)) != NULL) {
+        if ((*out = ashlar__jemalloc_take(pool->arena, bytes)) != NULL) {
             return ASHLAR_OK;
         }
-        ashlar_jemalloc_drain(pool->arena);
-        if ((*out = ashlar_jemalloc_take(pool->arena, bytes)) != NULL) {
+        ashlar__jemalloc_drain(pool->arena);
+        if ((*out = ashlar__jemalloc_take(pool->arena, bytes)) != NULL) {
             return ASHLAR_OK;
         }
         ashlar_status status = grow(pool, bytes, out);
@@ -134,7 +134,7 @@ static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, 
             return status;
         }
         bool is_any = false;
-        status = ashlar_pending_wait(&pool->pending, &is_any);
+        status = ashlar__pending_wait(&pool->pending, &is_any);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -146,27 +146,27 @@ static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, 
 
 ashlar_status ashlar_pinned_alloc(ashlar_pinned *pool, size_t bytes, void **out) {
     if (bytes == 0) {
-        return ashlar_pinned_fail(ASHLAR_EINVAL, "bytes: 0; ask for at least 1");
+        return ashlar__pinned_fail(ASHLAR_EINVAL, "bytes: 0; ask for at least 1");
     }
     if (bytes > pool->heap.limit_bytes || bytes > PTRDIFF_MAX) {
         return out_of_memory(pool, bytes, "more than limit_bytes or than there can be");
     }
-    ashlar_pinned_block *block = ashlar_host_calloc(1, sizeof *block);
+    ashlar_pinned_block *block = ashlar__host_calloc(1, sizeof *block);
     if (block == NULL) {
-        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a block's record");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a block's record");
     }
     bytes = bytes > BLOCK_BYTES_LEAST ? bytes : BLOCK_BYTES_LEAST;
-    block->ptr = ashlar_jemalloc_take(pool->arena, bytes);
+    block->ptr = ashlar__jemalloc_take(pool->arena, bytes);
     if (block->ptr == NULL) {
         const ashlar_status status = take_slowly(pool, bytes, &block->ptr);
         if (status != ASHLAR_OK) {
-            ashlar_host_free(block);
+            ashlar__host_free(block);
             return status;
         }
     }
-    block->bytes = ashlar_jemalloc_usable_bytes(block->ptr);
+    block->bytes = ashlar__jemalloc_usable_bytes(block->ptr);
     *out = block->ptr;
-    ashlar_block_table_put(&pool->table, block);
+    ashlar__block_table_put(&pool->table, block);
     return ASHLAR_OK;
 }
 
@@ -177,10 +177,10 @@ ashlar_status ashlar_pinned_free(ashlar_pinned *pool, void *ptr) {
         return ASHLAR_OK;
     }
     ashlar_pinned_block *block = NULL;
-    const ashlar_status status = ashlar_block_table_take(&pool->table, ptr, &block);
+    const ashlar_status status = ashlar__block_table_take(&pool->table, ptr, &block);
     if (status == ASHLAR_OK) {
-        ashlar_jemalloc_give(pool->arena, ptr);
-        ashlar_host_free(block);
+        ashlar__jemalloc_give(pool->arena, ptr);
+        ashlar__host_free(block);
     }
     return status;
 }
@@ -194,37 +194,37 @@ ashlar_status ashlar_pinned_free_on_all(ashlar_pinned *pool, void *ptr,
     if (ptr == NULL || count == 0) {
         return ashlar_pinned_free(pool, ptr);
     }
-    return ashlar_pending_add(&pool->pending, &pool->table, ptr, streams, count);
+    return ashlar__pending_add(&pool->pending, &pool->table, ptr, streams, count);
 }
 
 ashlar_status ashlar_pinned_forget_stream(ashlar_pinned *pool, ashlar_stream stream) {
-    return ashlar_pending_forget_stream(&pool->pending, stream);
+    return ashlar__pending_forget_stream(&pool->pending, stream);
 }
 
 ashlar_status ashlar_pinned_usable_bytes(ashlar_pinned *pool, const void *ptr, size_t *out) {
-    return ashlar_block_table_bytes(&pool->table, ptr, out);
+    return ashlar__block_table_bytes(&pool->table, ptr, out);
 }
 
 ashlar_status ashlar_pinned_trim(ashlar_pinned *pool) {
     const ashlar_status status = collect(pool);
-    ashlar_jemalloc_drain(pool->arena);
-    (void)ashlar_page_heap_trim(&pool->heap);
-    ashlar_pending_drop_spares(&pool->pending);
+    ashlar__jemalloc_drain(pool->arena);
+    (void)ashlar__page_heap_trim(&pool->heap);
+    ashlar__pending_drop_spares(&pool->pending);
     return status;
 }
 
 void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     *stats = (ashlar_pinned_stats){.live_bytes = 0};
-    ashlar_pending_lock(&pool->pending);
-    ashlar_block_table_lock(&pool->table);
+    ashlar__pending_lock(&pool->pending);
+    ashlar__block_table_lock(&pool->table);
     pthread_mutex_lock(&pool->heap.lock);
-    ashlar_pending_read_locked(&pool->pending, stats);
-    ashlar_block_table_read_locked(&pool->table, stats);
+    ashlar__pending_read_locked(&pool->pending, stats);
+    ashlar__block_table_read_locked(&pool->table, stats);
     stats->reserved_bytes = pool->heap.reserved_bytes;
     stats->reserved_peak_bytes = pool->heap.reserved_peak_bytes;
     stats->driver_alloc_count = pool->heap.alloc_calls;
     stats->driver_free_count = pool->heap.free_calls;
     pthread_mutex_unlock(&pool->heap.lock);
-    ashlar_block_table_unlock(&pool->table);
-    ashlar_pending_unlock(&pool->pending);
+    ashlar__block_table_unlock(&pool->table);
+    ashlar__pending_unlock(&pool->pending);
 }

@@ -5,7 +5,7 @@
 
 enum { TEXT_BYTES = 512 };
 
-ashlar_status ashlar_pinned_fail(ashlar_status status, const char *format, ...) {
+ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...) {
     char text[TEXT_BYTES];
     va_list args;
     va_start(args, format);

@@ -10,7 +10,7 @@
 
 #include "allocator/base/compiler.h"
 
-/* As ashlar_fail() in the core. */
-ashlar_status ashlar_pinned_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
+/* As ashlar__fail() in the core. */
+ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
 #endif /* ASHLAR_PINNED_REPORT_H */

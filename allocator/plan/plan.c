@@ -27,33 +27,33 @@ uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats) {
     return total;
 }
 
-void ashlar_plan_free(ashlar_plan *plan) {
+void ashlar__plan_free(ashlar_plan *plan) {
     if (plan != NULL) {
-        ashlar_host_free(plan->slots);
-        ashlar_host_free(plan->offsets);
-        ashlar_host_free((void *)plan->expiry);
-        ashlar_host_free(plan->expired_to);
-        ashlar_host_free(plan->landings);
-        ashlar_host_free(plan->next_kind);
-        ashlar_host_free(plan);
+        ashlar__host_free(plan->slots);
+        ashlar__host_free(plan->offsets);
+        ashlar__host_free((void *)plan->expiry);
+        ashlar__host_free(plan->expired_to);
+        ashlar__host_free(plan->landings);
+        ashlar__host_free(plan->next_kind);
+        ashlar__host_free(plan);
     }
 }
 
 static ashlar_plan *new_plan(uint32_t count) {
-    ashlar_plan *plan = ashlar_host_calloc(1, sizeof *plan);
+    ashlar_plan *plan = ashlar__host_calloc(1, sizeof *plan);
     if (plan == NULL) {
         return NULL;
     }
     plan->count = count;
-    plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
-    plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
-    plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
-    plan->expired_to = ashlar_host_calloc((size_t)count + 1, sizeof *plan->expired_to);
-    plan->landings = ashlar_host_calloc((size_t)count + 1, sizeof *plan->landings);
-    plan->next_kind = ashlar_host_calloc((size_t)count + 1, sizeof *plan->next_kind);
+    plan->slots = ashlar__host_calloc((size_t)count + 1, sizeof *plan->slots);
+    plan->offsets = ashlar__host_calloc((size_t)count + 1, sizeof *plan->offsets);
+    plan->expiry = ashlar__host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
+    plan->expired_to = ashlar__host_calloc((size_t)count + 1, sizeof *plan->expired_to);
+    plan->landings = ashlar__host_calloc((size_t)count + 1, sizeof *plan->landings);
+    plan->next_kind = ashlar__host_calloc((size_t)count + 1, sizeof *plan->next_kind);
     if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
         plan->expired_to == NULL || plan->landings == NULL || plan->next_kind == NULL) {
-        ashlar_plan_free(plan);
+        ashlar__plan_free(plan);
         return NULL;
     }
     return plan;
@@ -71,15 +71,15 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
             plan->landings[plan->landing_count++] = i;
         }
         if (a->end != ASHLAR_NOT_PLANNED &&
-            !ashlar_align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
+            !ashlar__align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
         }
     }
     return ASHLAR_OK;
 }
 
 static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
-    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag &&
+    return ashlar__slot_room(a) == ashlar__slot_room(b) && a->tag == b->tag &&
            a->stream_idx == b->stream_idx;
 }
 
@@ -114,21 +114,21 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     }
 }
 
-ashlar_block ashlar_no_slot_block;
-ashlar_block ashlar_many_slot_blocks = {.requested = ASHLAR_SLOT_BLOCK_AWAITED};
+ashlar_block ashlar__no_slot_block;
+ashlar_block ashlar__many_slot_blocks = {.requested = ASHLAR_SLOT_BLOCK_AWAITED};
 
-void ashlar_plan_link(ashlar_plan *plan) {
+void ashlar__plan_link(ashlar_plan *plan) {
     uint32_t before = 0;
     for (uint32_t i = 0; i <= plan->count; i++) {
         const uint32_t to = plan->expired_to[i];
-        plan->slots[i].before = to == before       ? &ashlar_no_slot_block
+        plan->slots[i].before = to == before       ? &ashlar__no_slot_block
                                 : to == before + 1 ? plan->expiry[before]->slot_block
-                                                   : &ashlar_many_slot_blocks;
+                                                   : &ashlar__many_slot_blocks;
         before = to;
     }
 }
 
-void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
+void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
     const size_t bytes = plan->stream_count * sizeof *streams;
     if (plan->has_streams && memcmp(plan->streams, streams, bytes) == 0) {
         return;
@@ -137,7 +137,7 @@ void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
     plan->has_streams = true;
     for (uint32_t i = 0; i < plan->count; i++) {
         ashlar_slot *slot = &plan->slots[i];
-        slot->who = ashlar_slot_who(streams[slot->stream_idx], slot->tag);
+        slot->who = ashlar__slot_who(streams[slot->stream_idx], slot->tag);
     }
 }
 
@@ -215,12 +215,12 @@ static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const 
 static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
                                    const origin *from) {
     const size_t room = (size_t)plan->count + 2;
-    uint32_t *starts = ashlar_host_calloc(room, sizeof *starts);
-    ashlar_pack_buffer *buffers = ashlar_host_calloc(room, sizeof *buffers);
-    size_t *offsets = ashlar_host_calloc(room, sizeof *offsets);
+    uint32_t *starts = ashlar__host_calloc(room, sizeof *starts);
+    ashlar_pack_buffer *buffers = ashlar__host_calloc(room, sizeof *buffers);
+    size_t *offsets = ashlar__host_calloc(room, sizeof *offsets);
     ashlar_status status = ASHLAR_OK;
     if (starts == NULL || buffers == NULL || offsets == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
     } else {
         link_kinds(plan);
         sort_by_end(plan, starts);
@@ -231,9 +231,9 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
             status = place_stream(plan, stream_idx, from, buffers, offsets);
         }
     }
-    ashlar_host_free(starts);
-    ashlar_host_free(buffers);
-    ashlar_host_free(offsets);
+    ashlar__host_free(starts);
+    ashlar__host_free(buffers);
+    ashlar__host_free(offsets);
     return status;
 }
 
@@ -243,7 +243,7 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
                           ashlar_plan **out) {
     ashlar_plan *plan = new_plan(recording->count);
     if (plan == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
                            recording->count);
     }
     ashlar_status status = fill_slots(plan, recording);
@@ -251,24 +251,24 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
         status = place_streams(plan, recording, from);
     }
     if (status != ASHLAR_OK) {
-        ashlar_plan_free(plan);
+        ashlar__plan_free(plan);
         return status;
     }
     *out = plan;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t search_ms,
+ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
                                ashlar_plan **out) {
     return make(recording, &(origin){.search_ms = search_ms}, out);
 }
 
-ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_t *offsets,
+ashlar_status ashlar__plan_restore(const ashlar_recording *recording, const size_t *offsets,
                                   ashlar_plan **out) {
     return make(recording, &(origin){.given = offsets}, out);
 }
 
-bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state) {
+bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state) {
     bool is_found = false;
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
         is_found |= plan->stream_plans[stream_idx].stream_state == state &&

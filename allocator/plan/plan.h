@@ -25,8 +25,8 @@ struct ashlar_slot {
         size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */
     };
     ashlar_block *before; /* the slot block of the one slot that ends just here: it has to be dead;
-                           * ashlar_no_slot_block: none does; ashlar_many_slot_blocks: several do */
-    uintptr_t who; /* ashlar_slot_who() of the requests that it is for, in the step under way */
+                           * ashlar__no_slot_block: none does; ashlar__many_slot_blocks: several do */
+    uintptr_t who; /* ashlar__slot_who() of the requests that it is for, in the step under way */
     uint32_t end;         /* the slot is dead from allocation `end` on */
     unsigned char tag;
     unsigned char stream_idx;
@@ -38,12 +38,12 @@ _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest ca
  * A request's stream and tag in one comparison. Handles are addresses or small numbers, whose
  * highest byte is zero, or ASHLAR_NO_STREAM: no two pairs meet.
  */
-static inline uintptr_t ashlar_slot_who(ashlar_stream stream, unsigned tag) {
+static inline uintptr_t ashlar__slot_who(ashlar_stream stream, unsigned tag) {
     return (uintptr_t)stream ^ (uintptr_t)tag << 56;
 }
 
 /* The largest request that a slot stands for. */
-static inline size_t ashlar_slot_room(const ashlar_slot *slot) {
+static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
     return slot->bytes > 0 ? slot->bytes : slot->unplanned;
 }
 
@@ -74,7 +74,7 @@ typedef struct ashlar_plan {
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recording,
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *recording,
                                                  uint64_t search_ms, ashlar_plan **out);
 
 /*
@@ -83,24 +83,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recordi
  *
  * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_restore(const ashlar_recording *recording,
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_restore(const ashlar_recording *recording,
                                                     const size_t *offsets, ashlar_plan **out);
-void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
+void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 /*
  * Have every slot stand for requests of these streams, by stream_idx; ASHLAR_NO_STREAM: of none.
  * Cost: O(slots), where it is not so already.
  */
-void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
+void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
 /* What stands for no slot block, never taken; and for several, always taken: they need a closer
  * look. */
-extern ashlar_block ashlar_no_slot_block, ashlar_many_slot_blocks;
+extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
 /* Whether a plan has slots in the plan memory of a stream. NULL: no plan, and none. */
-bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state);
+bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state);
 
 /* Set `before` of every slot, once all that are planned have slot blocks. */
-void ashlar_plan_link(ashlar_plan *plan);
+void ashlar__plan_link(ashlar_plan *plan);
 
 #endif /* ASHLAR_PLAN_INTERNAL_H */

@@ -6,24 +6,24 @@
 
 /* ---- making ---- */
 
-void ashlar_plan_memory_free(ashlar_plan_memory *memory) {
+void ashlar__plan_memory_free(ashlar_plan_memory *memory) {
     if (memory != NULL) {
-        ashlar_host_free(memory->host_memory);
-        ashlar_host_free((void *)memory->late);
-        ashlar_host_free(memory);
+        ashlar__host_free(memory->host_memory);
+        ashlar__host_free((void *)memory->late);
+        ashlar__host_free(memory);
     }
 }
 
-ashlar_plan_memory *ashlar_region_new(size_t count) {
-    ashlar_plan_memory *memory = ashlar_host_calloc(1, sizeof *memory);
+ashlar_plan_memory *ashlar__region_new(size_t count) {
+    ashlar_plan_memory *memory = ashlar__host_calloc(1, sizeof *memory);
     if (memory == NULL) {
         return NULL;
     }
     memory->slot_block_count = count;
-    memory->late = ashlar_host_calloc(count, sizeof(ashlar_block *));
-    memory->host_memory = ashlar_host_calloc(count + 1, sizeof(ashlar_block));
+    memory->late = ashlar__host_calloc(count, sizeof(ashlar_block *));
+    memory->host_memory = ashlar__host_calloc(count + 1, sizeof(ashlar_block));
     if (memory->late == NULL || memory->host_memory == NULL) {
-        ashlar_plan_memory_free(memory);
+        ashlar__plan_memory_free(memory);
         return NULL;
     }
     const uintptr_t start = (uintptr_t)memory->host_memory;
@@ -40,8 +40,8 @@ static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block
     size_t last_page = SIZE_MAX;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         const size_t at = block->offset + offsets[i], page = at / ASHLAR_PAGE_BYTES;
-        status = page == last_page ? ashlar_page_map_reserve_page(map, at)
-                                   : ashlar_page_map_reserve(map, at);
+        status = page == last_page ? ashlar__page_map_reserve_page(map, at)
+                                   : ashlar__page_map_reserve(map, at);
         last_page = page;
     }
     return status;
@@ -52,7 +52,7 @@ static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const s
     block->state = ASHLAR_BLOCK_PLAN_MEMORY;
     block->requested = 0;
     block->older = memory->slot_blocks;
-    ashlar_page_map_set(map, block->offset, NULL);
+    ashlar__page_map_set(map, block->offset, NULL);
     for (size_t i = 0; i < memory->slot_block_count; i++) {
         ashlar_block *s = &memory->slot_blocks[i];
         s->offset = block->offset + offsets[i];
@@ -62,11 +62,11 @@ static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const s
         s->marks = ASHLAR_BLOCK_OF_SLOT;
         s->prev = block;
         s->next = i + 1 < memory->slot_block_count ? s + 1 : NULL;
-        ashlar_page_map_set(map, s->offset, s);
+        ashlar__page_map_set(map, s->offset, s);
     }
 }
 
-ashlar_status ashlar_region_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
+ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                          ashlar_block *block, const size_t *offsets) {
     const ashlar_status status = reserve_map(&heap->map, block, offsets, memory->slot_block_count);
     if (status == ASHLAR_OK) {
@@ -77,17 +77,17 @@ ashlar_status ashlar_region_place_locked(ashlar_plan_memory *memory, ashlar_heap
     return status;
 }
 
-void ashlar_plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory) {
+void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory) {
     for (size_t i = 0; i < memory->slot_block_count; i++) {
-        ASHLAR_ASSERT(!ashlar_slot_block_is_taken(&memory->slot_blocks[i]));
-        ashlar_page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
+        ASHLAR_ASSERT(!ashlar__slot_block_is_taken(&memory->slot_blocks[i]));
+        ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
     }
     memory->block->state = ASHLAR_BLOCK_USED;
-    ashlar_release_block_locked(heap, memory->block, memory->stream_state);
-    ashlar_plan_memory_free(memory);
+    ashlar__release_block_locked(heap, memory->block, memory->stream_state);
+    ashlar__plan_memory_free(memory);
 }
 
-void ashlar_plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state) {
+void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state) {
     memory->stream_state = state;
     memory->block->stream_state = state;
     for (size_t i = 0; i < memory->slot_block_count; i++) {
@@ -97,7 +97,7 @@ void ashlar_plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_
 
 /* ---- asking ---- */
 
-ashlar_block *ashlar_plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset) {
+ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset) {
     const size_t wanted = memory->block->offset + offset;
     size_t low = 0, high = memory->slot_block_count;
     while (high - low > 1) {
@@ -108,18 +108,18 @@ ashlar_block *ashlar_plan_memory_block_at(const ashlar_plan_memory *memory, size
     return &memory->slot_blocks[low];
 }
 
-void ashlar_plan_memory_clean(ashlar_plan_memory *memory) {
+void ashlar__plan_memory_clean(ashlar_plan_memory *memory) {
     size_t kept = 0;
     for (size_t i = 0; i < memory->late_count; i++) {
-        if (ashlar_slot_block_is_taken(memory->late[i])) {
+        if (ashlar__slot_block_is_taken(memory->late[i])) {
             memory->late[kept++] = memory->late[i];
         }
     }
     memory->late_count = kept;
 }
 
-bool ashlar_plan_memory_is_live(ashlar_plan_memory *memory) {
-    ashlar_plan_memory_clean(memory);
+bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory) {
+    ashlar__plan_memory_clean(memory);
     return memory->late_count > 0;
 }
 
@@ -127,16 +127,16 @@ bool ashlar_plan_memory_is_live(ashlar_plan_memory *memory) {
 static size_t taken_bytes(const ashlar_plan_memory *memory) {
     size_t bytes = 0;
     for (size_t i = 0; i < memory->late_count && !memory->is_busy; i++) {
-        bytes += ashlar_slot_block_is_taken(memory->late[i]) ? memory->late[i]->bytes : 0;
+        bytes += ashlar__slot_block_is_taken(memory->late[i]) ? memory->late[i]->bytes : 0;
     }
     for (size_t i = 0; i < memory->slot_block_count && memory->is_busy; i++) {
         bytes +=
-            ashlar_slot_block_is_taken(&memory->slot_blocks[i]) ? memory->slot_blocks[i].bytes : 0;
+            ashlar__slot_block_is_taken(&memory->slot_blocks[i]) ? memory->slot_blocks[i].bytes : 0;
     }
     return bytes;
 }
 
-size_t ashlar_plan_memories_idle_bytes(const ashlar_plan_memory *memories) {
+size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories) {
     size_t bytes = 0;
     for (const ashlar_plan_memory *memory = memories; memory != NULL; memory = memory->next) {
         bytes += memory->block->bytes - taken_bytes(memory);
@@ -144,11 +144,11 @@ size_t ashlar_plan_memories_idle_bytes(const ashlar_plan_memory *memories) {
     return bytes;
 }
 
-size_t ashlar_plan_memories_idle_blocks(const ashlar_plan_memory *memories) {
+size_t ashlar__plan_memories_idle_blocks(const ashlar_plan_memory *memories) {
     size_t count = 0;
     for (const ashlar_plan_memory *memory = memories; memory != NULL; memory = memory->next) {
         for (size_t i = 0; i < memory->slot_block_count; i++) {
-            count += !ashlar_slot_block_is_taken(&memory->slot_blocks[i]);
+            count += !ashlar__slot_block_is_taken(&memory->slot_blocks[i]);
         }
     }
     return count;
@@ -157,7 +157,7 @@ size_t ashlar_plan_memories_idle_blocks(const ashlar_plan_memory *memories) {
 /* ---- checks ---- */
 
 static ashlar_status broken(const ashlar_block *slot_block, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "plan memory check: block at offset %zu: %s",
+    return ashlar__fail(ASHLAR_EFORMAT, "plan memory check: block at offset %zu: %s",
                        slot_block->offset, what);
 }
 
@@ -175,10 +175,10 @@ static ashlar_status check_slot_block(const ashlar_page_map *map, const ashlar_p
     if (slot_block->offset < begin || slot_block->offset >= block->offset + block->bytes) {
         return broken(slot_block, "not in order, or outside its memory");
     }
-    if (ashlar_page_map_get(map, slot_block->offset) != slot_block) {
+    if (ashlar__page_map_get(map, slot_block->offset) != slot_block) {
         return broken(slot_block, "not in the page map");
     }
-    if (!ashlar_slot_block_is_taken(slot_block)) {
+    if (!ashlar__slot_block_is_taken(slot_block)) {
         return ASHLAR_OK;
     }
     if (slot_block->offset < *end) {
@@ -186,7 +186,7 @@ static ashlar_status check_slot_block(const ashlar_page_map *map, const ashlar_p
     }
     *end = slot_block->offset + slot_block->bytes;
     if (*end > block->offset + block->bytes ||
-        ashlar_block_live_bytes(slot_block) > slot_block->bytes) {
+        ashlar__block_live_bytes(slot_block) > slot_block->bytes) {
         return broken(slot_block, "larger than its memory, or than its block");
     }
     return memory->is_busy || is_late(memory, slot_block)
@@ -209,7 +209,7 @@ static ashlar_status check_memory(const ashlar_page_map *map, const ashlar_plan_
     return status;
 }
 
-ashlar_status ashlar_plan_memories_check_locked(const ashlar_plan_memory *memories,
+ashlar_status ashlar__plan_memories_check_locked(const ashlar_plan_memory *memories,
                                                 const ashlar_page_map *map) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_plan_memory *memory = memories; memory != NULL && status == ASHLAR_OK;

@@ -12,7 +12,7 @@ static void expire(ashlar_replay *replay, uint32_t end) {
     while (replay->expired < end) {
         const ashlar_slot *slot = replay->plan->expiry[replay->expired++];
         ashlar_block *slot_block = slot->slot_block;
-        if (slot_block->slot == slot && ashlar_slot_block_is_taken(slot_block)) {
+        if (slot_block->slot == slot && ashlar__slot_block_is_taken(slot_block)) {
             ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
             slot_block->slot = NULL;
             memory->late[memory->late_count++] = slot_block;
@@ -28,9 +28,9 @@ static uint32_t next_of(const ashlar_replay *replay) {
 /* Nothing fits it. */
 static const ashlar_slot no_slot;
 
-ashlar_replay ashlar_no_replay = {.next = &no_slot};
+ashlar_replay ashlar__no_replay = {.next = &no_slot};
 
-uint64_t ashlar_replay_served(const ashlar_replay *replay) {
+uint64_t ashlar__replay_served(const ashlar_replay *replay) {
     const ashlar_slot *next = replay->next == &no_slot ? replay->held : replay->next;
     return replay->hits_before + (uint64_t)(next - replay->plan->slots) - replay->unserved;
 }
@@ -41,7 +41,7 @@ static void hold(ashlar_replay *replay) {
     replay->next = replay->late_count > 0 ? &no_slot : replay->next;
 }
 
-void ashlar_replay_start(ashlar_replay *replay, ashlar_plan *plan) {
+void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     replay->plan = plan;
     replay->next = plan->slots;
     replay->expired = 0;
@@ -50,10 +50,10 @@ void ashlar_replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     replay->unserved = 0;
     memset(replay->misses, 0, sizeof replay->misses);
     replay->late_count = 0;
-    ashlar_plan_name_streams(plan, replay->streams);
+    ashlar__plan_name_streams(plan, replay->streams);
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {
-            ashlar_plan_memory_clean(replay->memories[stream_idx]);
+            ashlar__plan_memory_clean(replay->memories[stream_idx]);
             replay->late_count += replay->memories[stream_idx]->late_count;
         }
     }
@@ -68,7 +68,7 @@ static void let_go(ashlar_replay *replay) {
     replay->expired = seen > replay->expired ? seen : replay->expired;
 }
 
-void ashlar_replay_stop(ashlar_replay *replay) {
+void ashlar__replay_stop(ashlar_replay *replay) {
     let_go(replay);
     expire(replay, replay->plan->expiry_count);
 }
@@ -80,7 +80,7 @@ static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
     const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
     replay->late_count -= memory->late_count;
-    ashlar_plan_memory_clean(memory);
+    ashlar__plan_memory_clean(memory);
     replay->late_count += memory->late_count;
     for (size_t i = 0; i < memory->late_count; i++) {
         const ashlar_block *late = memory->late[i];
@@ -100,7 +100,7 @@ typedef struct request {
 } request;
 
 static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const request *r) {
-    return r->bytes <= ashlar_slot_room(slot) && slot->tag == r->tag &&
+    return r->bytes <= ashlar__slot_room(slot) && slot->tag == r->tag &&
            replay->streams[slot->stream_idx] == r->stream;
 }
 
@@ -142,7 +142,7 @@ static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
             replay->unserved--;
             memmove(replay->skipped + k, replay->skipped + k + 1,
                     (replay->skipped_count - k) * sizeof replay->skipped[0]);
-            return ashlar_replay_slot_block(slot);
+            return ashlar__replay_slot_block(slot);
         }
     }
     return NULL;
@@ -196,7 +196,7 @@ static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
         replay->misses[ASHLAR_PLAN_MISS_LIVE]++;
         return NULL;
     }
-    return ashlar_replay_slot_block(&replay->plan->slots[i]);
+    return ashlar__replay_slot_block(&replay->plan->slots[i]);
 }
 
 static ashlar_block *serve(ashlar_replay *replay, const request *r) {
@@ -219,7 +219,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     return serve_slot(replay, i);
 }
 
-ASHLAR_NOINLINE ashlar_block *ashlar_replay_serve_otherwise(ashlar_replay *replay, size_t bytes,
+ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes,
                                                             unsigned tag, ashlar_stream stream) {
     const request r = {bytes, tag, stream};
     if (bytes == 0) {
@@ -233,17 +233,17 @@ ASHLAR_NOINLINE ashlar_block *ashlar_replay_serve_otherwise(ashlar_replay *repla
 
 /* ---- the end of a step ---- */
 
-void ashlar_replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner) {
+void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner) {
     replay->is_recorded = false;
     replay->key->is_busy = false;
     planner->recording_count--;
 }
 
-void ashlar_replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
+void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
                               uint64_t planned_count) {
     ashlar_plan_stats *stats = &planner->stats;
     uint64_t misses = 0;
-    ashlar_replay_stop(replay);
+    ashlar__replay_stop(replay);
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {
             replay->memories[stream_idx]->is_busy = false;
@@ -265,13 +265,13 @@ void ashlar_replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
     }
 }
 
-void ashlar_replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state) {
+void ashlar__replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state) {
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->plan->stream_plans[stream_idx].stream_state == state) {
             replay->streams[stream_idx] = ASHLAR_NO_STREAM;
         }
     }
     if (replay->plan->stream_count > 0) {
-        ashlar_plan_name_streams(replay->plan, replay->streams);
+        ashlar__plan_name_streams(replay->plan, replay->streams);
     }
 }

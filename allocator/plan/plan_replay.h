@@ -14,7 +14,7 @@ enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 typedef struct ashlar_replay ashlar_replay;
 
 /* No step's, so that a request for another stream need not ask whether there is one. */
-extern ashlar_replay ashlar_no_replay;
+extern ashlar_replay ashlar__no_replay;
 
 /* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
 struct ashlar_replay {
@@ -23,7 +23,7 @@ struct ashlar_replay {
                               * place, while something is late */
     const ashlar_slot *held;
     uint32_t expired; /* of the plan's expiry, so many were seen to be over; those up to `next`
-                       * that were not had just been found dead, see ashlar_replay_serve() */
+                       * that were not had just been found dead, see ashlar__replay_serve() */
     size_t late_count;                  /* on the late lists of all its plan memories */
     uint64_t hits_before;               /* planned_count of the cache when the step began */
     uint64_t unserved;                  /* of the slots before `next`, those not handed out */
@@ -44,7 +44,7 @@ struct ashlar_replay {
 };
 
 /* What the caller writes to `taken` next makes the slot block taken. */
-static inline ashlar_block *ashlar_replay_slot_block(const ashlar_slot *slot) {
+static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
     ashlar_block *slot_block = slot->slot_block;
     slot_block->slot = slot;
     slot_block->bytes = slot->bytes;
@@ -53,39 +53,39 @@ static inline ashlar_block *ashlar_replay_slot_block(const ashlar_slot *slot) {
 
 /*
  * The block for the next request of the step, if that is what is expected and nothing is in the
- * way; else NULL, and ashlar_replay_serve_otherwise() is to be asked. It calls nothing, so that its
+ * way; else NULL, and ashlar__replay_serve_otherwise() is to be asked. It calls nothing, so that its
  * caller has nothing to save on the stack; nor does it know the default stream's other name.
  */
-static inline ashlar_block *ashlar_replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
+static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
                                                 ashlar_stream stream) {
     const ashlar_slot *slot = replay->next;
-    if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->who == ashlar_slot_who(stream, tag) &&
-                       !ashlar_slot_block_is_taken(slot->before))) {
+    if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->who == ashlar__slot_who(stream, tag) &&
+                       !ashlar__slot_block_is_taken(slot->before))) {
         return NULL;
     }
     replay->next = slot + 1;
-    return ashlar_replay_slot_block(slot);
+    return ashlar__replay_slot_block(slot);
 }
 
 /* Blocks that plans have served the thread's cache, those of this replay among them. */
-uint64_t ashlar_replay_served(const ashlar_replay *replay);
+uint64_t ashlar__replay_served(const ashlar_replay *replay);
 
 /* For any request. NULL: the ordinary path has to serve it. */
-ashlar_block *ashlar_replay_serve_otherwise(ashlar_replay *replay, size_t bytes, unsigned tag,
+ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes, unsigned tag,
                                             ashlar_stream stream);
 
 /* Begin at the plan's first slot; its streams and memories are the replay's. */
-void ashlar_replay_start(ashlar_replay *replay, ashlar_plan *plan);
+void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan);
 
 /* The step is over: what of it is still live is late from now on. */
-void ashlar_replay_stop(ashlar_replay *replay);
+void ashlar__replay_stop(ashlar_replay *replay);
 
-/* The same for the planner: its recording is over, or its replay, which ashlar_replay_stop()s. */
-void ashlar_replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner);
-void ashlar_replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
+/* The same for the planner: its recording is over, or its replay, which ashlar__replay_stop()s. */
+void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner);
+void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
                               uint64_t planned_count);
 
 /* A run that is replayed serves `state`'s stream no more. */
-void ashlar_replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state);
+void ashlar__replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state);
 
 #endif /* ASHLAR_PLAN_REPLAY_H */

@@ -7,11 +7,11 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after = 1};
+const ashlar_plan_options ashlar__plan_defaults = {.search_ms = 200, .build_after = 1};
 
 /* ---- plan memories ---- */
 
-ashlar_plan_memory *ashlar_planner_memory(const ashlar_planner *planner,
+ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
                                           const ashlar_stream_state *state) {
     ashlar_plan_memory *memory = planner->memories;
     while (memory != NULL && (memory->stream_state != state || memory->is_unused)) {
@@ -20,44 +20,44 @@ ashlar_plan_memory *ashlar_planner_memory(const ashlar_planner *planner,
     return memory;
 }
 
-void ashlar_planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
+void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     for (ashlar_plan_memory **link = &planner->memories; *link != NULL;) {
         ashlar_plan_memory *memory = *link;
-        if (!memory->is_unused || memory->is_busy || ashlar_plan_memory_is_live(memory)) {
+        if (!memory->is_unused || memory->is_busy || ashlar__plan_memory_is_live(memory)) {
             link = &memory->next;
             continue;
         }
         *link = memory->next;
-        ashlar_plan_memory_destroy_locked(heap, memory);
+        ashlar__plan_memory_destroy_locked(heap, memory);
     }
 }
 
 static bool is_used(const ashlar_planner *planner, const ashlar_stream_state *state) {
     const ashlar_step_key *key = planner->keys;
-    while (key != NULL && !ashlar_plan_uses(key->plan, state)) {
+    while (key != NULL && !ashlar__plan_uses(key->plan, state)) {
         key = key->next;
     }
     return key != NULL;
 }
 
-void ashlar_planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap) {
+void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap) {
     for (ashlar_plan_memory *memory = planner->memories; memory != NULL; memory = memory->next) {
         memory->is_unused = memory->is_unused || !is_used(planner, memory->stream_state);
     }
-    ashlar_planner_tidy_locked(planner, heap);
+    ashlar__planner_tidy_locked(planner, heap);
 }
 
 /* ---- keys ---- */
 
-void ashlar_step_key_drop_plan(ashlar_step_key *key) {
-    ashlar_plan_free(key->plan);
+void ashlar__step_key_drop_plan(ashlar_step_key *key) {
+    ashlar__plan_free(key->plan);
     key->plan = NULL;
 }
 
-void ashlar_planner_mark_referenced(const ashlar_planner *planner) {
+void ashlar__planner_mark_referenced(const ashlar_planner *planner) {
     for (const ashlar_step_key *key = planner->keys; key != NULL; key = key->next) {
         key->stream_state->is_referenced = true;
-        ashlar_recording_mark_referenced(&key->recording);
+        ashlar__recording_mark_referenced(&key->recording);
         for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
              stream_idx++) {
             key->plan->stream_plans[stream_idx].stream_state->is_referenced = true;
@@ -65,54 +65,54 @@ void ashlar_planner_mark_referenced(const ashlar_planner *planner) {
     }
 }
 
-void ashlar_planner_free_key(ashlar_step_key *key) {
+void ashlar__planner_free_key(ashlar_step_key *key) {
     if (key != NULL) {
-        ashlar_step_key_drop_plan(key);
-        ashlar_recording_finish(&key->recording);
-        ashlar_host_free(key);
+        ashlar__step_key_drop_plan(key);
+        ashlar__recording_finish(&key->recording);
+        ashlar__host_free(key);
     }
 }
 
-void ashlar_planner_free_keys(ashlar_planner *planner) {
+void ashlar__planner_free_keys(ashlar_planner *planner) {
     while (planner->keys != NULL) {
         ashlar_step_key *next = planner->keys->next;
-        ashlar_planner_free_key(planner->keys);
+        ashlar__planner_free_key(planner->keys);
         planner->keys = next;
     }
 }
 
-void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
+void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
                                          const ashlar_stream_state *state) {
     bool is_any = false;
     for (ashlar_step_key **link = &planner->keys; *link != NULL;) {
         ashlar_step_key *key = *link;
-        if (ashlar_step_key_is_in_use(key) ||
+        if (ashlar__step_key_is_in_use(key) ||
             (state != NULL ? key->stream_state != state : !key->stream_state->is_ended)) {
             link = &key->next;
             continue;
         }
         is_any = true;
         *link = key->next;
-        ashlar_planner_free_key(key);
+        ashlar__planner_free_key(key);
     }
     if (is_any) {
-        ashlar_planner_drop_unused_locked(planner, heap);
+        ashlar__planner_drop_unused_locked(planner, heap);
     }
 }
 
-void ashlar_planner_finish(ashlar_planner *planner) {
-    ashlar_planner_free_keys(planner);
+void ashlar__planner_finish(ashlar_planner *planner) {
+    ashlar__planner_free_keys(planner);
     while (planner->memories != NULL) {
         ashlar_plan_memory *next = planner->memories->next;
-        ashlar_plan_memory_free(planner->memories);
+        ashlar__plan_memory_free(planner->memories);
         planner->memories = next;
     }
 }
 
-ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_planner *planner) {
+ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner) {
     bool is_busy = planner->active_step_count > 0 || planner->is_installing;
     for (const ashlar_step_key *key = planner->keys; key != NULL; key = key->next) {
         is_busy = is_busy || key->is_busy;
     }
-    return is_busy ? ashlar_fail(ASHLAR_EINVAL, "a step is under way; end it first") : ASHLAR_OK;
+    return is_busy ? ashlar__fail(ASHLAR_EINVAL, "a step is under way; end it first") : ASHLAR_OK;
 }

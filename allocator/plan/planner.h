@@ -35,46 +35,46 @@ typedef struct ashlar_planner {
     bool is_installing;       /* a plan's memory is being taken, perhaps without the lock */
 } ashlar_planner;
 
-extern const ashlar_plan_options ashlar_plan_defaults;
+extern const ashlar_plan_options ashlar__plan_defaults;
 
 /* Whether a step uses the key, its recording or its plan. */
-static inline bool ashlar_step_key_is_in_use(const ashlar_step_key *key) {
+static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {
     return key->is_busy || key->replay_count > 0;
 }
 
 /* The memory of the plans of a stream, or NULL. Lock: the allocator's, as for all that follow. */
-ashlar_plan_memory *ashlar_planner_memory(const ashlar_planner *planner,
+ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
                                           const ashlar_stream_state *state);
 
 /* Give back the plan memories that no plan uses and nothing is live in. */
-void ashlar_planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
+void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /* Retire the plan memories that no plan uses. */
-void ashlar_planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
+void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /*
  * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
  * that are not busy. No step is replayed on a plan of theirs.
  */
-void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
+void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
                                          const ashlar_stream_state *state);
 
 /* Mark the records that recordings and plans know as referenced; steps under way know more. */
-void ashlar_planner_mark_referenced(const ashlar_planner *planner);
+void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 
 /* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_planner *planner);
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner);
 
 /* A key without a plan from now on. */
-void ashlar_step_key_drop_plan(ashlar_step_key *key);
+void ashlar__step_key_drop_plan(ashlar_step_key *key);
 
 /* Free a key that is in no list. NULL is allowed. */
-void ashlar_planner_free_key(ashlar_step_key *key);
+void ashlar__planner_free_key(ashlar_step_key *key);
 
 /* Free every key. */
-void ashlar_planner_free_keys(ashlar_planner *planner);
+void ashlar__planner_free_keys(ashlar_planner *planner);
 
 /* The allocator ends, and with it the heap: nothing is given back. */
-void ashlar_planner_finish(ashlar_planner *planner);
+void ashlar__planner_finish(ashlar_planner *planner);
 
 #endif /* ASHLAR_PLANNER_H */

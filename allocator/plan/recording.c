@@ -8,9 +8,9 @@
 
 enum { CAPACITY_MIN = 64 };
 
-void ashlar_recording_finish(ashlar_recording *r) {
-    ashlar_host_free(r->allocs);
-    ashlar_host_free(r->blocks);
+void ashlar__recording_finish(ashlar_recording *r) {
+    ashlar__host_free(r->allocs);
+    ashlar__host_free(r->blocks);
     *r = (ashlar_recording){0};
 }
 
@@ -24,13 +24,13 @@ static bool make_room(ashlar_recording *r) {
         return false;
     }
     const uint32_t capacity = r->capacity > 0 ? 2 * r->capacity : CAPACITY_MIN;
-    ashlar_recorded *allocs = ashlar_host_realloc(r->allocs, capacity, sizeof *allocs);
+    ashlar_recorded *allocs = ashlar__host_realloc(r->allocs, capacity, sizeof *allocs);
     if (allocs == NULL) {
         return false;
     }
     r->allocs = allocs;
     const ashlar_block **blocks =
-        ashlar_host_realloc((void *)r->blocks, capacity, sizeof(ashlar_block *));
+        ashlar__host_realloc((void *)r->blocks, capacity, sizeof(ashlar_block *));
     if (blocks == NULL) {
         return false;
     }
@@ -51,7 +51,7 @@ static uint32_t part_of(ashlar_recording *r, ashlar_stream_state *state) {
     return stream_idx;
 }
 
-void ashlar_recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
+void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
                           ashlar_stream_state *state, ashlar_block *block) {
     const uint32_t stream_idx = part_of(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
@@ -69,7 +69,7 @@ void ashlar_recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     block->recorded = r->count++;
 }
 
-bool ashlar_recording_end(ashlar_recording *r, const ashlar_block *block, bool is_planned) {
+bool ashlar__recording_end(ashlar_recording *r, const ashlar_block *block, bool is_planned) {
     const uint32_t i = block->recorded;
     if (i >= r->count || r->blocks[i] != block) {
         return false;
@@ -79,13 +79,13 @@ bool ashlar_recording_end(ashlar_recording *r, const ashlar_block *block, bool i
     return true;
 }
 
-void ashlar_recording_close(ashlar_recording *r) {
+void ashlar__recording_close(ashlar_recording *r) {
     for (uint32_t i = 0; i < r->count; i++) {
         if (r->blocks[i] != NULL) {
             r->allocs[i].end = ASHLAR_NOT_PLANNED;
         }
     }
-    ashlar_host_free((void *)r->blocks);
+    ashlar__host_free((void *)r->blocks);
     r->blocks = NULL;
     r->capacity = 0; /* nothing is added any more */
 }
@@ -188,7 +188,7 @@ static ashlar_status map_parts(merger *m) {
         for (uint32_t stream_idx = 0; stream_idx < m->from[which]->stream_count; stream_idx++) {
             const uint32_t to = part_of(&m->out, m->from[which]->stream_states[stream_idx]);
             if (to == ASHLAR_PLAN_STREAMS_MAX) {
-                return ashlar_fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
+                return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
                                    ASHLAR_PLAN_STREAMS_MAX);
             }
             m->part_map[which][stream_idx] = to;
@@ -197,7 +197,7 @@ static ashlar_status map_parts(merger *m) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_recording *from) {
+ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recording *from) {
     merger m = {.from = {into, from}};
     const uint64_t most = (uint64_t)into->count + from->count;
     ashlar_status status = map_parts(&m);
@@ -205,16 +205,16 @@ ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_record
         return status;
     }
     if (most > ASHLAR_RECORDING_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "steps of one key with %llu allocations",
+        return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key with %llu allocations",
                            (unsigned long long)most);
     }
-    m.out.allocs = ashlar_host_calloc((size_t)most + 1, sizeof *m.out.allocs);
-    m.to[0] = ashlar_host_calloc((size_t)into->count + 1, sizeof *m.to[0]);
-    m.to[1] = ashlar_host_calloc((size_t)from->count + 1, sizeof *m.to[1]);
-    m.next_alike = ashlar_host_calloc((size_t)into->count + 1, sizeof *m.next_alike);
+    m.out.allocs = ashlar__host_calloc((size_t)most + 1, sizeof *m.out.allocs);
+    m.to[0] = ashlar__host_calloc((size_t)into->count + 1, sizeof *m.to[0]);
+    m.to[1] = ashlar__host_calloc((size_t)from->count + 1, sizeof *m.to[1]);
+    m.next_alike = ashlar__host_calloc((size_t)into->count + 1, sizeof *m.next_alike);
     if (m.out.allocs == NULL || m.to[0] == NULL || m.to[1] == NULL || m.next_alike == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to merge two recordings");
-        ashlar_recording_finish(&m.out);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to merge two recordings");
+        ashlar__recording_finish(&m.out);
     } else {
         link_alike(&m);
         pair(&m);
@@ -222,16 +222,16 @@ ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_record
             map_ends(&m, which);
             mark_landings(&m, which);
         }
-        ashlar_recording_finish(into);
+        ashlar__recording_finish(into);
         *into = m.out;
     }
-    ashlar_host_free(m.to[0]);
-    ashlar_host_free(m.to[1]);
-    ashlar_host_free(m.next_alike);
+    ashlar__host_free(m.to[0]);
+    ashlar__host_free(m.to[1]);
+    ashlar__host_free(m.next_alike);
     return status;
 }
 
-void ashlar_recording_mark_referenced(const ashlar_recording *recording) {
+void ashlar__recording_mark_referenced(const ashlar_recording *recording) {
     for (uint32_t stream_idx = 0; stream_idx < recording->stream_count; stream_idx++) {
         recording->stream_states[stream_idx]->is_referenced = true;
     }

@@ -41,20 +41,20 @@ typedef struct ashlar_recording {
     bool is_incomplete; /* host memory was out: the recording is of no use */
 } ashlar_recording;
 
-void ashlar_recording_finish(ashlar_recording *recording);
+void ashlar__recording_finish(ashlar_recording *recording);
 
 /* The next allocation. Where there is no host memory, the recording is incomplete. */
-void ashlar_recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
+void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                           ashlar_stream_state *state, ashlar_block *block);
 
 /* `block` is freed, or is from now on used by further streams. False: not of this recording. */
-bool ashlar_recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
+bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
 
 /* Mark the records of its streams as referenced. */
-void ashlar_recording_mark_referenced(const ashlar_recording *recording);
+void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
 /* The step is over: what is still live outlives it. */
-void ashlar_recording_close(ashlar_recording *recording);
+void ashlar__recording_close(ashlar_recording *recording);
 
 /*
  * Make `into` a recording that dominates both: its own allocations and those of `from`, each paired
@@ -66,7 +66,7 @@ void ashlar_recording_close(ashlar_recording *recording);
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_recording_merge(ashlar_recording *into,
+ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(ashlar_recording *into,
                                                        const ashlar_recording *from);
 
 #endif /* ASHLAR_RECORDING_H */

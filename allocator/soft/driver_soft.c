@@ -18,7 +18,7 @@ static const struct {
 enum { ERROR_COUNT = sizeof error_names / sizeof error_names[0] };
 
 /* These two may be called inside a host function and before cuInit: they touch no device. */
-cu_result ashlar_soft_get_error_name(cu_result error, const char **name) {
+cu_result ashlar__soft_get_error_name(cu_result error, const char **name) {
     if (name == NULL) {
         return CU_INVALID_VALUE;
     }
@@ -31,7 +31,7 @@ cu_result ashlar_soft_get_error_name(cu_result error, const char **name) {
     return *name == NULL ? CU_INVALID_VALUE : CU_SUCCESS;
 }
 
-cu_result ashlar_soft_get_error_string(cu_result error, const char **text) {
+cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
     static const struct {
         cu_result code;
         const char *text;
@@ -69,7 +69,7 @@ cu_result ashlar_soft_get_error_string(cu_result error, const char **text) {
             return CU_SUCCESS;
         }
     }
-    return ashlar_soft_get_error_name(error, text);
+    return ashlar__soft_get_error_name(error, text);
 }
 
 static uint64_t now_ns(void) {
@@ -80,7 +80,7 @@ static uint64_t now_ns(void) {
 
 /* The latency= of a call, spent in a loop: a driver call too keeps its thread busy. */
 static void delay(ashlar_driver_fn fn) {
-    const uint32_t ns = atomic_load_explicit(&ashlar_soft_latency_ns[fn], memory_order_relaxed);
+    const uint32_t ns = atomic_load_explicit(&ashlar__soft_latency_ns[fn], memory_order_relaxed);
     if (ns != 0) {
         const uint64_t start = now_ns();
         while (now_ns() - start < ns) {
@@ -88,7 +88,7 @@ static void delay(ashlar_driver_fn fn) {
     }
 }
 
-ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
+ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {
@@ -96,22 +96,22 @@ ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
         .delay = delay,
         .table =
             {
-#define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
+#define X(field, symbol, version, kind, params) .field = ashlar__soft_##field,
                 ASHLAR_DRIVER_MAP(X)
 #undef X
             },
     };
     ashlar_status status = ASHLAR_OK;
-    ashlar_lock_acquire(&open_lock);
+    ashlar__lock_acquire(&open_lock);
     if (!is_open) {
-        status = ashlar_soft_ensure();
+        status = ashlar__soft_ensure();
         if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
-            status = ashlar_fail(ASHLAR_EDRIVER,
+            status = ashlar__fail(ASHLAR_EDRIVER,
                                  "the software device was opened inside a host function");
         }
         is_open = status == ASHLAR_OK;
     }
-    ashlar_lock_release(&open_lock);
+    ashlar__lock_release(&open_lock);
     if (status == ASHLAR_OK) {
         *out = &driver;
     }

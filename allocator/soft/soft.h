@@ -36,7 +36,7 @@
 /*
  * Start afresh with the devices that `spec` describes: work that has not run is dropped, every
  * stream, event, context, mapping and allocation is gone, and all old handles are dead. The
- * driver of ashlar_driver_open_soft() stays valid.
+ * driver of ashlar__driver_open_soft() stays valid.
  *
  * spec    as above; NULL reads ASHLAR_SOFT anew (unset: the defaults), "" means the defaults
  *
@@ -44,7 +44,7 @@
  * Errors:  ASHLAR_EINVAL (spec, or called inside a host function), ASHLAR_EHOSTMEM; the old
  *          devices then stay as they were.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*
  * With clocks=on, a proof of order for tests. It follows from what the program has asked for and
@@ -59,9 +59,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
  *     of a context). Whichever thread saw it, all have.
  * and transitively.
  *
- * ashlar_soft_clock_use: a use of the memory was queued on `stream` just now, behind all that has
+ * ashlar__soft_clock_use: a use of the memory was queued on `stream` just now, behind all that has
  *     been queued on it.
- * ashlar_soft_clock_own: from now on the memory belongs to work that will be queued on `stream`.
+ * ashlar__soft_clock_own: from now on the memory belongs to work that will be queued on `stream`.
  *     *is_ordered: each use of any of these bytes so far comes before all such work.
  *
  * ptr, bytes  any range of addresses, bytes > 0; neither need be mapped
@@ -73,8 +73,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
  *          out before, so that the order is no longer known).
  * Cost:    linear in the number of uses that the host has not seen finished.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
                                                       bool *is_ordered);
 
 #endif /* ASHLAR_SOFT_H */

@@ -9,39 +9,39 @@
 
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: all the same here */
 
-/* As ashlar_soft_enter_context(), for a call that a capture cannot see. */
+/* As ashlar__soft_enter_context(), for a call that a capture cannot see. */
 static cu_result enter_unsafe(soft_device **device) {
-    cu_result result = ashlar_soft_enter_context(device);
+    cu_result result = ashlar__soft_enter_context(device);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_capture_admit_unsafe();
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+    result = ashlar__soft_capture_admit_unsafe();
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
 static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     size_t rounded;
     soft_memory *memory;
-    if (!ashlar_align_up(bytes, SOFT_PAGE_BYTES, &rounded)) {
+    if (!ashlar__align_up(bytes, SOFT_PAGE_BYTES, &rounded)) {
         return CU_OUT_OF_MEMORY;
     }
-    cu_result result = ashlar_soft_memory_create(device, rounded, &memory);
+    cu_result result = ashlar__soft_memory_create(device, rounded, &memory);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_reservation *reservation;
-    result = ashlar_soft_reserve(rounded, SOFT_PAGE_BYTES, 0, &reservation);
+    result = ashlar__soft_reserve(rounded, SOFT_PAGE_BYTES, 0, &reservation);
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_map(reservation, reservation->range.base, rounded, memory);
+        result = ashlar__soft_map(reservation, reservation->range.base, rounded, memory);
         if (result == CU_SUCCESS) {
-            result = ashlar_soft_allow(reservation, 0, 1, (uint32_t)1 << device->ordinal);
+            result = ashlar__soft_allow(reservation, 0, 1, (uint32_t)1 << device->ordinal);
         }
         if (result != CU_SUCCESS) {
-            ashlar_soft_unreserve(reservation);
+            ashlar__soft_unreserve(reservation);
         }
     }
-    ashlar_soft_memory_drop(memory); /* from here on the mapping alone keeps it */
+    ashlar__soft_memory_drop(memory); /* from here on the mapping alone keeps it */
     if (result == CU_SUCCESS) {
         ASHLAR_CHECK2(memory->user_count == 1 && reservation->mappings.count == 1);
         reservation->plain_device = device;
@@ -50,26 +50,26 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     return result;
 }
 
-cu_result ashlar_soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
+cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
     const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (ptr == NULL || bytes == 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    return ashlar_soft_leave(plain_alloc(device, bytes, ptr));
+    return ashlar__soft_leave(plain_alloc(device, bytes, ptr));
 }
 
 static soft_reservation *find_plain(cu_ptr ptr) {
     size_t idx;
     soft_reservation *reservation =
-        ashlar_soft_ranges_at(&ashlar_soft_state.reservations, (uintptr_t)ptr, &idx);
+        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     return reservation != NULL && reservation->plain_device != NULL ? reservation : NULL;
 }
 
-cu_result ashlar_soft_mem_free(cu_ptr ptr) {
+cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
@@ -77,81 +77,81 @@ cu_result ashlar_soft_mem_free(cu_ptr ptr) {
     }
     soft_reservation *reservation = find_plain(ptr);
     if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_wait_device(reservation->plain_device, 0);
+    ashlar__soft_wait_device(reservation->plain_device, 0);
     reservation = find_plain(ptr); /* the lock was dropped: another thread may have freed it */
     if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_unreserve(reservation);
-    return ashlar_soft_leave(device->fault);
+    ashlar__soft_unreserve(reservation);
+    return ashlar__soft_leave(device->fault);
 }
 
-cu_result ashlar_soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
+cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
     const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (ptr == NULL || bytes == 0 || flags > HOST_FLAGS_ALLOWED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    soft_host_block *block = ashlar_host_calloc(1, sizeof *block);
+    soft_host_block *block = ashlar__host_calloc(1, sizeof *block);
     if (block == NULL) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        ashlar_host_free(block);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        ashlar__host_free(block);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     block->range = (soft_range){(uintptr_t)memory, bytes};
     block->device = device;
-    if (!ashlar_soft_ranges_insert(&ashlar_soft_state.host_blocks, &block->range)) {
+    if (!ashlar__soft_ranges_insert(&ashlar__soft_state.host_blocks, &block->range)) {
         munmap(memory, bytes);
-        ashlar_host_free(block);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        ashlar__host_free(block);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     *ptr = memory;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 static void free_host_block(size_t idx) {
-    ASHLAR_CHECK2(idx < ashlar_soft_state.host_blocks.count);
-    soft_host_block *block = (soft_host_block *)ashlar_soft_state.host_blocks.items[idx];
+    ASHLAR_CHECK2(idx < ashlar__soft_state.host_blocks.count);
+    soft_host_block *block = (soft_host_block *)ashlar__soft_state.host_blocks.items[idx];
     munmap((void *)block->range.base, block->range.bytes);
-    ashlar_soft_ranges_remove(&ashlar_soft_state.host_blocks, idx, 1);
-    ashlar_host_free(block);
+    ashlar__soft_ranges_remove(&ashlar__soft_state.host_blocks, idx, 1);
+    ashlar__host_free(block);
 }
 
 /* Does not wait: a copy that is still queued then faults, which CUDA does not promise to avoid. */
-cu_result ashlar_soft_mem_free_host(void *ptr) {
+cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     size_t idx;
-    if (ashlar_soft_ranges_at(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+    if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     free_host_block(idx);
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-void ashlar_soft_alloc_reset(const soft_device *device) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_alloc_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     /* Backwards, since each step removes the item it looks at. */
-    for (size_t i = ashlar_soft_state.reservations.count; i-- > 0;) {
-        soft_reservation *item = (soft_reservation *)ashlar_soft_state.reservations.items[i];
+    for (size_t i = ashlar__soft_state.reservations.count; i-- > 0;) {
+        soft_reservation *item = (soft_reservation *)ashlar__soft_state.reservations.items[i];
         if (device == NULL || item->plain_device == device) {
-            ashlar_soft_unreserve(item);
+            ashlar__soft_unreserve(item);
         }
     }
-    for (size_t i = ashlar_soft_state.host_blocks.count; i-- > 0;) {
+    for (size_t i = ashlar__soft_state.host_blocks.count; i-- > 0;) {
         const soft_host_block *item =
-            (const soft_host_block *)ashlar_soft_state.host_blocks.items[i];
+            (const soft_host_block *)ashlar__soft_state.host_blocks.items[i];
         if (device == NULL || item->device == device) {
             free_host_block(i);
         }

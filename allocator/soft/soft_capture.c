@@ -5,10 +5,10 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-_Thread_local unsigned int ashlar_soft_capture_mode;
+_Thread_local unsigned int ashlar__soft_capture_mode;
 
-uint64_t ashlar_soft_capture_thread(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+uint64_t ashlar__soft_capture_thread(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t threads;
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -17,16 +17,16 @@ uint64_t ashlar_soft_capture_thread(void) {
     return number;
 }
 
-soft_capture *ashlar_soft_capture_find(uint64_t id) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_capture *capture = ashlar_soft_state.captures;
+soft_capture *ashlar__soft_capture_find(uint64_t id) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_capture *capture = ashlar__soft_state.captures;
     while (capture != NULL && capture->id != id) {
         capture = capture->next;
     }
     return capture;
 }
 
-cu_result ashlar_soft_capture_spoil(soft_capture *capture, cu_result result) {
+cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
     if (capture != NULL) {
         capture->is_invalid = true;
     }
@@ -39,10 +39,10 @@ cu_result ashlar_soft_capture_spoil(soft_capture *capture, cu_result result) {
  * False: there is none. */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
-    if (ashlar_soft_state.captures == NULL) { /* as nearly always: no need to look */
+    if (ashlar__soft_state.captures == NULL) { /* as nearly always: no need to look */
         return false;
     }
-    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && s->capture != NULL && (s->is_ordered || !ordered)) {
             s->capture->is_invalid = true;
             found = true;
@@ -51,8 +51,8 @@ static bool spoil_all(const soft_device *device, bool ordered) {
     return found;
 }
 
-cu_result ashlar_soft_capture_admit_work(const soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_capture_admit_work(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (stream->capture != NULL && stream->capture->is_invalid) {
         return CU_STREAM_CAPTURE_INVALIDATED;
     }
@@ -61,68 +61,68 @@ cu_result ashlar_soft_capture_admit_work(const soft_stream *stream) {
                : CU_SUCCESS;
 }
 
-cu_result ashlar_soft_capture_admit_wait(const soft_stream *stream) {
-    const cu_result result = ashlar_soft_capture_admit_work(stream);
+cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream) {
+    const cu_result result = ashlar__soft_capture_admit_work(stream);
     if (result != CU_SUCCESS) {
         return result;
     }
     return stream->capture != NULL
-               ? ashlar_soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_UNSUPPORTED)
-               : ashlar_soft_capture_admit_unsafe();
+               ? ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_UNSUPPORTED)
+               : ashlar__soft_capture_admit_unsafe();
 }
 
-cu_result ashlar_soft_capture_admit_wait_all(const soft_device *device) {
+cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device) {
     return spoil_all(device, false) ? CU_STREAM_CAPTURE_UNSUPPORTED
-                                    : ashlar_soft_capture_admit_unsafe();
+                                    : ashlar__soft_capture_admit_unsafe();
 }
 
 /* A thread forbids itself, unless its capture is relaxed; a global capture forbids all threads
  * that have not opted out. */
 static bool forbids_unsafe(const soft_capture *capture) {
-    switch (ashlar_soft_capture_mode) {
+    switch (ashlar__soft_capture_mode) {
     case CU_CAPTURE_RELAXED:
         return false;
     case CU_CAPTURE_THREAD_LOCAL:
-        return capture->thread == ashlar_soft_capture_thread() &&
+        return capture->thread == ashlar__soft_capture_thread() &&
                capture->mode != CU_CAPTURE_RELAXED;
     default:
         return capture->mode == CU_CAPTURE_GLOBAL ||
-               (capture->thread == ashlar_soft_capture_thread() &&
+               (capture->thread == ashlar__soft_capture_thread() &&
                 capture->mode != CU_CAPTURE_RELAXED);
     }
 }
 
-cu_result ashlar_soft_capture_admit_unsafe(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_capture_admit_unsafe(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     cu_result result = CU_SUCCESS;
-    for (soft_capture *c = ashlar_soft_state.captures; c != NULL; c = c->next) {
+    for (soft_capture *c = ashlar__soft_state.captures; c != NULL; c = c->next) {
         if (forbids_unsafe(c)) {
-            result = ashlar_soft_capture_spoil(c, CU_STREAM_CAPTURE_UNSUPPORTED);
+            result = ashlar__soft_capture_spoil(c, CU_STREAM_CAPTURE_UNSUPPORTED);
         }
     }
     return result;
 }
 
-cu_result ashlar_soft_enter_vmm(void) {
-    cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_enter_vmm(void) {
+    cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     result =
-        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+        ashlar__soft_state.config.has_vmm ? ashlar__soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
 /* ---- nodes ---- */
 
-cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL);
     ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL && model->staged == NULL);
     soft_graph *graph = stream->capture->graph;
     if (graph->count == graph->capacity) {
         const size_t more = graph->capacity == 0 ? 16 : graph->capacity * 2;
-        soft_node *nodes = ashlar_host_realloc(graph->nodes, more, sizeof *nodes);
+        soft_node *nodes = ashlar__host_realloc(graph->nodes, more, sizeof *nodes);
         if (nodes == NULL) {
             return CU_OUT_OF_MEMORY;
         }
@@ -131,36 +131,36 @@ cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
     }
     soft_node node = {.op = *model, .device = stream->device, .lane = stream->serial};
     node.op.number = graph->count + 1;
-    if (!ashlar_soft_clock_join(&node.after, &stream->captured) ||
-        !ashlar_soft_clock_raise(&stream->captured, node.lane, node.op.number)) {
-        ashlar_soft_clock_clear(&node.after);
+    if (!ashlar__soft_clock_join(&node.after, &stream->captured) ||
+        !ashlar__soft_clock_raise(&stream->captured, node.lane, node.op.number)) {
+        ashlar__soft_clock_clear(&node.after);
         return CU_OUT_OF_MEMORY;
     }
-    ASHLAR_CHECK2(!ashlar_soft_clock_covers(&node.after, node.lane, node.op.number));
+    ASHLAR_CHECK2(!ashlar__soft_clock_covers(&node.after, node.lane, node.op.number));
     graph->nodes[graph->count++] = node;
     ASHLAR_CHECK2(graph->count <= graph->capacity && graph->user_count == 1);
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_capture *capture = ashlar_soft_capture_find(id);
+cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_capture *capture = ashlar__soft_capture_find(id);
     if (capture == NULL) { /* it has ended: the event stands for no work */
         return stream->capture == NULL
                    ? CU_CAPTURED_EVENT
-                   : ashlar_soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_ISOLATION);
+                   : ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_ISOLATION);
     }
     if (stream->capture != NULL && stream->capture != capture) {
         capture->is_invalid = true;
-        return ashlar_soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_MERGE);
+        return ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_MERGE);
     }
     if (capture->is_invalid) {
         return CU_STREAM_CAPTURE_INVALIDATED;
     }
     if (stream == stream->device->legacy) {
-        return ashlar_soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNSUPPORTED);
+        return ashlar__soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNSUPPORTED);
     }
-    if (!ashlar_soft_clock_join(&stream->captured, captured)) {
+    if (!ashlar__soft_clock_join(&stream->captured, captured)) {
         return CU_OUT_OF_MEMORY;
     }
     stream->capture = capture;
@@ -169,37 +169,37 @@ cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_
 
 /* ---- the end ---- */
 
-void ashlar_soft_capture_finish(soft_capture *capture) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    ASHLAR_CHECK2(ashlar_soft_capture_find(capture->id) == capture);
-    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+void ashlar__soft_capture_finish(soft_capture *capture) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(ashlar__soft_capture_find(capture->id) == capture);
+    for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->capture == capture) {
             s->capture = NULL;
-            ashlar_soft_clock_clear(&s->captured);
+            ashlar__soft_clock_clear(&s->captured);
         }
     }
-    soft_capture **link = &ashlar_soft_state.captures;
+    soft_capture **link = &ashlar__soft_state.captures;
     while (*link != capture) {
         link = &(*link)->next;
     }
     *link = capture->next;
-    ashlar_soft_graph_drop(capture->graph);
-    ashlar_host_free(capture);
+    ashlar__soft_graph_drop(capture->graph);
+    ashlar__host_free(capture);
 }
 
-void ashlar_soft_capture_leave(soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_capture_leave(soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_capture *capture = stream->capture;
     if (capture != NULL && capture->origin == stream) {
-        ashlar_soft_capture_finish(capture);
+        ashlar__soft_capture_finish(capture);
     } else if (capture != NULL) {
         capture->is_invalid = true;
         stream->capture = NULL;
     }
 }
 
-void ashlar_soft_capture_reset(void) {
-    while (ashlar_soft_state.captures != NULL) {
-        ashlar_soft_capture_finish(ashlar_soft_state.captures);
+void ashlar__soft_capture_reset(void) {
+    while (ashlar__soft_state.captures != NULL) {
+        ashlar__soft_capture_finish(ashlar__soft_state.captures);
     }
 }

@@ -20,16 +20,16 @@ static size_t find(const soft_clock *clock, uint64_t serial) {
     return low;
 }
 
-bool ashlar_soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number) {
+bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number) {
     const size_t i = find(clock, serial);
     return number == 0 || (i < clock->count && clock->times[i].serial == serial &&
                            clock->times[i].number >= number);
 }
 
-bool ashlar_soft_clock_covers_all(const soft_clock *clock, const soft_clock *part) {
+bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part) {
     bool covers = true;
     for (size_t i = 0; i < part->count && covers; i++) {
-        covers = ashlar_soft_clock_covers(clock, part->times[i].serial, part->times[i].number);
+        covers = ashlar__soft_clock_covers(clock, part->times[i].serial, part->times[i].number);
     }
     return covers;
 }
@@ -49,7 +49,7 @@ static bool make_room(soft_clock *clock, size_t more) {
         return true;
     }
     const size_t capacity = clock->capacity * 2 + more;
-    struct soft_time *times = ashlar_host_realloc(clock->times, capacity, sizeof *times);
+    struct soft_time *times = ashlar__host_realloc(clock->times, capacity, sizeof *times);
     if (times == NULL) {
         return false;
     }
@@ -73,29 +73,29 @@ static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) 
     }
 }
 
-bool ashlar_soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number) {
+bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number) {
     ASHLAR_CHECK2(serial > 0 && number > 0);
     if (!make_room(clock, 1)) {
         return false;
     }
     raise_in_place(clock, serial, number);
-    ASHLAR_CHECK2(ashlar_soft_clock_covers(clock, serial, number));
+    ASHLAR_CHECK2(ashlar__soft_clock_covers(clock, serial, number));
     ASHLAR_CHECK3(is_sound(clock));
     return true;
 }
 
-bool ashlar_soft_clock_join(soft_clock *clock, const soft_clock *other) {
+bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other) {
     if (!make_room(clock, other->count)) {
         return false;
     }
     for (size_t i = 0; i < other->count; i++) {
         raise_in_place(clock, other->times[i].serial, other->times[i].number);
     }
-    ASHLAR_CHECK3(is_sound(clock) && ashlar_soft_clock_covers_all(clock, other));
+    ASHLAR_CHECK3(is_sound(clock) && ashlar__soft_clock_covers_all(clock, other));
     return true;
 }
 
-void ashlar_soft_clock_clear(soft_clock *clock) {
-    ashlar_host_free(clock->times);
+void ashlar__soft_clock_clear(soft_clock *clock) {
+    ashlar__host_free(clock->times);
     *clock = (soft_clock){0};
 }

@@ -24,14 +24,14 @@ typedef struct soft_clock {
 } soft_clock;
 
 /* {s: n} is in it, or {s: more than n}; n = 0 always is. */
-bool ashlar_soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
+bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
 /* Each entry of `part` is covered. */
-bool ashlar_soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
+bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
 
 /* Raise to the larger of both. False, and `clock` as it was: no host memory. */
-bool ashlar_soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
-bool ashlar_soft_clock_join(soft_clock *clock, const soft_clock *other);
+bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
+bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other);
 
-void ashlar_soft_clock_clear(soft_clock *clock);
+void ashlar__soft_clock_clear(soft_clock *clock);
 
 #endif /* ASHLAR_SOFT_CLOCK_H */

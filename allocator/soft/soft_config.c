@@ -11,12 +11,12 @@ enum { LATENCY_MAX_NS = 1000000000 };
 _Static_assert(MEMORY_MAX_BYTES / ((uint64_t)2 << 20) <= UINT32_MAX, "page indexes are 32 bits");
 
 static ashlar_status refuse(const char *key, ashlar_piece value, const char *allowed) {
-    return ashlar_pairs_refuse("ASHLAR_SOFT", key, value, allowed);
+    return ashlar__pairs_refuse("ASHLAR_SOFT", key, value, allowed);
 }
 
 static ashlar_status read_devices(ashlar_piece value, soft_config *config) {
     uint64_t number;
-    if (!ashlar_parse_count(value, &number) || number < 1 || number > SOFT_DEVICES_MAX) {
+    if (!ashlar__parse_count(value, &number) || number < 1 || number > SOFT_DEVICES_MAX) {
         return refuse("devices", value, "a number from 1 to 16");
     }
     config->device_count = (int)number;
@@ -25,7 +25,7 @@ static ashlar_status read_devices(ashlar_piece value, soft_config *config) {
 
 static ashlar_status read_memory(ashlar_piece value, soft_config *config) {
     uint64_t bytes;
-    if (!ashlar_parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES || bytes < SOFT_PAGE_BYTES) {
+    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES || bytes < SOFT_PAGE_BYTES) {
         return refuse("memory", value, "2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
     }
     config->memory_bytes = bytes & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
@@ -33,9 +33,9 @@ static ashlar_status read_memory(ashlar_piece value, soft_config *config) {
 }
 
 static ashlar_status read_mode(ashlar_piece value, soft_config *config) {
-    if (ashlar_piece_is(value, "eager")) {
+    if (ashlar__piece_is(value, "eager")) {
         config->mode = SOFT_EAGER;
-    } else if (ashlar_piece_is(value, "adversarial")) {
+    } else if (ashlar__piece_is(value, "adversarial")) {
         config->mode = SOFT_ADVERSARIAL;
     } else {
         return refuse("mode", value, "eager or adversarial");
@@ -45,7 +45,7 @@ static ashlar_status read_mode(ashlar_piece value, soft_config *config) {
 
 static ashlar_status read_seed(ashlar_piece value, soft_config *config) {
     uint64_t number;
-    if (!ashlar_parse_count(value, &number)) {
+    if (!ashlar__parse_count(value, &number)) {
         return refuse("seed", value, "an unsigned decimal number of 64 bits");
     }
     config->seed = number;
@@ -53,10 +53,10 @@ static ashlar_status read_seed(ashlar_piece value, soft_config *config) {
 }
 
 static ashlar_status read_switch(const char *key, ashlar_piece value, bool *is_on) {
-    if (!ashlar_piece_is(value, "on") && !ashlar_piece_is(value, "off")) {
+    if (!ashlar__piece_is(value, "on") && !ashlar__piece_is(value, "off")) {
         return refuse(key, value, "on or off");
     }
-    *is_on = ashlar_piece_is(value, "on");
+    *is_on = ashlar__piece_is(value, "on");
     return ASHLAR_OK;
 }
 
@@ -79,13 +79,13 @@ static ashlar_status read_clocks(ashlar_piece value, soft_config *config) {
 /* One "NAME:NS". */
 static bool read_one_latency(ashlar_piece part, soft_config *config) {
     ashlar_piece rest = part;
-    const ashlar_piece name = ashlar_piece_cut(&rest, ':');
+    const ashlar_piece name = ashlar__piece_cut(&rest, ':');
     uint64_t ns;
-    if (!ashlar_parse_count(rest, &ns) || ns < 1 || ns > LATENCY_MAX_NS) {
+    if (!ashlar__parse_count(rest, &ns) || ns < 1 || ns > LATENCY_MAX_NS) {
         return false;
     }
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        if (ashlar_piece_is(name, ashlar_driver_fn_name((ashlar_driver_fn)fn))) {
+        if (ashlar__piece_is(name, ashlar__driver_fn_name((ashlar_driver_fn)fn))) {
             const bool is_first = config->latency_ns[fn] == 0;
             config->latency_ns[fn] = (uint32_t)ns;
             return is_first;
@@ -98,7 +98,7 @@ static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
     ashlar_piece rest = value;
     for (bool is_last = false; !is_last;) {
         is_last = memchr(rest.text, '+', rest.bytes) == NULL;
-        if (!read_one_latency(ashlar_piece_cut(&rest, '+'), config)) {
+        if (!read_one_latency(ashlar__piece_cut(&rest, '+'), config)) {
             return refuse("latency", value,
                           "NAME:NS pairs joined by +, such as cuMemAlloc:200000, each name once "
                           "and 1 to 1000000000 ns");
@@ -134,7 +134,7 @@ static ashlar_status read_value(void *context, size_t i, ashlar_piece value) {
     return readers[i](value, context);
 }
 
-ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
+ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
     static const ashlar_pairs_format format = {.source = "ASHLAR_SOFT",
                                                .keys = keys,
                                                .count = sizeof keys / sizeof keys[0],
@@ -146,7 +146,7 @@ ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
                           .has_peers = true,
                           .has_vmm = true,
                           .has_batch = true};
-    const ashlar_status status = ashlar_pairs_read(&format, spec, &config);
+    const ashlar_status status = ashlar__pairs_read(&format, spec, &config);
     if (status != ASHLAR_OK) {
         return status;
     }

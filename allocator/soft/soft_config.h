@@ -31,6 +31,6 @@ typedef struct soft_config {
 
 /* Read a line as soft.h describes it. ASHLAR_EINVAL names ASHLAR_SOFT, key, value and remedy.
  * Lock: not needed. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_parse(const char *spec, soft_config *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config *out);
 
 #endif /* ASHLAR_SOFT_CONFIG_H */

@@ -11,108 +11,108 @@ static _Thread_local struct {
 } context_stack;
 
 static size_t context_depth(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    if (context_stack.generation != ashlar_soft_state.generation) {
-        context_stack.generation = ashlar_soft_state.generation;
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (context_stack.generation != ashlar__soft_state.generation) {
+        context_stack.generation = ashlar__soft_state.generation;
         context_stack.depth = 0;
     }
     ASHLAR_CHECK2(context_stack.depth <= CONTEXT_DEPTH_MAX);
     return context_stack.depth;
 }
 
-soft_device *ashlar_soft_context_find(cu_context context) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    return ashlar_soft_handles_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+soft_device *ashlar__soft_context_find(cu_context context) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    return ashlar__soft_handles_get(&ashlar__soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
 }
 
-soft_device *ashlar_soft_context_current(void) {
+soft_device *ashlar__soft_context_current(void) {
     const size_t depth = context_depth();
     return depth == 0 ? NULL
-                      : ashlar_soft_context_find((cu_context)context_stack.contexts[depth - 1]);
+                      : ashlar__soft_context_find((cu_context)context_stack.contexts[depth - 1]);
 }
 
-cu_result ashlar_soft_enter_context(soft_device **device) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_enter_context(soft_device **device) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_device *current = ashlar_soft_context_current();
+    soft_device *current = ashlar__soft_context_current();
     if (current == NULL) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     if (current->fault != CU_SUCCESS) {
-        return ashlar_soft_leave(current->fault);
+        return ashlar__soft_leave(current->fault);
     }
     *device = current;
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_device *found = ashlar_soft_device_at(device);
+    soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL || context == NULL) {
-        return ashlar_soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
+        return ashlar__soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
     }
     if (found->retains == 0) {
-        if (!ashlar_soft_handles_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, found,
+        if (!ashlar__soft_handles_put(&ashlar__soft_state.contexts, SOFT_CONTEXT, found,
                                      &found->context)) {
-            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+            return ashlar__soft_leave(CU_OUT_OF_MEMORY);
         }
         found->fault = CU_SUCCESS;
         found->peers = 0;
     }
     found->retains++;
-    ASHLAR_CHECK2(ashlar_soft_context_find((cu_context)found->context) == found);
+    ASHLAR_CHECK2(ashlar__soft_context_find((cu_context)found->context) == found);
     *context = (cu_context)found->context;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_primary_ctx_get_state(cu_device device, unsigned int *flags, int *is_active) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *flags, int *is_active) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_device *found = ashlar_soft_device_at(device);
+    const soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL || flags == NULL || is_active == NULL) {
-        return ashlar_soft_leave(found == NULL ? CU_INVALID_DEVICE : CU_INVALID_VALUE);
+        return ashlar__soft_leave(found == NULL ? CU_INVALID_DEVICE : CU_INVALID_VALUE);
     }
     *flags = 0;
     *is_active = found->retains > 0;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_ctx_push_current(cu_context context) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_ctx_push_current(cu_context context) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (ashlar_soft_context_find(context) == NULL) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    if (ashlar__soft_context_find(context) == NULL) {
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     const size_t depth = context_depth();
     if (depth == CONTEXT_DEPTH_MAX) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     context_stack.contexts[depth] = (uintptr_t)context;
     context_stack.depth = depth + 1;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_ctx_pop_current(cu_context *context) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_ctx_pop_current(cu_context *context) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     const size_t depth = context_depth();
     if (depth == 0) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     context_stack.depth = depth - 1;
     if (context != NULL) {
         *context = (cu_context)context_stack.contexts[depth - 1];
     }
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }

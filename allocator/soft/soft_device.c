@@ -14,8 +14,8 @@ enum { DRIVER_VERSION = 13000 };
 /* ---- set-up ---- */
 
 static void finish_device(soft_device *device) {
-    ashlar_soft_pages_finish(device);
-    ashlar_host_free(device->legacy);
+    ashlar__soft_pages_finish(device);
+    ashlar__host_free(device->legacy);
 }
 
 /* Lock: not held; nobody knows these devices yet. */
@@ -24,13 +24,13 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
     for (int i = 0; i < config->device_count; i++) {
         soft_device *device = &devices[i];
         device->ordinal = i;
-        device->legacy = ashlar_host_calloc(1, sizeof *device->legacy);
+        device->legacy = ashlar__host_calloc(1, sizeof *device->legacy);
         const ashlar_status status =
             device->legacy == NULL
-                ? ashlar_fail(ASHLAR_EHOSTMEM, "default stream of software device %d", i)
-                : ashlar_soft_pages_init(device, config->memory_bytes);
+                ? ashlar__fail(ASHLAR_EHOSTMEM, "default stream of software device %d", i)
+                : ashlar__soft_pages_init(device, config->memory_bytes);
         if (status != ASHLAR_OK) {
-            ashlar_host_free(device->legacy);
+            ashlar__host_free(device->legacy);
             while (i-- > 0) {
                 finish_device(&devices[i]);
             }
@@ -42,45 +42,45 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
 
 /* Mappings go before the memory they use, and that before the devices it lies on. */
 static void destroy_devices(soft_state *state) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
-    ashlar_soft_event_reset(NULL);
-    ashlar_soft_capture_reset();
-    ashlar_soft_graph_reset();
-    ashlar_soft_oracle_reset();
+    ashlar__soft_event_reset(NULL);
+    ashlar__soft_capture_reset();
+    ashlar__soft_graph_reset();
+    ashlar__soft_oracle_reset();
     while (state->first_stream != NULL) {
-        ashlar_soft_stream_delete(state->first_stream);
+        ashlar__soft_stream_delete(state->first_stream);
     }
     ASHLAR_CHECK2(state->last_stream == NULL && state->captures == NULL);
-    ashlar_soft_alloc_reset(NULL);
+    ashlar__soft_alloc_reset(NULL);
     ASHLAR_CHECK2(state->reservations.count == 0 && state->host_blocks.count == 0);
     for (size_t i = 0; i < state->memories.count; i++) {
         if (state->memories.entries[i].item != NULL) {
-            ashlar_soft_memory_drop(state->memories.entries[i].item);
+            ashlar__soft_memory_drop(state->memories.entries[i].item);
         }
     }
     for (int i = 0; i < state->config.device_count; i++) {
-        ashlar_soft_pages_finish(&state->devices[i]);
-        ashlar_soft_clock_clear(&state->devices[i].ended[false]);
-        ashlar_soft_clock_clear(&state->devices[i].ended[true]);
+        ashlar__soft_pages_finish(&state->devices[i]);
+        ashlar__soft_clock_clear(&state->devices[i].ended[false]);
+        ashlar__soft_clock_clear(&state->devices[i].ended[true]);
     }
-    ashlar_soft_handles_clear(&state->contexts);
-    ashlar_soft_handles_clear(&state->streams);
-    ashlar_soft_handles_clear(&state->events);
-    ashlar_soft_handles_clear(&state->memories);
-    ashlar_soft_ranges_clear(&state->reservations);
-    ashlar_soft_ranges_clear(&state->host_blocks);
+    ashlar__soft_handles_clear(&state->contexts);
+    ashlar__soft_handles_clear(&state->streams);
+    ashlar__soft_handles_clear(&state->events);
+    ashlar__soft_handles_clear(&state->memories);
+    ashlar__soft_ranges_clear(&state->reservations);
+    ashlar__soft_ranges_clear(&state->host_blocks);
 }
 
-ashlar_status ashlar_soft_configure(const char *spec) {
-    if (ashlar_soft_in_host_fn) {
-        return ashlar_fail(ASHLAR_EINVAL, "ashlar_soft_configure: called inside a host function");
+ashlar_status ashlar__soft_configure(const char *spec) {
+    if (ashlar__soft_in_host_fn) {
+        return ashlar__fail(ASHLAR_EINVAL, "ashlar__soft_configure: called inside a host function");
     }
     if (spec == NULL) {
         spec = getenv("ASHLAR_SOFT");
     }
     soft_config config;
-    ashlar_status status = ashlar_soft_parse(spec == NULL ? "" : spec, &config);
+    ashlar_status status = ashlar__soft_parse(spec == NULL ? "" : spec, &config);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -89,32 +89,32 @@ ashlar_status ashlar_soft_configure(const char *spec) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    soft_state *state = &ashlar_soft_state;
-    ashlar_lock_acquire(&state->lock);
+    soft_state *state = &ashlar__soft_state;
+    ashlar__lock_acquire(&state->lock);
     destroy_devices(state);
     state->config = config;
     state->generation++;
     state->random = config.seed;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        atomic_store(&ashlar_soft_latency_ns[fn], config.latency_ns[fn]);
+        atomic_store(&ashlar__soft_latency_ns[fn], config.latency_ns[fn]);
     }
     for (int i = 0; i < config.device_count; i++) {
         state->devices[i] = devices[i];
-        ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
+        ashlar__soft_stream_join(devices[i].legacy, &state->devices[i], true);
     }
     ASHLAR_CHECK2(state->first_stream == state->devices[0].legacy);
-    ashlar_lock_release(&state->lock);
+    ashlar__lock_release(&state->lock);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_soft_ensure(void) {
+ashlar_status ashlar__soft_ensure(void) {
     static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT_SETUP);
-    ashlar_lock_acquire(&setup_lock);
-    ashlar_lock_acquire(&ashlar_soft_state.lock);
-    const bool is_set_up = ashlar_soft_state.generation != 0;
-    ashlar_lock_release(&ashlar_soft_state.lock);
-    const ashlar_status status = is_set_up ? ASHLAR_OK : ashlar_soft_configure(NULL);
-    ashlar_lock_release(&setup_lock);
+    ashlar__lock_acquire(&setup_lock);
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    const bool is_set_up = ashlar__soft_state.generation != 0;
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    const ashlar_status status = is_set_up ? ASHLAR_OK : ashlar__soft_configure(NULL);
+    ashlar__lock_release(&setup_lock);
     return status;
 }
 
@@ -123,79 +123,79 @@ ashlar_status ashlar_soft_ensure(void) {
  * is shared with the parent. Whoever held the lock at the fork is not in the child.
  */
 static void forbid_in_child(void) {
-    ashlar_lock_init(&ashlar_soft_state.lock, ASHLAR_RANK_SOFT);
-    pthread_cond_init(&ashlar_soft_state.op_finished, NULL);
-    ashlar_soft_state.is_initialized = false;
-    ashlar_soft_state.is_forked = true;
+    ashlar__lock_init(&ashlar__soft_state.lock, ASHLAR_RANK_SOFT);
+    pthread_cond_init(&ashlar__soft_state.op_finished, NULL);
+    ashlar__soft_state.is_initialized = false;
+    ashlar__soft_state.is_forked = true;
 }
 
 static void watch_forks(void) {
     (void)pthread_atfork(NULL, NULL, forbid_in_child); /* fails for want of memory only */
 }
 
-cu_result ashlar_soft_init(unsigned int flags) {
+cu_result ashlar__soft_init(unsigned int flags) {
     static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
-    if (ashlar_soft_in_host_fn) {
+    if (ashlar__soft_in_host_fn) {
         return CU_NOT_PERMITTED;
     }
-    if (ashlar_soft_state.is_forked) {
+    if (ashlar__soft_state.is_forked) {
         return CU_NOT_INITIALIZED;
     }
     pthread_once(&watch_once, watch_forks);
     if (flags != 0) {
         return CU_INVALID_VALUE;
     }
-    if (ashlar_soft_ensure() != ASHLAR_OK) {
+    if (ashlar__soft_ensure() != ASHLAR_OK) {
         return CU_NO_DEVICE;
     }
-    ashlar_lock_acquire(&ashlar_soft_state.lock);
-    ashlar_soft_state.is_initialized = true;
-    ashlar_lock_release(&ashlar_soft_state.lock);
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    ashlar__soft_state.is_initialized = true;
+    ashlar__lock_release(&ashlar__soft_state.lock);
     return CU_SUCCESS;
 }
 
 /* The last release takes everything with it that belongs to the context, as CUDA's does. */
-cu_result ashlar_soft_primary_ctx_release(cu_device device) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_primary_ctx_release(cu_device device) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_device *found = ashlar_soft_device_at(device);
+    soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL) {
-        return ashlar_soft_leave(CU_INVALID_DEVICE);
+        return ashlar__soft_leave(CU_INVALID_DEVICE);
     }
     if (found->retains == 1) {
-        ashlar_soft_wait_device(found, 0);
+        ashlar__soft_wait_device(found, 0);
     }
     if (found->retains == 0) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     if (--found->retains == 0) {
-        (void)ashlar_soft_handles_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
-        ashlar_soft_event_reset(found);
-        ashlar_soft_stream_reset(found);
-        ashlar_soft_alloc_reset(found);
-        ashlar_soft_peer_reset(found);
+        (void)ashlar__soft_handles_take(&ashlar__soft_state.contexts, SOFT_CONTEXT, found->context);
+        ashlar__soft_event_reset(found);
+        ashlar__soft_stream_reset(found);
+        ashlar__soft_alloc_reset(found);
+        ashlar__soft_peer_reset(found);
     }
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 /* ---- questions ---- */
 
-/* As ashlar_soft_enter(), for calls that name a device and write one result through `out`. */
+/* As ashlar__soft_enter(), for calls that name a device and write one result through `out`. */
 static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    *device = ashlar_soft_device_at(ordinal);
+    *device = ashlar__soft_device_at(ordinal);
     if (*device == NULL || out == NULL) {
-        return ashlar_soft_leave(out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
+        return ashlar__soft_leave(out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
     }
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_driver_get_version(int *version) {
+cu_result ashlar__soft_driver_get_version(int *version) {
     if (version == NULL) {
         return CU_INVALID_VALUE;
     }
@@ -203,60 +203,60 @@ cu_result ashlar_soft_driver_get_version(int *version) {
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_device_get_count(int *count) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_device_get_count(int *count) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     if (count == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    *count = ashlar_soft_state.config.device_count;
-    return ashlar_soft_leave(CU_SUCCESS);
+    *count = ashlar__soft_state.config.device_count;
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_device_get(cu_device *device, int ordinal) {
+cu_result ashlar__soft_device_get(cu_device *device, int ordinal) {
     soft_device *found;
     const cu_result result = enter_device(ordinal, device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     *device = found->ordinal;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_device_get_name(char *name, int bytes, cu_device device) {
+cu_result ashlar__soft_device_get_name(char *name, int bytes, cu_device device) {
     soft_device *found;
     const cu_result result = enter_device(device, name, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (bytes <= 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     (void)snprintf(name, (size_t)bytes, "ashlar software device");
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_device_total_mem(size_t *bytes, cu_device device) {
+cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
     soft_device *found;
     const cu_result result = enter_device(device, bytes, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     *bytes = found->page_count * SOFT_PAGE_BYTES;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
+cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
     soft_device *found;
     const cu_result result = enter_device(device, value, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (attribute != CU_ATTRIBUTE_VMM_SUPPORTED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    *value = ashlar_soft_state.config.has_vmm;
-    return ashlar_soft_leave(CU_SUCCESS);
+    *value = ashlar__soft_state.config.has_vmm;
+    return ashlar__soft_leave(CU_SUCCESS);
 }

@@ -13,18 +13,18 @@ typedef struct soft_event {
 } soft_event;
 
 static soft_event *find(cu_event event) {
-    return ashlar_soft_handles_get(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+    return ashlar__soft_handles_get(&ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)event);
 }
 
-/* Begin a call on an event: as ashlar_soft_enter_context(). */
+/* Begin a call on an event: as ashlar__soft_enter_context(). */
 static cu_result enter_event(cu_event handle, soft_device **device, soft_event **event) {
-    const cu_result result = ashlar_soft_enter_context(device);
+    const cu_result result = ashlar__soft_enter_context(device);
     if (result != CU_SUCCESS) {
         return result;
     }
     *event = find(handle);
     ASHLAR_CHECK2(*event == NULL || (*event)->capture == 0 || (*event)->point == NULL);
-    return *event == NULL ? ashlar_soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
+    return *event == NULL ? ashlar__soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
 }
 
 /* Begin a call that puts an event on a stream. */
@@ -34,11 +34,11 @@ static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_stream_find(*device, stream_handle, stream);
+    result = ashlar__soft_stream_find(*device, stream_handle, stream);
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_capture_admit_work(*stream);
+        result = ashlar__soft_capture_admit_work(*stream);
     }
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
 /* Begin a call that asks whether an event is complete: a captured one stands for no work. */
@@ -48,59 +48,59 @@ static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_ev
         return result;
     }
     result = (*event)->capture != 0
-                 ? ashlar_soft_capture_spoil(ashlar_soft_capture_find((*event)->capture),
+                 ? ashlar__soft_capture_spoil(ashlar__soft_capture_find((*event)->capture),
                                              CU_CAPTURED_EVENT)
-                 : ashlar_soft_capture_admit_unsafe();
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+                 : ashlar__soft_capture_admit_unsafe();
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
 static void delete_event(soft_event *event) {
-    ashlar_soft_point_drop(event->point);
-    ashlar_soft_clock_clear(&event->captured);
-    ashlar_host_free(event);
+    ashlar__soft_point_drop(event->point);
+    ashlar__soft_clock_clear(&event->captured);
+    ashlar__host_free(event);
 }
 
-cu_result ashlar_soft_event_create(cu_event *event, unsigned int flags) {
+cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (event == NULL || flags > EVENT_FLAGS_ALLOWED) {
-        return ashlar_soft_leave((flags & EVENT_INTERPROCESS) != 0 ? CU_NOT_SUPPORTED
+        return ashlar__soft_leave((flags & EVENT_INTERPROCESS) != 0 ? CU_NOT_SUPPORTED
                                                                    : CU_INVALID_VALUE);
     }
     uintptr_t handle;
-    soft_event *created = ashlar_host_calloc(1, sizeof *created);
+    soft_event *created = ashlar__host_calloc(1, sizeof *created);
     if (created == NULL ||
-        !ashlar_soft_handles_put(&ashlar_soft_state.events, SOFT_EVENT, created, &handle)) {
-        ashlar_host_free(created);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        !ashlar__soft_handles_put(&ashlar__soft_state.events, SOFT_EVENT, created, &handle)) {
+        ashlar__host_free(created);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     created->device = device;
     *event = (cu_event)handle;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_event_destroy(cu_event event) {
+cu_result ashlar__soft_event_destroy(cu_event event) {
     soft_device *device;
     soft_event *found;
     const cu_result result = enter_event(event, &device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
-    (void)ashlar_soft_handles_take(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+    (void)ashlar__soft_handles_take(&ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)event);
     delete_event(found);
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-void ashlar_soft_event_reset(const soft_device *device) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_handles *handles = &ashlar_soft_state.events;
+void ashlar__soft_event_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_handles *handles = &ashlar__soft_state.events;
     for (size_t i = 0; i < handles->count; i++) {
         soft_event *event = handles->entries[i].item;
         if (event != NULL && (device == NULL || event->device == device)) {
-            ashlar_soft_handles_drop(handles, i);
+            ashlar__soft_handles_drop(handles, i);
             delete_event(event);
         }
     }
@@ -108,14 +108,14 @@ void ashlar_soft_event_reset(const soft_device *device) {
 
 /* No work: the event stands for the nodes so far. */
 static cu_result record_captured(soft_event *event, const soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL && stream->capture->id != 0);
     soft_clock captured = {0};
-    if (!ashlar_soft_clock_join(&captured, &stream->captured)) {
+    if (!ashlar__soft_clock_join(&captured, &stream->captured)) {
         return CU_OUT_OF_MEMORY;
     }
-    ashlar_soft_clock_clear(&event->captured);
-    ashlar_soft_point_drop(event->point);
+    ashlar__soft_clock_clear(&event->captured);
+    ashlar__soft_point_drop(event->point);
     event->point = NULL;
     event->captured = captured;
     event->capture = stream->capture->id;
@@ -123,8 +123,8 @@ static cu_result record_captured(soft_event *event, const soft_stream *stream) {
 }
 
 static cu_result record(soft_event *found, soft_stream *queue) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_point *point = ashlar_soft_point_new();
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_point *point = ashlar__soft_point_new();
     if (point == NULL) {
         return CU_OUT_OF_MEMORY;
     }
@@ -136,17 +136,17 @@ static cu_result record(soft_event *found, soft_stream *queue) {
     const uint64_t capture = found->capture;
     found->point = point;
     found->capture = 0;
-    const cu_result result = ashlar_soft_submit(queue, &op);
+    const cu_result result = ashlar__soft_submit(queue, &op);
     if (result != CU_SUCCESS) {
         found->point = before;
         found->capture = capture;
         before = point;
     }
-    ashlar_soft_point_drop(before);
+    ashlar__soft_point_drop(before);
     return result;
 }
 
-cu_result ashlar_soft_event_record(cu_event event, cu_stream stream) {
+cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
@@ -155,14 +155,14 @@ cu_result ashlar_soft_event_record(cu_event event, cu_stream stream) {
         return result;
     }
     if (queue->device != found->device) {
-        return ashlar_soft_leave(CU_INVALID_HANDLE);
+        return ashlar__soft_leave(CU_INVALID_HANDLE);
     }
     result = queue->capture != NULL ? record_captured(found, queue) : record(found, queue);
-    return ashlar_soft_leave(result);
+    return ashlar__soft_leave(result);
 }
 
 /* Waits for the newest record before this call; a later one does not move it. */
-cu_result ashlar_soft_stream_wait_event(cu_stream stream, cu_event event, unsigned int flags) {
+cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsigned int flags) {
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
@@ -171,36 +171,36 @@ cu_result ashlar_soft_stream_wait_event(cu_stream stream, cu_event event, unsign
         return result;
     }
     if (flags != 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     if (found->capture != 0) {
-        return ashlar_soft_leave(ashlar_soft_capture_join(queue, found->capture, &found->captured));
+        return ashlar__soft_leave(ashlar__soft_capture_join(queue, found->capture, &found->captured));
     }
     if (queue->capture != NULL) { /* an event without a record is no dependency */
-        return ashlar_soft_leave(
+        return ashlar__soft_leave(
             found->point == NULL
                 ? CU_SUCCESS
-                : ashlar_soft_capture_spoil(queue->capture, CU_STREAM_CAPTURE_ISOLATION));
+                : ashlar__soft_capture_spoil(queue->capture, CU_STREAM_CAPTURE_ISOLATION));
     }
     const soft_op op = {.kind = SOFT_OP_WAIT, .awaits = found->point};
     if (op.awaits != NULL) {
         op.awaits->user_count++;
     }
-    return ashlar_soft_leave(ashlar_soft_submit(queue, &op));
+    return ashlar__soft_leave(ashlar__soft_submit(queue, &op));
 }
 
 /* Ends a query or a wait that held on to `point`. */
 static cu_result leave_point(const soft_device *device, soft_point *point) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;
     if (result == CU_SUCCESS) {
-        ashlar_soft_oracle_see(&point->clock);
+        ashlar__soft_oracle_see(&point->clock);
     }
-    ashlar_soft_point_drop(point);
-    return ashlar_soft_leave(result);
+    ashlar__soft_point_drop(point);
+    return ashlar__soft_leave(result);
 }
 
-cu_result ashlar_soft_event_query(cu_event event) {
+cu_result ashlar__soft_event_query(cu_event event) {
     soft_device *device;
     soft_event *found;
     const cu_result result = enter_event_wait(event, &device, &found);
@@ -209,14 +209,14 @@ cu_result ashlar_soft_event_query(cu_event event) {
     }
     soft_point *point = found->point;
     if (point == NULL) {
-        return ashlar_soft_leave(CU_SUCCESS);
+        return ashlar__soft_leave(CU_SUCCESS);
     }
     point->user_count++;
-    ashlar_soft_poll();
+    ashlar__soft_poll();
     return leave_point(device, point);
 }
 
-cu_result ashlar_soft_event_synchronize(cu_event event) {
+cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;
     const cu_result result = enter_event_wait(event, &device, &found);
@@ -225,9 +225,9 @@ cu_result ashlar_soft_event_synchronize(cu_event event) {
     }
     soft_point *point = found->point;
     if (point == NULL) {
-        return ashlar_soft_leave(CU_SUCCESS);
+        return ashlar__soft_leave(CU_SUCCESS);
     }
     point->user_count++;
-    ashlar_soft_wait_point(point);
+    ashlar__soft_wait_point(point);
     return leave_point(device, point);
 }

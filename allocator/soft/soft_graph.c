@@ -5,8 +5,8 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-soft_graph *ashlar_soft_graph_new(uint64_t lane) {
-    soft_graph *graph = ashlar_host_calloc(1, sizeof *graph);
+soft_graph *ashlar__soft_graph_new(uint64_t lane) {
+    soft_graph *graph = ashlar__host_calloc(1, sizeof *graph);
     if (graph != NULL) {
         graph->user_count = 1;
         graph->lane = lane;
@@ -14,37 +14,37 @@ soft_graph *ashlar_soft_graph_new(uint64_t lane) {
     return graph;
 }
 
-void ashlar_soft_graph_drop(soft_graph *graph) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_graph_drop(soft_graph *graph) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(graph == NULL || graph->user_count > 0);
     if (graph == NULL || --graph->user_count > 0) {
         return;
     }
     for (size_t i = 0; i < graph->count; i++) {
-        ashlar_soft_clock_clear(&graph->nodes[i].after);
+        ashlar__soft_clock_clear(&graph->nodes[i].after);
     }
-    ashlar_host_free(graph->nodes);
-    ashlar_host_free(graph);
+    ashlar__host_free(graph->nodes);
+    ashlar__host_free(graph);
 }
 
-void ashlar_soft_exec_delete(soft_exec *exec) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    ashlar_soft_graph_drop(exec->graph);
-    ashlar_soft_point_drop(exec->last);
-    ashlar_host_free(exec);
+void ashlar__soft_exec_delete(soft_exec *exec) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ashlar__soft_graph_drop(exec->graph);
+    ashlar__soft_point_drop(exec->last);
+    ashlar__host_free(exec);
 }
 
-void ashlar_soft_graph_reset(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_handles *graphs = &ashlar_soft_state.graphs, *execs = &ashlar_soft_state.execs;
+void ashlar__soft_graph_reset(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_handles *graphs = &ashlar__soft_state.graphs, *execs = &ashlar__soft_state.execs;
     for (size_t i = 0; i < graphs->count; i++) {
-        ashlar_soft_graph_drop(graphs->entries[i].item);
+        ashlar__soft_graph_drop(graphs->entries[i].item);
     }
     for (size_t i = 0; i < execs->count; i++) {
         if (execs->entries[i].item != NULL) {
-            ashlar_soft_exec_delete(execs->entries[i].item);
+            ashlar__soft_exec_delete(execs->entries[i].item);
         }
     }
-    ashlar_soft_handles_clear(graphs);
-    ashlar_soft_handles_clear(execs);
+    ashlar__soft_handles_clear(graphs);
+    ashlar__soft_handles_clear(execs);
 }

@@ -52,31 +52,31 @@ typedef struct soft_capture {
 /* ---- capture (soft_capture.c) ---- */
 
 /* How the calling thread takes the captures of other threads; a thread begins with GLOBAL. */
-extern _Thread_local unsigned int ashlar_soft_capture_mode;
+extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
 /* The calling thread's number; its address would not do, as it may be used again. */
-uint64_t ashlar_soft_capture_thread(void);
+uint64_t ashlar__soft_capture_thread(void);
 
 /* The capture under way with this id; NULL: it has ended. */
-soft_capture *ashlar_soft_capture_find(uint64_t id);
+soft_capture *ashlar__soft_capture_find(uint64_t id);
 
 /* Make a node of *model, which owns nothing, behind what the capturing stream has so far. */
-cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model);
+cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model);
 
 /* A capturing or other stream waits for what an event has captured: {lane: node}. */
-cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
+cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
 
 /* Spoil the capture, if there is one, and pass `result` through. */
-cu_result ashlar_soft_capture_spoil(soft_capture *capture, cu_result result);
+cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result);
 
 /* Let all its streams go and forget it, with its graph unless that has been taken (NULL). */
-void ashlar_soft_capture_finish(soft_capture *capture);
+void ashlar__soft_capture_finish(soft_capture *capture);
 
 /* The stream goes away: so does a capture that began there; another one is spoilt. */
-void ashlar_soft_capture_leave(soft_stream *stream);
+void ashlar__soft_capture_leave(soft_stream *stream);
 
 /* Drop every capture; the streams need not be told. */
-void ashlar_soft_capture_reset(void);
+void ashlar__soft_capture_reset(void);
 
 /*
  * May the calling thread do this now? What may not spoils the captures that forbid it.
@@ -90,18 +90,18 @@ void ashlar_soft_capture_reset(void);
  * and cuMemRelease too) and all that ask whether work is done; a capturing stream cannot be
  * destroyed; an event stays captured after the end of the capture, until it is recorded anew.
  */
-cu_result ashlar_soft_capture_admit_work(const soft_stream *stream);
-cu_result ashlar_soft_capture_admit_wait(const soft_stream *stream);
-cu_result ashlar_soft_capture_admit_wait_all(const soft_device *device);
-cu_result ashlar_soft_capture_admit_unsafe(void);
+cu_result ashlar__soft_capture_admit_work(const soft_stream *stream);
+cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream);
+cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device);
+cu_result ashlar__soft_capture_admit_unsafe(void);
 
 /* ---- graphs (soft_graph.c, soft_launch.c) ---- */
 
 /* A new graph with one user; NULL: no host memory. */
-soft_graph *ashlar_soft_graph_new(uint64_t lane);
-void ashlar_soft_graph_drop(soft_graph *graph); /* NULL is allowed */
-void ashlar_soft_exec_delete(soft_exec *exec);
+soft_graph *ashlar__soft_graph_new(uint64_t lane);
+void ashlar__soft_graph_drop(soft_graph *graph); /* NULL is allowed */
+void ashlar__soft_exec_delete(soft_exec *exec);
 /* Drop the graphs and executable copies that handles name. */
-void ashlar_soft_graph_reset(void);
+void ashlar__soft_graph_reset(void);
 
 #endif /* ASHLAR_SOFT_GRAPH_H */

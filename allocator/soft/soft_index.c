@@ -15,14 +15,14 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
         return items;
     }
     const size_t more = *capacity == 0 ? 16 : *capacity * 2;
-    void *grown = ashlar_host_realloc(items, more, bytes);
+    void *grown = ashlar__host_realloc(items, more, bytes);
     if (grown != NULL) {
         *capacity = more;
     }
     return grown;
 }
 
-bool ashlar_soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle) {
+bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle) {
     ASHLAR_CHECK2(item != NULL && (int)kind < (int)HANDLE_STEP);
     size_t idx;
     if (handles->first_free != 0) {
@@ -41,11 +41,11 @@ bool ashlar_soft_handles_put(soft_handles *handles, soft_kind kind, void *item, 
     handles->entries[idx] = (soft_handle){.item = item};
     *handle = (uintptr_t)(idx + 1) * HANDLE_STEP + kind;
     ASHLAR_CHECK2(handles->count <= handles->capacity);
-    ASHLAR_CHECK2(ashlar_soft_handles_get(handles, kind, *handle) == item);
+    ASHLAR_CHECK2(ashlar__soft_handles_get(handles, kind, *handle) == item);
     return true;
 }
 
-void *ashlar_soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
+void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
     const uintptr_t idx = handle / HANDLE_STEP - 1; /* wraps for small numbers, and is refused */
     if (handle % HANDLE_STEP != kind || idx >= handles->count) {
         return NULL;
@@ -53,22 +53,22 @@ void *ashlar_soft_handles_get(const soft_handles *handles, soft_kind kind, uintp
     return handles->entries[idx].item;
 }
 
-void ashlar_soft_handles_drop(soft_handles *handles, size_t idx) {
+void ashlar__soft_handles_drop(soft_handles *handles, size_t idx) {
     ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
     handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
     handles->first_free = idx + 1;
 }
 
-void *ashlar_soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle) {
-    void *item = ashlar_soft_handles_get(handles, kind, handle);
+void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle) {
+    void *item = ashlar__soft_handles_get(handles, kind, handle);
     if (item != NULL) {
-        ashlar_soft_handles_drop(handles, handle / HANDLE_STEP - 1);
+        ashlar__soft_handles_drop(handles, handle / HANDLE_STEP - 1);
     }
     return item;
 }
 
-void ashlar_soft_handles_clear(soft_handles *handles) {
-    ashlar_host_free(handles->entries);
+void ashlar__soft_handles_clear(soft_handles *handles) {
+    ashlar__host_free(handles->entries);
     *handles = (soft_handles){0};
 }
 
@@ -84,7 +84,7 @@ static bool is_in_order(const soft_ranges *ranges) {
     return in_order;
 }
 
-size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
+size_t ashlar__soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -99,8 +99,8 @@ size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
     return low;
 }
 
-void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx) {
-    const size_t found = ashlar_soft_ranges_find(ranges, address);
+void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx) {
+    const size_t found = ashlar__soft_ranges_find(ranges, address);
     if (found == ranges->count || ranges->items[found]->base != address) {
         return NULL;
     }
@@ -108,9 +108,9 @@ void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t
     return ranges->items[found];
 }
 
-void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
+void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0);
-    const size_t idx = ashlar_soft_ranges_find(ranges, address);
+    const size_t idx = ashlar__soft_ranges_find(ranges, address);
     if (idx == ranges->count || ranges->items[idx]->base > address) {
         return NULL;
     }
@@ -118,7 +118,7 @@ void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size
     return bytes <= end_of(range) - address ? ranges->items[idx] : NULL;
 }
 
-bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
+bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
     ASHLAR_CHECK2(end_of(item) > item->base); /* not empty, and does not wrap */
     soft_range **grown =
         grow(ranges->items, ranges->count, &ranges->capacity, sizeof *ranges->items);
@@ -126,7 +126,7 @@ bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
         return false;
     }
     ranges->items = grown;
-    const size_t idx = ashlar_soft_ranges_find(ranges, item->base);
+    const size_t idx = ashlar__soft_ranges_find(ranges, item->base);
     ASHLAR_ASSERT(idx == ranges->count || end_of(item) <= grown[idx]->base);
     memmove(grown + idx + 1, grown + idx, (ranges->count - idx) * sizeof *grown);
     grown[idx] = item;
@@ -135,7 +135,7 @@ bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
     return true;
 }
 
-void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
+void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
     ASHLAR_ASSERT(idx + count <= ranges->count);
     if (count == 0) {
         return; /* there may be no array yet */
@@ -146,7 +146,7 @@ void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
     ASHLAR_CHECK3(is_in_order(ranges));
 }
 
-void ashlar_soft_ranges_clear(soft_ranges *ranges) {
-    ashlar_host_free(ranges->items);
+void ashlar__soft_ranges_clear(soft_ranges *ranges) {
+    ashlar__host_free(ranges->items);
     *ranges = (soft_ranges){0};
 }

@@ -34,11 +34,11 @@ typedef struct soft_handles {
     size_t first_free; /* index + 1; 0: none */
 } soft_handles;
 
-bool ashlar_soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
-void *ashlar_soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
-void *ashlar_soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
-void ashlar_soft_handles_drop(soft_handles *handles, size_t idx); /* free one that is in use */
-void ashlar_soft_handles_clear(soft_handles *handles);            /* the items are the caller's */
+bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
+void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
+void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
+void ashlar__soft_handles_drop(soft_handles *handles, size_t idx); /* free one that is in use */
+void ashlar__soft_handles_clear(soft_handles *handles);            /* the items are the caller's */
 
 /* An address range; the first member of everything that is found by address. */
 typedef struct soft_range {
@@ -54,13 +54,13 @@ typedef struct soft_ranges {
 } soft_ranges;
 
 /* Index of the first range that ends after `address`; count if there is none. */
-size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address);
+size_t ashlar__soft_ranges_find(const soft_ranges *ranges, uintptr_t address);
 /* The range that starts at `address`, with its index; NULL if none does. */
-void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
+void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
 /* The range that holds all of [address, address + bytes), bytes > 0; NULL if none does. */
-void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
-bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item);
-void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
-void ashlar_soft_ranges_clear(soft_ranges *ranges); /* the items are the caller's */
+void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
+void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
+void ashlar__soft_ranges_clear(soft_ranges *ranges); /* the items are the caller's */
 
 #endif /* ASHLAR_SOFT_INDEX_H */

@@ -27,7 +27,7 @@ typedef struct soft_launch {
 } soft_launch;
 
 static void add(soft_launch *launch, soft_stream *stream, const soft_op *model) {
-    soft_op *op = ashlar_soft_op_new(model);
+    soft_op *op = ashlar__soft_op_new(model);
     if (op == NULL) {
         launch->has_failed = true;
         return;
@@ -38,7 +38,7 @@ static void add(soft_launch *launch, soft_stream *stream, const soft_op *model) 
 }
 
 static soft_point *new_point(soft_launch *launch) {
-    soft_point *point = ashlar_soft_point_new();
+    soft_point *point = ashlar__soft_point_new();
     launch->has_failed |= point == NULL;
     return point;
 }
@@ -71,13 +71,13 @@ static soft_lane *need_lane(soft_launch *launch, const soft_node *node) {
     if (node->lane == launch->graph->lane) {
         return NULL;
     }
-    soft_lane *lanes = ashlar_host_realloc(launch->lanes, launch->lane_count + 1, sizeof *lanes);
-    soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
+    soft_lane *lanes = ashlar__host_realloc(launch->lanes, launch->lane_count + 1, sizeof *lanes);
+    soft_stream *stream = ashlar__host_calloc(1, sizeof *stream);
     if (lanes != NULL) {
         launch->lanes = lanes;
     }
     if (lanes == NULL || stream == NULL) {
-        ashlar_host_free(stream);
+        ashlar__host_free(stream);
         launch->has_failed = true;
         return NULL;
     }
@@ -110,7 +110,7 @@ static void add_node(soft_launch *launch, const soft_node *node) {
 
 static void build(soft_launch *launch, soft_point *before) {
     const size_t count = launch->graph->count;
-    launch->points = ashlar_host_calloc(count + 1, sizeof(soft_point *));
+    launch->points = ashlar__host_calloc(count + 1, sizeof(soft_point *));
     launch->begin = new_point(launch);
     launch->end = new_point(launch);
     launch->has_failed |= launch->points == NULL;
@@ -131,13 +131,13 @@ static void build(soft_launch *launch, soft_point *before) {
 static void queue(soft_launch *launch) {
     ASHLAR_CHECK2(!launch->has_failed && launch->first != NULL);
     for (size_t i = 0; i < launch->lane_count; i++) {
-        ashlar_soft_stream_join(launch->lanes[i].stream, launch->lanes[i].device, false);
+        ashlar__soft_stream_join(launch->lanes[i].stream, launch->lanes[i].device, false);
         launch->lanes[i].stream->is_destroyed = true; /* gone once its work has run */
         launch->lanes[i].stream = NULL;
     }
     for (soft_op *op = launch->first, *next; op != NULL; op = next) {
         next = op->next;
-        ashlar_soft_enqueue(op->stream, op);
+        ashlar__soft_enqueue(op->stream, op);
     }
     launch->first = NULL;
 }
@@ -146,114 +146,114 @@ static void queue(soft_launch *launch) {
 static void finish(soft_launch *launch) {
     for (soft_op *op = launch->first, *next; op != NULL; op = next) {
         next = op->next;
-        ashlar_soft_op_free(op);
+        ashlar__soft_op_free(op);
     }
     for (size_t i = 0; i < launch->lane_count; i++) {
-        ashlar_host_free(launch->lanes[i].stream);
+        ashlar__host_free(launch->lanes[i].stream);
     }
     for (size_t i = 0; launch->points != NULL && i < launch->graph->count; i++) {
-        ashlar_soft_point_drop(launch->points[i]);
+        ashlar__soft_point_drop(launch->points[i]);
     }
-    ashlar_soft_point_drop(launch->begin);
-    ashlar_soft_point_drop(launch->end);
-    ashlar_host_free(launch->points);
-    ashlar_host_free(launch->lanes);
+    ashlar__soft_point_drop(launch->begin);
+    ashlar__soft_point_drop(launch->end);
+    ashlar__host_free(launch->points);
+    ashlar__host_free(launch->lanes);
 }
 
 static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_point **last) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_launch launch = {.graph = graph, .target = target};
     build(&launch, *last);
     if (!launch.has_failed) {
         queue(&launch);
-        ashlar_soft_point_drop(*last);
+        ashlar__soft_point_drop(*last);
         *last = share(launch.end);
     }
     finish(&launch);
     if (launch.has_failed) {
         return CU_OUT_OF_MEMORY;
     }
-    ashlar_soft_run_ready(); /* may drop the lock: the graph may be gone after it */
+    ashlar__soft_run_ready(); /* may drop the lock: the graph may be gone after it */
     return CU_SUCCESS;
 }
 
 /* Its nodes, one behind the other. */
 static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     cu_result result = CU_SUCCESS;
     for (size_t i = 0; i < graph->count && result == CU_SUCCESS; i++) {
-        result = ashlar_soft_capture_op(stream, &graph->nodes[i].op);
+        result = ashlar__soft_capture_op(stream, &graph->nodes[i].op);
     }
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_capture_spoil(stream->capture, result);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_capture_spoil(stream->capture, result);
 }
 
 /* ---- the calls on graphs ---- */
 
-cu_result ashlar_soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
+cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
                                         unsigned long long flags) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_graph *found =
-        ashlar_soft_handles_get(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+        ashlar__soft_handles_get(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (exec == NULL || found == NULL || flags != 0) {
-        return ashlar_soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
+        return ashlar__soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
     }
     uintptr_t handle;
-    soft_exec *created = ashlar_host_calloc(1, sizeof *created);
+    soft_exec *created = ashlar__host_calloc(1, sizeof *created);
     if (created == NULL ||
-        !ashlar_soft_handles_put(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
-        ashlar_host_free(created);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        !ashlar__soft_handles_put(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
+        ashlar__host_free(created);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     created->graph = found;
     found->user_count++;
     *exec = (cu_graph_exec)handle;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
+cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_exec *launched =
-        ashlar_soft_handles_get(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+        ashlar__soft_handles_get(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (launched == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    return ashlar_soft_leave(found->capture != NULL
+    return ashlar__soft_leave(found->capture != NULL
                                  ? capture_launch(launched->graph, found)
                                  : launch_now(launched->graph, found, &launched->last));
 }
 
 /* Launches of it that are queued still run. */
-cu_result ashlar_soft_graph_exec_destroy(cu_graph_exec exec) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_exec *found =
-        ashlar_soft_handles_take(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+        ashlar__soft_handles_take(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (found == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_exec_delete(found);
-    return ashlar_soft_leave(CU_SUCCESS);
+    ashlar__soft_exec_delete(found);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_graph_destroy(cu_graph graph) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar__soft_graph_destroy(cu_graph graph) {
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_graph *found =
-        ashlar_soft_handles_take(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+        ashlar__soft_handles_take(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (found == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_graph_drop(found);
-    return ashlar_soft_leave(CU_SUCCESS);
+    ashlar__soft_graph_drop(found);
+    return ashlar__soft_leave(CU_SUCCESS);
 }

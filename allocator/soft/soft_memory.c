@@ -25,7 +25,7 @@ static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
         }
     }
     size_t padded;
-    if (!ashlar_add(bytes, align, &padded)) {
+    if (!ashlar__add(bytes, align, &padded)) {
         return 0;
     }
     void *start = mmap(NULL, padded, PROT_NONE, RESERVE_FLAGS, -1, 0);
@@ -43,22 +43,22 @@ static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
     return base;
 }
 
-cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_reservation *reservation = ashlar_host_calloc(1, sizeof *reservation);
+cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_reservation *reservation = ashlar__host_calloc(1, sizeof *reservation);
     if (reservation == NULL) {
         return CU_OUT_OF_MEMORY;
     }
     const uintptr_t base = reserve_addresses(bytes, align, hint);
     if (base == 0) {
-        ashlar_host_free(reservation);
+        ashlar__host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
     ASHLAR_CHECK2(base % align == 0);
     reservation->range = (soft_range){base, bytes};
-    if (!ashlar_soft_ranges_insert(&ashlar_soft_state.reservations, &reservation->range)) {
+    if (!ashlar__soft_ranges_insert(&ashlar__soft_state.reservations, &reservation->range)) {
         munmap(as_pointer(base), bytes);
-        ashlar_host_free(reservation);
+        ashlar__host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
     *out = reservation;
@@ -69,24 +69,24 @@ static void forget_mappings(soft_reservation *reservation, size_t first, size_t 
     for (size_t i = first; i < first + count; i++) {
         soft_mapping *mapping = soft_mapping_at(reservation, i);
         ASHLAR_CHECK2(mapping->memory->user_count > 0);
-        ashlar_soft_memory_drop(mapping->memory);
-        ashlar_host_free(mapping);
+        ashlar__soft_memory_drop(mapping->memory);
+        ashlar__host_free(mapping);
     }
-    ashlar_soft_ranges_remove(&reservation->mappings, first, count);
+    ashlar__soft_ranges_remove(&reservation->mappings, first, count);
 }
 
-void ashlar_soft_unreserve(soft_reservation *reservation) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_unreserve(soft_reservation *reservation) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     size_t idx;
     const soft_reservation *found =
-        ashlar_soft_ranges_at(&ashlar_soft_state.reservations, reservation->range.base, &idx);
+        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, reservation->range.base, &idx);
     ASHLAR_ASSERT(found == reservation);
     /* Addresses first: pages must not be given to another while they can be reached here. */
     munmap(as_pointer(found->range.base), found->range.bytes);
     forget_mappings(reservation, 0, reservation->mappings.count);
-    ashlar_soft_ranges_clear(&reservation->mappings);
-    ashlar_soft_ranges_remove(&ashlar_soft_state.reservations, idx, 1);
-    ashlar_host_free(reservation);
+    ashlar__soft_ranges_clear(&reservation->mappings);
+    ashlar__soft_ranges_remove(&ashlar__soft_state.reservations, idx, 1);
+    ashlar__host_free(reservation);
 }
 
 static bool hide(uintptr_t base, size_t bytes) {
@@ -111,27 +111,27 @@ static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
     return true;
 }
 
-cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
+cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                           soft_memory *memory) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(base >= reservation->range.base &&
                   bytes <= reservation->range.base + reservation->range.bytes - base);
     ASHLAR_CHECK2(bytes % SOFT_PAGE_BYTES == 0 && bytes / SOFT_PAGE_BYTES <= memory->page_count);
     ASHLAR_CHECK2(memory->user_count > 0);
-    soft_mapping *mapping = ashlar_host_calloc(1, sizeof *mapping);
+    soft_mapping *mapping = ashlar__host_calloc(1, sizeof *mapping);
     if (mapping == NULL) {
         return CU_OUT_OF_MEMORY;
     }
     mapping->range = (soft_range){base, bytes};
     mapping->memory = memory;
-    if (!ashlar_soft_ranges_insert(&reservation->mappings, &mapping->range)) {
-        ashlar_host_free(mapping);
+    if (!ashlar__soft_ranges_insert(&reservation->mappings, &mapping->range)) {
+        ashlar__host_free(mapping);
         return CU_OUT_OF_MEMORY;
     }
     memory->user_count++;
     if (!show(base, bytes, memory)) { /* the process has no memory areas left */
         (void)hide(base, bytes);
-        forget_mappings(reservation, ashlar_soft_ranges_find(&reservation->mappings, base), 1);
+        forget_mappings(reservation, ashlar__soft_ranges_find(&reservation->mappings, base), 1);
         return CU_OUT_OF_MEMORY;
     }
     return CU_SUCCESS;
@@ -147,9 +147,9 @@ static size_t mapped_bytes(const soft_reservation *reservation, size_t first, si
     return last->range.base + last->range.bytes - *base;
 }
 
-cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
+cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
                             uint32_t devices) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(devices != 0);
     uintptr_t base;
     const size_t bytes = mapped_bytes(reservation, first, count, &base);
@@ -162,8 +162,8 @@ cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t 
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t count) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     uintptr_t base;
     const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (!hide(base, bytes)) {
@@ -176,7 +176,7 @@ cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t 
 /* Every byte is in a mapping that one of `devices` (bits) may use. */
 static bool is_covered(const soft_reservation *reservation, uintptr_t base, uintptr_t end,
                        uint32_t devices) {
-    const size_t first = ashlar_soft_ranges_find(&reservation->mappings, base);
+    const size_t first = ashlar__soft_ranges_find(&reservation->mappings, base);
     for (size_t i = first; base < end; i++) {
         if (i == reservation->mappings.count) {
             return false;
@@ -190,16 +190,16 @@ static bool is_covered(const soft_reservation *reservation, uintptr_t base, uint
     return true;
 }
 
-bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
+bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes) {
     const soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
     return reservation != NULL && is_covered(reservation, base, base + bytes, UINT32_MAX);
 }
 
-bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t bytes) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
     if (reservation == NULL) {
         return false;
     }

@@ -20,12 +20,12 @@ typedef struct soft_memory {
 } soft_memory;
 
 /* Lock: not needed; `device` is not shared yet, or no longer. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes);
-void ashlar_soft_pages_finish(soft_device *device);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
+void ashlar__soft_pages_finish(soft_device *device);
 
 /* `bytes` > 0, a multiple of SOFT_PAGE_BYTES. One user: the caller. */
-cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
-void ashlar_soft_memory_drop(soft_memory *memory);
+cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
+void ashlar__soft_memory_drop(soft_memory *memory);
 
 /* ---- reservations and mappings (soft_memory.c) ---- */
 
@@ -45,21 +45,21 @@ static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation,
     return (soft_mapping *)reservation->mappings.items[idx];
 }
 
-cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
+cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
 /* Unmap whatever is mapped, and give the addresses back. */
-void ashlar_soft_unreserve(soft_reservation *reservation);
+void ashlar__soft_unreserve(soft_reservation *reservation);
 /* Map the first `bytes` of `memory`, inaccessible; the mapping becomes one of its users. */
-cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
+cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                           soft_memory *memory);
 /* Unmap `count` mappings, contiguous from the `first` on. */
-cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t count);
+cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count);
 /* Make `count` mappings, contiguous from the `first` on, accessible to `devices` (bits) too. */
-cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
+cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
                             uint32_t devices);
 /* Every byte is mapped, and some device may use it. */
-bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes);
+bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* Every byte is mapped, and this device may use it. */
-bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
+bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
 
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
@@ -70,11 +70,11 @@ typedef struct soft_host_block {
 
 /* Free every plain allocation and pinned block of a device; NULL: of all, and every reservation
  * with what is mapped there. */
-void ashlar_soft_alloc_reset(const soft_device *device);
+void ashlar__soft_alloc_reset(const soft_device *device);
 
 /* ---- access to other devices (soft_peer.c) ---- */
 
 /* The device's context is released: who was given access to it loses that. */
-void ashlar_soft_peer_reset(const soft_device *device);
+void ashlar__soft_peer_reset(const soft_device *device);
 
 #endif /* ASHLAR_SOFT_MEMORY_H */

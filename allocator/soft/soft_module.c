@@ -1,18 +1,18 @@
 /* soft_module.c - kernels: a software device has none, its compute is queued host functions. */
 #include "allocator/soft/soft_state.h"
 
-cu_result ashlar_soft_module_load_data(cu_module *module, const void *image) {
+cu_result ashlar__soft_module_load_data(cu_module *module, const void *image) {
     (void)module;
     (void)image;
     return CU_NOT_SUPPORTED;
 }
 
-cu_result ashlar_soft_module_unload(cu_module module) {
+cu_result ashlar__soft_module_unload(cu_module module) {
     (void)module;
     return CU_NOT_SUPPORTED;
 }
 
-cu_result ashlar_soft_module_get_function(cu_function *function, cu_module module,
+cu_result ashlar__soft_module_get_function(cu_function *function, cu_module module,
                                           const char *name) {
     (void)function;
     (void)module;
@@ -20,7 +20,7 @@ cu_result ashlar_soft_module_get_function(cu_function *function, cu_module modul
     return CU_NOT_SUPPORTED;
 }
 
-cu_result ashlar_soft_launch_kernel(cu_function function, unsigned int grid_x, unsigned int grid_y,
+cu_result ashlar__soft_launch_kernel(cu_function function, unsigned int grid_x, unsigned int grid_y,
                                     unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                                     unsigned int block_z, unsigned int shared_bytes,
                                     cu_stream stream, void **params, void **extra) {

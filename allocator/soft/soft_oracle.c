@@ -6,12 +6,12 @@
 #include "allocator/soft/soft_state.h"
 
 static bool is_watching(void) {
-    return ashlar_soft_state.config.has_clocks && !ashlar_soft_state.oracle.is_lost;
+    return ashlar__soft_state.config.has_clocks && !ashlar__soft_state.oracle.is_lost;
 }
 
 static void join_or_lose(soft_clock *clock, const soft_clock *other) {
-    if (!ashlar_soft_clock_join(clock, other)) {
-        ashlar_soft_state.oracle.is_lost = true;
+    if (!ashlar__soft_clock_join(clock, other)) {
+        ashlar__soft_state.oracle.is_lost = true;
     }
 }
 
@@ -20,7 +20,7 @@ static void drop_seen(soft_clock *clock) {
     size_t kept = 0;
     for (size_t i = 0; i < clock->count; i++) {
         const struct soft_time time = clock->times[i];
-        if (!ashlar_soft_clock_covers(&ashlar_soft_state.oracle.seen, time.serial, time.number)) {
+        if (!ashlar__soft_clock_covers(&ashlar__soft_state.oracle.seen, time.serial, time.number)) {
             clock->times[kept++] = time;
         }
     }
@@ -42,15 +42,15 @@ static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
         return;
     }
     join_or_lose(clock, &device->ended[true]);
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && s->is_ordered) {
             join_or_lose(clock, &s->clock);
         }
     }
 }
 
-void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_oracle_submit(soft_stream *stream, const soft_op *op) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (!is_watching()) {
         return;
     }
@@ -61,16 +61,16 @@ void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
     }
     drop_seen(clock);
     /* A lane of a launched graph has no uses: without entries clocks do not grow with launches. */
-    if (!stream->is_destroyed && !ashlar_soft_clock_raise(clock, stream->serial, op->number)) {
-        ashlar_soft_state.oracle.is_lost = true;
+    if (!stream->is_destroyed && !ashlar__soft_clock_raise(clock, stream->serial, op->number)) {
+        ashlar__soft_state.oracle.is_lost = true;
     }
     if (op->point != NULL) {
         join_or_lose(&op->point->clock, clock);
     }
 }
 
-void ashlar_soft_oracle_end(const soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_oracle_end(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (is_watching()) {
         soft_clock *ended = &stream->device->ended[stream->is_ordered];
         join_or_lose(ended, &stream->clock);
@@ -78,19 +78,19 @@ void ashlar_soft_oracle_end(const soft_stream *stream) {
     }
 }
 
-void ashlar_soft_oracle_see(const soft_clock *clock) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_oracle_see(const soft_clock *clock) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (is_watching()) {
-        join_or_lose(&ashlar_soft_state.oracle.seen, clock);
+        join_or_lose(&ashlar__soft_state.oracle.seen, clock);
     }
 }
 
-void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (!is_watching()) {
         return;
     }
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && (serial == 0 || s->serial == serial)) {
             join_or_lose(out, &s->clock);
         }
@@ -101,30 +101,30 @@ void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, sof
     }
 }
 
-void ashlar_soft_oracle_next(const soft_stream *stream, soft_clock *after) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_oracle_next(const soft_stream *stream, soft_clock *after) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     join_or_lose(after, &stream->clock);
     join_legacy_order(after, stream);
 }
 
-void ashlar_soft_oracle_reset(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_oracle *oracle = &ashlar_soft_state.oracle;
-    ashlar_soft_clock_clear(&oracle->seen);
-    ashlar_host_free(oracle->uses);
+void ashlar__soft_oracle_reset(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_oracle *oracle = &ashlar__soft_state.oracle;
+    ashlar__soft_clock_clear(&oracle->seen);
+    ashlar__host_free(oracle->uses);
     *oracle = (soft_oracle){0};
 }
 
 /* ---- uses ---- */
 
 static bool is_seen(const soft_use *use) {
-    return ashlar_soft_clock_covers(&ashlar_soft_state.oracle.seen, use->serial, use->number);
+    return ashlar__soft_clock_covers(&ashlar__soft_state.oracle.seen, use->serial, use->number);
 }
 
-bool ashlar_soft_oracle_put_use(const soft_use *use) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    ASHLAR_CHECK2(use->base < use->end && use->number <= ashlar_soft_state.submitted);
-    soft_oracle *oracle = &ashlar_soft_state.oracle;
+bool ashlar__soft_oracle_put_use(const soft_use *use) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(use->base < use->end && use->number <= ashlar__soft_state.submitted);
+    soft_oracle *oracle = &ashlar__soft_state.oracle;
     size_t kept = 0;
     for (size_t i = 0; i < oracle->use_count; i++) {
         const soft_use *old = &oracle->uses[i];
@@ -137,7 +137,7 @@ bool ashlar_soft_oracle_put_use(const soft_use *use) {
     oracle->use_count = kept;
     if (kept == oracle->use_capacity) {
         const size_t more = kept == 0 ? 16 : kept * 2;
-        soft_use *uses = ashlar_host_realloc(oracle->uses, more, sizeof *uses);
+        soft_use *uses = ashlar__host_realloc(oracle->uses, more, sizeof *uses);
         if (uses == NULL) {
             return false;
         }
@@ -149,13 +149,13 @@ bool ashlar_soft_oracle_put_use(const soft_use *use) {
     return true;
 }
 
-bool ashlar_soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    const soft_oracle *oracle = &ashlar_soft_state.oracle;
+bool ashlar__soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const soft_oracle *oracle = &ashlar__soft_state.oracle;
     for (size_t i = 0; i < oracle->use_count; i++) {
         const soft_use *use = &oracle->uses[i];
         if (use->base < end && base < use->end && !is_seen(use) &&
-            !ashlar_soft_clock_covers(after, use->serial, use->number)) {
+            !ashlar__soft_clock_covers(after, use->serial, use->number)) {
             return false;
         }
     }

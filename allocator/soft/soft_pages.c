@@ -29,13 +29,13 @@ static int create_memory(void) {
     return fd;
 }
 
-ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
+ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     uint64_t *bits =
-        ashlar_host_calloc((page_count + WORD_BITS - 1) / WORD_BITS, sizeof *device->page_bits);
+        ashlar__host_calloc((page_count + WORD_BITS - 1) / WORD_BITS, sizeof *device->page_bits);
     if (bits == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "page table of software device %d", device->ordinal);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "page table of software device %d", device->ordinal);
     }
     const int fd = create_memory();
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
@@ -43,8 +43,8 @@ ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
         if (fd >= 0) {
             close(fd);
         }
-        ashlar_host_free(bits);
-        return ashlar_fail(ASHLAR_EHOSTMEM,
+        ashlar__host_free(bits);
+        return ashlar__fail(ASHLAR_EHOSTMEM,
                            "software device %d: no memory file of %zu bytes: %s; give a smaller "
                            "memory= in ASHLAR_SOFT",
                            device->ordinal, bytes, strerror(error));
@@ -57,9 +57,9 @@ ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
     return ASHLAR_OK;
 }
 
-void ashlar_soft_pages_finish(soft_device *device) {
+void ashlar__soft_pages_finish(soft_device *device) {
     ASHLAR_CHECK2(device->pages_used == 0);
-    ashlar_host_free(device->page_bits);
+    ashlar__host_free(device->page_bits);
     close(device->memory_fd);
     device->page_bits = NULL;
     device->memory_fd = -1;
@@ -114,8 +114,8 @@ static bool is_page_table_sound(const soft_device *device) {
     return sound && used == device->pages_used;
 }
 
-cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memory **out) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
     ASHLAR_CHECK2(device->pages_used <= device->page_count);
@@ -123,7 +123,7 @@ cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memo
         return CU_OUT_OF_MEMORY;
     }
     soft_memory *memory =
-        ashlar_host_calloc(1, sizeof *memory + page_count * sizeof memory->pages[0]);
+        ashlar__host_calloc(1, sizeof *memory + page_count * sizeof memory->pages[0]);
     if (memory == NULL) {
         return CU_OUT_OF_MEMORY;
     }
@@ -138,8 +138,8 @@ cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memo
     return CU_SUCCESS;
 }
 
-void ashlar_soft_memory_drop(soft_memory *memory) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_memory_drop(soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_ASSERT(memory->user_count > 0);
     if (--memory->user_count > 0) {
         return;
@@ -148,5 +148,5 @@ void ashlar_soft_memory_drop(soft_memory *memory) {
         return_page(memory->device, memory->pages[i]);
     }
     ASHLAR_CHECK3(is_page_table_sound(memory->device));
-    ashlar_host_free(memory);
+    ashlar__host_free(memory);
 }

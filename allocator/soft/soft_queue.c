@@ -13,18 +13,18 @@ enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on
 static bool is_list_sound(void) {
     const soft_stream *before = NULL;
     bool sound = true;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL && sound; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL && sound; s = s->next) {
         sound = s->prev == before && (s->head == NULL) == (s->tail == NULL) &&
                 (s->head == NULL || s->head->number <= s->tail->number);
         before = s;
     }
-    return sound && before == ashlar_soft_state.last_stream;
+    return sound && before == ashlar__soft_state.last_stream;
 }
 
-void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t serials; /* Lock: the state's; goes on through new configurations */
-    soft_state *state = &ashlar_soft_state;
+    soft_state *state = &ashlar__soft_state;
     ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is in the list */
     stream->device = device;
     stream->is_ordered = is_ordered;
@@ -35,12 +35,12 @@ void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_o
     ASHLAR_CHECK3(is_list_sound());
 }
 
-void ashlar_soft_op_free(soft_op *op) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    ashlar_soft_point_drop(op->point);
-    ashlar_soft_point_drop(op->awaits);
-    ashlar_host_free(op->staged);
-    ashlar_host_free(op);
+void ashlar__soft_op_free(soft_op *op) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ashlar__soft_point_drop(op->point);
+    ashlar__soft_point_drop(op->awaits);
+    ashlar__host_free(op->staged);
+    ashlar__host_free(op);
 }
 
 static soft_op *pop_head(soft_stream *stream) {
@@ -53,36 +53,36 @@ static soft_op *pop_head(soft_stream *stream) {
     return op;
 }
 
-void ashlar_soft_stream_delete(soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_state *state = &ashlar_soft_state;
+void ashlar__soft_stream_delete(soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_state *state = &ashlar__soft_state;
     ASHLAR_ASSERT(!stream->is_busy);
     ASHLAR_CHECK2(stream->capture == NULL);
     while (stream->head != NULL) {
-        ashlar_soft_op_free(pop_head(stream));
+        ashlar__soft_op_free(pop_head(stream));
     }
     *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream->next;
     *(stream->next != NULL ? &stream->next->prev : &state->last_stream) = stream->prev;
     ASHLAR_CHECK3(is_list_sound());
-    ashlar_soft_clock_clear(&stream->clock);
-    ashlar_soft_clock_clear(&stream->captured);
-    ashlar_host_free(stream);
+    ashlar__soft_clock_clear(&stream->clock);
+    ashlar__soft_clock_clear(&stream->captured);
+    ashlar__host_free(stream);
 }
 
-soft_point *ashlar_soft_point_new(void) {
-    soft_point *point = ashlar_host_calloc(1, sizeof *point);
+soft_point *ashlar__soft_point_new(void) {
+    soft_point *point = ashlar__host_calloc(1, sizeof *point);
     if (point != NULL) {
         point->user_count = 1;
     }
     return point;
 }
 
-void ashlar_soft_point_drop(soft_point *point) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_point_drop(soft_point *point) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(point == NULL || point->user_count > 0);
     if (point != NULL && --point->user_count == 0) {
-        ashlar_soft_clock_clear(&point->clock);
-        ashlar_host_free(point);
+        ashlar__soft_clock_clear(&point->clock);
+        ashlar__host_free(point);
     }
 }
 
@@ -103,7 +103,7 @@ static bool is_ready(const soft_stream *stream) {
     if (op == NULL || stream->is_busy || (op->awaits != NULL && !op->awaits->is_done)) {
         return false;
     }
-    const soft_stream *other = ashlar_soft_state.first_stream;
+    const soft_stream *other = ashlar__soft_state.first_stream;
     for (; other != NULL; other = other->next) {
         if (is_ordered_pair(stream, other) && has_work_up_to(other, op->number)) {
             return false;
@@ -112,16 +112,16 @@ static bool is_ready(const soft_stream *stream) {
     return true;
 }
 
-uint64_t ashlar_soft_draw(uint64_t below) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+uint64_t ashlar__soft_draw(uint64_t below) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(below > 0);
-    return ashlar_random_step_below(&ashlar_soft_state.random, below);
+    return ashlar__random_step_below(&ashlar__soft_state.random, below);
 }
 
 /* Eager: the stream whose ready op is the oldest. */
 static soft_stream *pick_oldest(void) {
     soft_stream *oldest = NULL;
-    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((oldest == NULL || (s->head != NULL && s->head->number < oldest->head->number)) &&
             is_ready(s)) {
             oldest = s;
@@ -134,9 +134,9 @@ static soft_stream *pick_oldest(void) {
 static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
-    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
-            ashlar_soft_draw(++ready_count) == 0) {
+            ashlar__soft_draw(++ready_count) == 0) {
             picked = s; /* so each of n is picked with probability 1/n */
         }
     }
@@ -144,7 +144,7 @@ static soft_stream *pick_drawn(bool any) {
 }
 
 static soft_stream *pick(void) {
-    return ashlar_soft_state.config.mode == SOFT_EAGER ? pick_oldest() : pick_drawn(false);
+    return ashlar__soft_state.config.mode == SOFT_EAGER ? pick_oldest() : pick_drawn(false);
 }
 
 /* ---- running ---- */
@@ -153,9 +153,9 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     const uintptr_t base = (uintptr_t)operand->ptr;
     switch (operand->place) {
     case SOFT_PLACE_DEVICE:
-        return ashlar_soft_may_access(operand->device, base, bytes);
+        return ashlar__soft_may_access(operand->device, base, bytes);
     case SOFT_PLACE_PINNED:
-        return ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, base, bytes) != NULL;
+        return ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, base, bytes) != NULL;
     case SOFT_PLACE_PAGEABLE:
         break;
     }
@@ -180,12 +180,12 @@ static bool may_touch(const soft_op *op) {
 
 /* Lock: not held. */
 static void run_body(const soft_op *op) {
-    ASHLAR_CHECK2(!ashlar_lock_is_held(&ashlar_soft_state.lock));
+    ASHLAR_CHECK2(!ashlar__lock_is_held(&ashlar__soft_state.lock));
     switch (op->kind) {
     case SOFT_OP_HOST_FN:
-        ashlar_soft_in_host_fn = true;
+        ashlar__soft_in_host_fn = true;
         op->fn(op->user_data);
-        ashlar_soft_in_host_fn = false;
+        ashlar__soft_in_host_fn = false;
         break;
     case SOFT_OP_COPY:
         memmove(op->dst.ptr, op->src.ptr, op->bytes);
@@ -201,7 +201,7 @@ static void run_body(const soft_op *op) {
 
 /* Run the head of a ready stream. The only place where an op runs. */
 static void run_head(soft_stream *stream) {
-    soft_state *state = &ashlar_soft_state;
+    soft_state *state = &ashlar__soft_state;
     soft_op *op = stream->head;
     ASHLAR_CHECK2(is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
@@ -211,9 +211,9 @@ static void run_head(soft_stream *stream) {
         op->kind != SOFT_OP_WAIT) {
         stream->is_busy = true;
         state->running_count++;
-        ashlar_lock_release(&state->lock);
+        ashlar__lock_release(&state->lock);
         run_body(op);
-        ashlar_lock_acquire(&state->lock);
+        ashlar__lock_acquire(&state->lock);
         ASHLAR_CHECK2(stream->is_busy && stream->head == op && state->running_count > 0);
         state->running_count--;
         stream->is_busy = false;
@@ -222,30 +222,30 @@ static void run_head(soft_stream *stream) {
         ASHLAR_CHECK2(op->point->number == op->number && !op->point->is_done);
         op->point->is_done = true;
     }
-    ashlar_soft_op_free(pop_head(stream));
+    ashlar__soft_op_free(pop_head(stream));
     if (stream->is_destroyed && stream->head == NULL) {
-        ashlar_soft_stream_delete(stream);
+        ashlar__soft_stream_delete(stream);
     }
     pthread_cond_broadcast(&state->op_finished);
 }
 
-soft_op *ashlar_soft_op_new(const soft_op *model) {
-    soft_op *op = ashlar_host_calloc(1, sizeof *op);
+soft_op *ashlar__soft_op_new(const soft_op *model) {
+    soft_op *op = ashlar__host_calloc(1, sizeof *op);
     if (op == NULL) {
-        ashlar_soft_point_drop(model->point);
-        ashlar_soft_point_drop(model->awaits);
-        ashlar_host_free(model->staged);
+        ashlar__soft_point_drop(model->point);
+        ashlar__soft_point_drop(model->awaits);
+        ashlar__host_free(model->staged);
         return NULL;
     }
     *op = *model;
     return op;
 }
 
-void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_enqueue(soft_stream *stream, soft_op *op) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture == NULL);
     op->next = NULL;
-    op->number = ++ashlar_soft_state.submitted;
+    op->number = ++ashlar__soft_state.submitted;
     ASHLAR_CHECK2(stream->tail == NULL || stream->tail->number < op->number);
     if (op->point != NULL) {
         ASHLAR_CHECK2(op->point->stream == NULL && !op->point->is_done);
@@ -258,26 +258,26 @@ void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
         stream->head = op;
     }
     stream->tail = op;
-    ashlar_soft_oracle_submit(stream, op);
+    ashlar__soft_oracle_submit(stream, op);
 }
 
-void ashlar_soft_run_ready(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    if (ashlar_soft_state.config.mode == SOFT_EAGER) {
+void ashlar__soft_run_ready(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (ashlar__soft_state.config.mode == SOFT_EAGER) {
         for (soft_stream *next = pick_oldest(); next != NULL; next = pick_oldest()) {
             run_head(next);
         }
     }
 }
 
-cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_op *op = ashlar_soft_op_new(model);
+cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_op *op = ashlar__soft_op_new(model);
     if (op == NULL) {
         return CU_OUT_OF_MEMORY;
     }
-    ashlar_soft_enqueue(stream, op);
-    ashlar_soft_run_ready();
+    ashlar__soft_enqueue(stream, op);
+    ashlar__soft_run_ready();
     return CU_SUCCESS;
 }
 
@@ -303,7 +303,7 @@ static bool spread_wanted(soft_stream *stream) {
         if (op->awaits != NULL && !op->awaits->is_done) {
             risen |= raise_wanted(op->awaits->stream, op->awaits->number);
         }
-        for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
             risen |= is_ordered_pair(stream, s) && raise_wanted(s, op->number - 1);
         }
     }
@@ -315,7 +315,7 @@ static void want(soft_stream *stream, uint64_t number) {
     bool risen = raise_wanted(stream, number);
     while (risen) {
         risen = false;
-        for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
             risen |= spread_wanted(s);
         }
     }
@@ -328,13 +328,13 @@ static void make_progress(void) {
     if (next != NULL) {
         run_head(next);
     } else {
-        ASHLAR_ASSERT(ashlar_soft_state.running_count > 0);
-        ashlar_lock_wait(&ashlar_soft_state.lock, &ashlar_soft_state.op_finished);
+        ASHLAR_ASSERT(ashlar__soft_state.running_count > 0);
+        ashlar__lock_wait(&ashlar__soft_state.lock, &ashlar__soft_state.op_finished);
     }
 }
 
-void ashlar_soft_wait_point(const soft_point *point) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+void ashlar__soft_wait_point(const soft_point *point) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
     if (!point->is_done) {
         want(point->stream, point->number);
@@ -342,13 +342,13 @@ void ashlar_soft_wait_point(const soft_point *point) {
     while (!point->is_done) {
         make_progress();
     }
-    ashlar_soft_oracle_see(&point->clock);
+    ashlar__soft_oracle_see(&point->clock);
 }
 
 /* One of the streams waited for with an op up to `number`; NULL: none, the wait is over. Looked
  * up anew each time, as streams come and go while the lock is dropped. */
 static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
-    soft_stream *s = ashlar_soft_state.first_stream;
+    soft_stream *s = ashlar__soft_state.first_stream;
     while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&
                           has_work_up_to(s, number))) {
         s = s->next;
@@ -356,12 +356,12 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
     return s;
 }
 
-void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    const uint64_t number = ashlar_soft_state.submitted;
+void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const uint64_t number = ashlar__soft_state.submitted;
     soft_clock seen = {0};
-    ashlar_soft_oracle_snapshot(device, serial, &seen);
-    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    ashlar__soft_oracle_snapshot(device, serial, &seen);
+    for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && (serial == 0 || s->serial == serial)) {
             want(s, number);
         }
@@ -369,13 +369,13 @@ void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
     while (find_pending(device, serial, number) != NULL) {
         make_progress();
     }
-    ashlar_soft_oracle_see(&seen);
-    ashlar_soft_clock_clear(&seen);
+    ashlar__soft_oracle_see(&seen);
+    ashlar__soft_clock_clear(&seen);
 }
 
-void ashlar_soft_poll(void) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    if (ashlar_soft_state.config.mode == SOFT_ADVERSARIAL && ashlar_soft_draw(POLLS_PER_OP) == 0) {
+void ashlar__soft_poll(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && ashlar__soft_draw(POLLS_PER_OP) == 0) {
         soft_stream *stream = pick_drawn(true);
         if (stream != NULL) {
             run_head(stream);

@@ -81,50 +81,50 @@ struct soft_stream {
     soft_op *tail;
 };
 
-/* Put a zeroed stream from ashlar_host_calloc() at the end of the list, which then owns it. */
-void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered);
+/* Put a zeroed stream from ashlar__host_calloc() at the end of the list, which then owns it. */
+void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered);
 /* Leave the list, drop work that has not run, free. The stream is not busy. */
-void ashlar_soft_stream_delete(soft_stream *stream);
+void ashlar__soft_stream_delete(soft_stream *stream);
 
 /* A new point with one user; NULL: no host memory. */
-soft_point *ashlar_soft_point_new(void);
-void ashlar_soft_point_drop(soft_point *point); /* NULL is allowed */
+soft_point *ashlar__soft_point_new(void);
+void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
 
 /*
  * Queue a copy of *model and, in eager mode, run all that is ready: the lock may be dropped, so
  * the caller looks everything up again. Takes over model->point, ->awaits and ->staged, also on
  * failure. CU_OUT_OF_MEMORY.
  */
-cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model);
+cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 
 /* The steps of a submission, for what must queue several ops or none: make the op (NULL: no host
  * memory; takes over what *model owns, also then), queue it, and in eager mode run. */
-soft_op *ashlar_soft_op_new(const soft_op *model);
-void ashlar_soft_op_free(soft_op *op);
-void ashlar_soft_enqueue(soft_stream *stream, soft_op *op);
-void ashlar_soft_run_ready(void);
+soft_op *ashlar__soft_op_new(const soft_op *model);
+void ashlar__soft_op_free(soft_op *op);
+void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
+void ashlar__soft_run_ready(void);
 
 /* Wait on the host; the lock is dropped meanwhile. The caller holds a reference to `point`. */
-void ashlar_soft_wait_point(const soft_point *point);
+void ashlar__soft_wait_point(const soft_point *point);
 /* All work queued so far on the device; serial != 0: only on that stream of it. What is on a
  * stream that was destroyed counts as the device's. */
-void ashlar_soft_wait_device(const soft_device *device, uint64_t serial);
+void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 
 /* A number below `below` from the generator that the seed sets up. */
-uint64_t ashlar_soft_draw(uint64_t below);
+uint64_t ashlar__soft_draw(uint64_t below);
 
 /* In adversarial mode, now and then run one ready op of any stream, so that polling ends. */
-void ashlar_soft_poll(void);
+void ashlar__soft_poll(void);
 
 /* ---- streams and events (soft_stream.c, soft_event.c) ---- */
 
 /* The stream a caller means: CU_INVALID_HANDLE, CU_OUT_OF_MEMORY (the calling thread's default
  * stream, which is made at its first use). */
-cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out);
+cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out);
 
 /* Destroy every stream of the device but the legacy one; queued work still runs. */
-void ashlar_soft_stream_reset(const soft_device *device);
+void ashlar__soft_stream_reset(const soft_device *device);
 /* Destroy every event of the device; NULL: of all. */
-void ashlar_soft_event_reset(const soft_device *device);
+void ashlar__soft_event_reset(const soft_device *device);
 
 #endif /* ASHLAR_SOFT_QUEUE_H */

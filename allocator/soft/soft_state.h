@@ -16,9 +16,9 @@
  *   soft_module.c   kernels: there are none
  *   driver_soft.c   the driver table
  *
- * LOCK: one mutex, ashlar_soft_state.lock, guards all of it. Every function of these files
+ * LOCK: one mutex, ashlar__soft_state.lock, guards all of it. Every function of these files
  * expects it held unless its header says otherwise. Functions of the table take it in
- * ashlar_soft_enter() and drop it in ashlar_soft_leave(); the scheduler drops it while the body
+ * ashlar__soft_enter() and drop it in ashlar__soft_leave(); the scheduler drops it while the body
  * of an op runs.
  */
 #ifndef ASHLAR_SOFT_STATE_H
@@ -83,13 +83,13 @@ typedef struct soft_state {
     soft_ranges host_blocks;  /* pinned host memory, soft_host_block */
 } soft_state;
 
-extern soft_state ashlar_soft_state;
+extern soft_state ashlar__soft_state;
 
 /* The configuration's, where every call of the table reads them without the lock. */
-extern _Atomic uint32_t ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
+extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
-extern _Thread_local bool ashlar_soft_in_host_fn;
+extern _Thread_local bool ashlar__soft_in_host_fn;
 
 /*
  * Begin a call of the table: take the lock and check what every call checks first. On failure
@@ -99,28 +99,28 @@ extern _Thread_local bool ashlar_soft_in_host_fn;
  *   enter_vmm      wants virtual memory management, for a call that is unsafe while capturing
  *   enter_stream   as enter_context, for a call on the stream that the caller means
  *   enter_work     as enter_stream, for a call that queues work there
- * ashlar_soft_leave() drops the lock and passes `result` through.
+ * ashlar__soft_leave() drops the lock and passes `result` through.
  */
-cu_result ashlar_soft_enter(void);
-cu_result ashlar_soft_enter_context(soft_device **device);
-cu_result ashlar_soft_enter_vmm(void);
-cu_result ashlar_soft_enter_stream(cu_stream handle, soft_stream **stream);
-cu_result ashlar_soft_enter_work(cu_stream handle, soft_stream **stream);
-cu_result ashlar_soft_leave(cu_result result);
+cu_result ashlar__soft_enter(void);
+cu_result ashlar__soft_enter_context(soft_device **device);
+cu_result ashlar__soft_enter_vmm(void);
+cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream);
+cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream);
+cu_result ashlar__soft_leave(cu_result result);
 
 /* Set the devices up from the environment, unless they have been set up. Lock: not held. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_soft_ensure(void);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 
 /* NULL: no such device. */
-soft_device *ashlar_soft_device_at(cu_device ordinal);
+soft_device *ashlar__soft_device_at(cu_device ordinal);
 
 /* The device whose context this is, or NULL; the calling thread's current one, or NULL. */
-soft_device *ashlar_soft_context_find(cu_context context);
-soft_device *ashlar_soft_context_current(void);
+soft_device *ashlar__soft_context_find(cu_context context);
+soft_device *ashlar__soft_context_current(void);
 
-/* ---- the functions of the table, ashlar_soft_mem_create() and so on; each takes the lock ---- */
+/* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 
-#define X(field, symbol, version, kind, params) cu_result ashlar_soft_##field params;
+#define X(field, symbol, version, kind, params) cu_result ashlar__soft_##field params;
 ASHLAR_DRIVER_MAP(X)
 #undef X
 

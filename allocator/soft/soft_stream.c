@@ -14,24 +14,24 @@ static _Thread_local struct {
 
 /* Make a stream with a handle; NULL: no host memory. */
 static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
-    soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
+    soft_stream *stream = ashlar__host_calloc(1, sizeof *stream);
     if (stream == NULL ||
-        !ashlar_soft_handles_put(&ashlar_soft_state.streams, SOFT_STREAM, stream, handle)) {
-        ashlar_host_free(stream);
+        !ashlar__soft_handles_put(&ashlar__soft_state.streams, SOFT_STREAM, stream, handle)) {
+        ashlar__host_free(stream);
         return NULL;
     }
-    ashlar_soft_stream_join(stream, device, is_ordered);
+    ashlar__soft_stream_join(stream, device, is_ordered);
     return stream;
 }
 
 /* Nothing more is queued on it; its work still runs, and takes the stream with it. */
 static void orphan(soft_stream *stream) {
     ASHLAR_CHECK2(!stream->is_destroyed);
-    ashlar_soft_capture_leave(stream);
+    ashlar__soft_capture_leave(stream);
     ASHLAR_CHECK2(stream->capture == NULL);
-    ashlar_soft_oracle_end(stream);
+    ashlar__soft_oracle_end(stream);
     if (stream->head == NULL) {
-        ashlar_soft_stream_delete(stream);
+        ashlar__soft_stream_delete(stream);
     } else {
         stream->is_destroyed = true;
     }
@@ -40,7 +40,7 @@ static void orphan(soft_stream *stream) {
 /* NULL: the thread has none on device `i`. */
 static soft_stream *thread_stream(int i) {
     soft_stream *stream =
-        ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
+        ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
     return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
 }
 
@@ -50,16 +50,16 @@ static bool has_thread_end_key;
 /* Lock: not held. */
 static void end_thread(void *unused) {
     (void)unused;
-    ashlar_lock_acquire(&ashlar_soft_state.lock);
-    for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar__soft_state.is_forked; i++) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
-            (void)ashlar_soft_handles_take(&ashlar_soft_state.streams, SOFT_STREAM,
+            (void)ashlar__soft_handles_take(&ashlar__soft_state.streams, SOFT_STREAM,
                                            thread_streams[i].handle);
             orphan(stream);
         }
     }
-    ashlar_lock_release(&ashlar_soft_state.lock);
+    ashlar__lock_release(&ashlar__soft_state.lock);
 }
 
 static void make_thread_end_key(void) {
@@ -85,8 +85,8 @@ static soft_stream *need_thread_stream(soft_device *device) {
     return stream;
 }
 
-cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const uintptr_t number = (uintptr_t)handle;
     soft_stream *stream;
     if (number == CU_STREAM_PER_THREAD) {
@@ -97,7 +97,7 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     } else if (number == 0 || number == CU_STREAM_LEGACY) {
         stream = current->legacy;
     } else {
-        stream = ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
+        stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, number);
     }
     if (stream == NULL) {
         return CU_INVALID_HANDLE;
@@ -107,115 +107,115 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_enter_stream(cu_stream handle, soft_stream **stream) {
+cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream) {
     soft_device *device;
-    cu_result result = ashlar_soft_enter_context(&device);
+    cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_stream_find(device, handle, stream);
+    result = ashlar__soft_stream_find(device, handle, stream);
     if (result == CU_SUCCESS) {
         result = (*stream)->device->fault; /* a stream may be another device's than the context */
     }
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-cu_result ashlar_soft_enter_work(cu_stream handle, soft_stream **stream) {
-    cu_result result = ashlar_soft_enter_stream(handle, stream);
+cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream) {
+    cu_result result = ashlar__soft_enter_stream(handle, stream);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_capture_admit_work(*stream);
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+    result = ashlar__soft_capture_admit_work(*stream);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-cu_result ashlar_soft_stream_create(cu_stream *stream, unsigned int flags) {
+cu_result ashlar__soft_stream_create(cu_stream *stream, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (stream == NULL || flags > CU_STREAM_UNORDERED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     uintptr_t handle;
     if (make_stream(device, flags == CU_STREAM_BLOCKING, &handle) == NULL) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     *stream = (cu_stream)handle;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_stream_get_id(cu_stream stream, unsigned long long *id) {
+cu_result ashlar__soft_stream_get_id(cu_stream stream, unsigned long long *id) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(stream, &found);
+    const cu_result result = ashlar__soft_enter_stream(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (id == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     *id = found->serial;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_stream_destroy(cu_stream stream) {
+cu_result ashlar__soft_stream_destroy(cu_stream stream) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_handles *streams = &ashlar_soft_state.streams;
-    soft_stream *found = ashlar_soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
+    soft_handles *streams = &ashlar__soft_state.streams;
+    soft_stream *found = ashlar__soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
-        return ashlar_soft_leave(CU_INVALID_HANDLE);
+        return ashlar__soft_leave(CU_INVALID_HANDLE);
     }
     if (found->capture != NULL) {
-        return ashlar_soft_leave(
-            ashlar_soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
+        return ashlar__soft_leave(
+            ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }
-    (void)ashlar_soft_handles_take(streams, SOFT_STREAM, (uintptr_t)stream);
+    (void)ashlar__soft_handles_take(streams, SOFT_STREAM, (uintptr_t)stream);
     orphan(found);
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-void ashlar_soft_stream_reset(const soft_device *device) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_handles *handles = &ashlar_soft_state.streams;
+void ashlar__soft_stream_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_handles *handles = &ashlar__soft_state.streams;
     for (size_t i = 0; i < handles->count; i++) {
         soft_stream *stream = handles->entries[i].item;
         if (stream != NULL && stream->device == device) {
-            ashlar_soft_handles_drop(handles, i);
+            ashlar__soft_handles_drop(handles, i);
             orphan(stream);
         }
     }
 }
 
-cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
+cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar_soft_enter_stream(stream, &found);
+    cu_result result = ashlar__soft_enter_stream(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_capture_admit_wait(found);
+    result = ashlar__soft_capture_admit_wait(found);
     if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
+        return ashlar__soft_leave(result);
     }
     const soft_device *device = found->device; /* outlives the stream */
-    ashlar_soft_wait_device(device, found->serial);
-    return ashlar_soft_leave(device->fault);
+    ashlar__soft_wait_device(device, found->serial);
+    return ashlar__soft_leave(device->fault);
 }
 
-cu_result ashlar_soft_ctx_synchronize(void) {
+cu_result ashlar__soft_ctx_synchronize(void) {
     soft_device *device = NULL;
-    cu_result result = ashlar_soft_enter_context(&device);
+    cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_capture_admit_wait_all(device);
+    result = ashlar__soft_capture_admit_wait_all(device);
     if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
+        return ashlar__soft_leave(result);
     }
-    ashlar_soft_wait_device(device, 0);
-    return ashlar_soft_leave(device->fault);
+    ashlar__soft_wait_device(device, 0);
+    return ashlar__soft_leave(device->fault);
 }

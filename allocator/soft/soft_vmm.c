@@ -14,18 +14,18 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
     if (prop->handle_types != 0) {
         return CU_NOT_SUPPORTED;
     }
-    *device = ashlar_soft_device_at(prop->location.id);
+    *device = ashlar__soft_device_at(prop->location.id);
     return *device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS;
 }
 
-cu_result ashlar_soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
+cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
                                                      unsigned int option) {
-    cu_result result = ashlar_soft_enter();
+    cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (!ashlar_soft_state.config.has_vmm) {
-        return ashlar_soft_leave(CU_NOT_SUPPORTED);
+    if (!ashlar__soft_state.config.has_vmm) {
+        return ashlar__soft_leave(CU_NOT_SUPPORTED);
     }
     soft_device *device;
     result = check_prop(prop, &device);
@@ -36,12 +36,12 @@ cu_result ashlar_soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem
     if (result == CU_SUCCESS) {
         *bytes = SOFT_PAGE_BYTES;
     }
-    return ashlar_soft_leave(result);
+    return ashlar__soft_leave(result);
 }
 
-cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
+cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags) {
-    cu_result result = ashlar_soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -53,46 +53,46 @@ cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_m
         result = CU_INVALID_VALUE;
     }
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_memory_create(device, bytes, &memory);
+        result = ashlar__soft_memory_create(device, bytes, &memory);
     }
     if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
+        return ashlar__soft_leave(result);
     }
     uintptr_t number;
-    if (!ashlar_soft_handles_put(&ashlar_soft_state.memories, SOFT_MEMORY, memory, &number)) {
-        ashlar_soft_memory_drop(memory);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
+        ashlar__soft_memory_drop(memory);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     *handle = number;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar_soft_enter_vmm();
+cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
+    const cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_memory *memory =
-        ashlar_soft_handles_take(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+        ashlar__soft_handles_take(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_memory_drop(memory);
-    return ashlar_soft_leave(CU_SUCCESS);
+    ashlar__soft_memory_drop(memory);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
+cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (free_bytes == NULL || total_bytes == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     *free_bytes = (device->page_count - device->pages_used) * SOFT_PAGE_BYTES;
     *total_bytes = device->page_count * SOFT_PAGE_BYTES;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 /* ---- addresses ---- */
@@ -101,68 +101,68 @@ static bool is_page_multiple(uintptr_t number) {
     return number % SOFT_PAGE_BYTES == 0;
 }
 
-cu_result ashlar_soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
+cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                           unsigned long long flags) {
-    cu_result result = ashlar_soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     if (ptr == NULL || bytes == 0 || !is_page_multiple(bytes) || (align & (align - 1)) != 0 ||
         flags != 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_reservation *reservation;
-    result = ashlar_soft_reserve(bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align,
+    result = ashlar__soft_reserve(bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align,
                                  (uintptr_t)hint, &reservation);
     if (result == CU_SUCCESS) {
         *ptr = reservation->range.base;
     }
-    return ashlar_soft_leave(result);
+    return ashlar__soft_leave(result);
 }
 
-cu_result ashlar_soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter_vmm();
+cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
+    const cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     size_t idx;
     soft_reservation *reservation =
-        ashlar_soft_ranges_at(&ashlar_soft_state.reservations, (uintptr_t)ptr, &idx);
+        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
         reservation->mappings.count != 0) { /* as in a plain allocation, always */
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar_soft_unreserve(reservation);
-    return ashlar_soft_leave(CU_SUCCESS);
+    ashlar__soft_unreserve(reservation);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 /* ---- mappings ---- */
 
 /* CUDA: "offset: currently must be zero". Allowing more here would hide what fails on a GPU. */
-cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
+cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                               unsigned long long flags) {
-    const cu_result result = ashlar_soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_memory *memory =
-        ashlar_soft_handles_get(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+        ashlar__soft_handles_get(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
         !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const uintptr_t base = (uintptr_t)ptr;
     soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
     if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_ranges *mappings = &reservation->mappings;
-    const size_t next = ashlar_soft_ranges_find(mappings, base);
+    const size_t next = ashlar__soft_ranges_find(mappings, base);
     if (next < mappings->count && mappings->items[next]->base < base + bytes) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    return ashlar_soft_leave(ashlar_soft_map(reservation, base, bytes, memory));
+    return ashlar__soft_leave(ashlar__soft_map(reservation, base, bytes, memory));
 }
 
 /*
@@ -171,16 +171,16 @@ cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_ha
  */
 static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
                                         size_t *count) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (bytes == 0) {
         return NULL;
     }
     soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
     if (reservation == NULL || reservation->plain_device != NULL) {
         return NULL;
     }
-    const size_t start = ashlar_soft_ranges_find(&reservation->mappings, base);
+    const size_t start = ashlar__soft_ranges_find(&reservation->mappings, base);
     size_t idx = start;
     size_t covered = 0;
     while (covered < bytes && idx < reservation->mappings.count) {
@@ -200,17 +200,17 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
     return reservation;
 }
 
-cu_result ashlar_soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter_vmm();
+cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
+    const cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     size_t first, count;
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &count);
     if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    return ashlar_soft_leave(ashlar_soft_unmap(reservation, first, count));
+    return ashlar__soft_leave(ashlar__soft_unmap(reservation, first, count));
 }
 
 /* A device may be given access to its own memory, and to another's where there are peers. */
@@ -219,7 +219,7 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
     if (access->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
     }
-    const soft_device *device = ashlar_soft_device_at(access->location.id);
+    const soft_device *device = ashlar__soft_device_at(access->location.id);
     if (device == NULL) {
         return CU_INVALID_DEVICE;
     }
@@ -228,23 +228,23 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
     }
     for (size_t i = first; i < first + count; i++) {
         if (soft_mapping_at(reservation, i)->memory->device != device &&
-            !ashlar_soft_state.config.has_peers) {
+            !ashlar__soft_state.config.has_peers) {
             return CU_NOT_SUPPORTED;
         }
     }
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
+cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                      size_t count) {
-    cu_result result = ashlar_soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
     size_t first, mapping_count;
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &mapping_count);
     if (reservation == NULL || access == NULL || count == 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     uint32_t devices = 0;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
@@ -254,7 +254,7 @@ cu_result ashlar_soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_acce
         }
     }
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_allow(reservation, first, mapping_count, devices);
+        result = ashlar__soft_allow(reservation, first, mapping_count, devices);
     }
-    return ashlar_soft_leave(result);
+    return ashlar__soft_leave(result);
 }

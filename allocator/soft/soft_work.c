@@ -8,19 +8,19 @@
 
 /* Queue *model, or where the stream captures make it a node: there it owns nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
-    return ashlar_soft_leave(stream->capture != NULL ? ashlar_soft_capture_op(stream, model)
-                                                     : ashlar_soft_submit(stream, model));
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    return ashlar__soft_leave(stream->capture != NULL ? ashlar__soft_capture_op(stream, model)
+                                                     : ashlar__soft_submit(stream, model));
 }
 
-cu_result ashlar_soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
+cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (fn == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data};
     return leave_with_work(found, &op);
@@ -33,36 +33,36 @@ static soft_operand device_operand(const soft_device *device, cu_ptr ptr) {
 }
 
 static bool is_device_range(const soft_device *device, cu_ptr ptr, size_t bytes) {
-    return ashlar_soft_may_access(device, (uintptr_t)ptr, bytes);
+    return ashlar__soft_may_access(device, (uintptr_t)ptr, bytes);
 }
 
 static soft_operand host_operand(const void *ptr, size_t bytes) {
     const bool is_pinned =
-        ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, bytes) != NULL;
+        ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, bytes) != NULL;
     return (soft_operand){(void *)(uintptr_t)ptr,
                           is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
 }
 
 /* Pageable bytes are taken over at the call: the caller may change them at once. A captured copy
  * reads them whenever it runs. */
-cu_result ashlar_soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
+cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                         cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
     if (src == NULL || !is_device_range(found->device, dst, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_op op = {.kind = SOFT_OP_COPY,
                   .dst = device_operand(found->device, dst),
                   .src = host_operand(src, bytes),
                   .bytes = bytes};
     if (op.src.place == SOFT_PLACE_PAGEABLE && found->capture == NULL) {
-        op.staged = ashlar_host_calloc(1, bytes);
+        op.staged = ashlar__host_calloc(1, bytes);
         if (op.staged == NULL) {
-            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+            return ashlar__soft_leave(CU_OUT_OF_MEMORY);
         }
         memcpy(op.staged, src, bytes);
         op.src.ptr = op.staged;
@@ -71,14 +71,14 @@ cu_result ashlar_soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t byte
 }
 
 /* Into pageable memory the call returns only when the bytes are there, unless it is captured. */
-cu_result ashlar_soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
+cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar_soft_enter_work(stream, &found);
+    cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
     if (dst == NULL || !is_device_range(found->device, src, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_op op = {.kind = SOFT_OP_COPY,
                   .dst = host_operand(dst, bytes),
@@ -88,55 +88,55 @@ cu_result ashlar_soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_
         return leave_with_work(found, &op);
     }
     const soft_device *device = found->device;
-    soft_point *point = ashlar_soft_point_new();
+    soft_point *point = ashlar__soft_point_new();
     if (point == NULL) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     point->user_count++;
     op.point = point;
-    result = ashlar_soft_submit(found, &op);
+    result = ashlar__soft_submit(found, &op);
     if (result == CU_SUCCESS) {
-        ashlar_soft_wait_point(point);
+        ashlar__soft_wait_point(point);
         result = device->fault;
     }
-    ashlar_soft_point_drop(point);
-    return ashlar_soft_leave(result);
+    ashlar__soft_point_drop(point);
+    return ashlar__soft_leave(result);
 }
 
 static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_operand src,
                                  size_t bytes) {
-    if (!ashlar_soft_may_access(dst.device, (uintptr_t)dst.ptr, bytes) ||
-        !ashlar_soft_may_access(src.device, (uintptr_t)src.ptr, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+    if (!ashlar__soft_may_access(dst.device, (uintptr_t)dst.ptr, bytes) ||
+        !ashlar__soft_may_access(src.device, (uintptr_t)src.ptr, bytes)) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_op op = {.kind = SOFT_OP_COPY, .dst = dst, .src = src, .bytes = bytes};
     return leave_with_work(stream, &op);
 }
 
-cu_result ashlar_soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
+cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
     return leave_with_copy(found, device_operand(found->device, dst),
                            device_operand(found->device, src), bytes);
 }
 
 /* Each side is reached by its own device, so that no peer access is needed. */
-cu_result ashlar_soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
+cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
                                         cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_device *dst_device = ashlar_soft_context_find(dst_context);
-    const soft_device *src_device = ashlar_soft_context_find(src_context);
+    const soft_device *dst_device = ashlar__soft_context_find(dst_context);
+    const soft_device *src_device = ashlar__soft_context_find(src_context);
     if (dst_device == NULL || src_device == NULL) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
-    return bytes == 0 ? ashlar_soft_leave(CU_SUCCESS)
+    return bytes == 0 ? ashlar__soft_leave(CU_SUCCESS)
                       : leave_with_copy(found, device_operand(dst_device, dst),
                                         device_operand(src_device, src), bytes);
 }
@@ -145,8 +145,8 @@ cu_result ashlar_soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_p
 
 /* The copies of a batch have no order among themselves; in adversarial mode the seed draws one. */
 static void shuffle(soft_op **ops, size_t count) {
-    for (size_t left = count; ashlar_soft_state.config.mode != SOFT_EAGER && left > 1; left--) {
-        const size_t drawn = (size_t)ashlar_soft_draw(left);
+    for (size_t left = count; ashlar__soft_state.config.mode != SOFT_EAGER && left > 1; left--) {
+        const size_t drawn = (size_t)ashlar__soft_draw(left);
         soft_op *last = ops[left - 1];
         ops[left - 1] = ops[drawn];
         ops[drawn] = last;
@@ -156,16 +156,16 @@ static void shuffle(soft_op **ops, size_t count) {
 /* All of the copies or, without host memory for them, none. */
 static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_ptr *srcs,
                               const size_t *sizes, size_t count) {
-    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(count > 0 && stream->capture == NULL && stream != stream->device->legacy);
-    soft_op **ops = ashlar_host_calloc(count, sizeof(soft_op *));
+    soft_op **ops = ashlar__host_calloc(count, sizeof(soft_op *));
     size_t made = 0;
     while (ops != NULL && made < count) {
         const soft_op model = {.kind = SOFT_OP_COPY,
                                .dst = device_operand(stream->device, dsts[made]),
                                .src = device_operand(stream->device, srcs[made]),
                                .bytes = sizes[made]};
-        ops[made] = ashlar_soft_op_new(&model);
+        ops[made] = ashlar__soft_op_new(&model);
         if (ops[made] == NULL) {
             break;
         }
@@ -173,17 +173,17 @@ static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_
     }
     if (ops == NULL || made < count) {
         while (made > 0) {
-            ashlar_soft_op_free(ops[--made]);
+            ashlar__soft_op_free(ops[--made]);
         }
-        ashlar_host_free(ops);
+        ashlar__host_free(ops);
         return CU_OUT_OF_MEMORY;
     }
     shuffle(ops, count);
     for (size_t i = 0; i < count; i++) {
-        ashlar_soft_enqueue(stream, ops[i]);
+        ashlar__soft_enqueue(stream, ops[i]);
     }
-    ashlar_host_free(ops);
-    ashlar_soft_run_ready();
+    ashlar__host_free(ops);
+    ashlar__soft_run_ready();
     return CU_SUCCESS;
 }
 
@@ -194,49 +194,49 @@ static bool may_batch(const soft_device *device, cu_ptr dst, cu_ptr src, size_t 
 /* Between this device's own ranges, in stream order, with one set of attributes. Like CUDA's it
  * wants a stream of its own; where CUDA's documentation leaves it open, the stricter reading is
  * taken: no empty copies, and none in a capture (CUDA allows that from 13.1 on). */
-cu_result ashlar_soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
+cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
                                          cu_copy_attributes *attributes, size_t *attribute_starts,
                                          size_t attribute_count, size_t *failed_index,
                                          cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (!ashlar_soft_state.config.has_batch) {
-        return ashlar_soft_leave(CU_NOT_SUPPORTED);
+    if (!ashlar__soft_state.config.has_batch) {
+        return ashlar__soft_leave(CU_NOT_SUPPORTED);
     }
     if (dsts == NULL || srcs == NULL || sizes == NULL || count == 0 || attributes == NULL ||
         attribute_starts == NULL || attribute_count != 1 || attribute_starts[0] != 0 ||
         attributes->order != CU_COPY_STREAM_ORDER || attributes->flags != 0 ||
         failed_index == NULL || found == found->device->legacy) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     *failed_index = SIZE_MAX;
     if (found->capture != NULL) {
-        return ashlar_soft_leave(
-            ashlar_soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
+        return ashlar__soft_leave(
+            ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }
     for (size_t i = 0; i < count; i++) {
         if (!may_batch(found->device, dsts[i], srcs[i], sizes[i])) {
             *failed_index = i;
-            return ashlar_soft_leave(CU_INVALID_VALUE);
+            return ashlar__soft_leave(CU_INVALID_VALUE);
         }
     }
-    return ashlar_soft_leave(submit_batch(found, dsts, srcs, sizes, count));
+    return ashlar__soft_leave(submit_batch(found, dsts, srcs, sizes, count));
 }
 
 /* ---- fills ---- */
 
-cu_result ashlar_soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
+cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                       cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
     if (!is_device_range(found->device, dst, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_op op = {.kind = SOFT_OP_FILL,
                         .dst = device_operand(found->device, dst),

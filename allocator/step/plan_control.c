@@ -4,18 +4,18 @@
 #include "allocator/step/step.h"
 
 static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_status first = ashlar_planner_refuse_busy_locked(&a->planner);
+    ashlar_status first = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
          key = key->next) {
         if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
-            first = ashlar_planner_build_locked(a, own, key);
+            first = ashlar__planner_build_locked(a, own, key);
         }
     }
     return first;
 }
 
 ashlar_status ashlar_plan_build(ashlar_allocator *a) {
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = build_all(a, own);
     pthread_mutex_unlock(&a->lock);
@@ -24,22 +24,22 @@ ashlar_status ashlar_plan_build(ashlar_allocator *a) {
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
+    const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
-        ashlar_planner_free_keys(&a->planner);
+        ashlar__planner_free_keys(&a->planner);
         for (ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
              memory = memory->next) {
             memory->is_unused = true;
         }
-        ashlar_planner_tidy_locked(&a->planner, &a->heap);
+        ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
 }
 
-ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
+ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
+    const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
         if (key->key - first >= count) { /* also where it is below */
@@ -47,10 +47,10 @@ ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, ui
             continue;
         }
         *link = key->next;
-        ashlar_planner_free_key(key);
+        ashlar__planner_free_key(key);
     }
     if (status == ASHLAR_OK) {
-        ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
+        ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -58,7 +58,7 @@ ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, ui
 
 void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
     pthread_mutex_lock(&a->lock);
-    a->planner.options = options != NULL ? *options : ashlar_plan_defaults;
+    a->planner.options = options != NULL ? *options : ashlar__plan_defaults;
     pthread_mutex_unlock(&a->lock);
 }
 

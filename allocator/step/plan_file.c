@@ -40,9 +40,9 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     ashlar_recording *to = &out->recording;
     *out = (ashlar_image_key){.key = key->key, .step_count = key->step_count};
     out->stream = number_of(streams, key->stream_state);
-    to->allocs = ashlar_host_calloc((size_t)from->count + 1, sizeof *to->allocs);
+    to->allocs = ashlar__host_calloc((size_t)from->count + 1, sizeof *to->allocs);
     if (to->allocs == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copy of a plan");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the copy of a plan");
     }
     for (uint32_t stream_idx = 0; stream_idx < from->stream_count; stream_idx++) {
         out->streams[stream_idx] = number_of(streams, from->stream_states[stream_idx]);
@@ -52,7 +52,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     }
     to->stream_count = from->stream_count;
     to->count = from->count;
-    return ashlar_plan_restore(to, key->plan->offsets, &out->plan);
+    return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
 /* How many keys there are to save. */
@@ -60,7 +60,7 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0 && !key->is_current) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "key %llu was recorded, but not planned since; call "
                                "ashlar_plan_build() before its plan is saved",
                                (unsigned long long)key->key);
@@ -68,7 +68,7 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
         count += key->step_count > 0;
     }
     if (count == 0 || count > ASHLAR_PLAN_FILE_KEYS_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "%u keys have plans to save; record 1 .. %d", count,
+        return ashlar__fail(ASHLAR_EINVAL, "%u keys have plans to save; record 1 .. %d", count,
                            ASHLAR_PLAN_FILE_KEYS_MAX);
     }
     *out = count;
@@ -92,12 +92,12 @@ static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *ima
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_step_key **keys = ashlar_host_calloc(count, sizeof(ashlar_step_key *));
-    numbering streams = {ashlar_host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_stream_state *)),
+    const ashlar_step_key **keys = ashlar__host_calloc(count, sizeof(ashlar_step_key *));
+    numbering streams = {ashlar__host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_stream_state *)),
                          0};
-    image->keys = ashlar_host_calloc(count, sizeof *image->keys);
+    image->keys = ashlar__host_calloc(count, sizeof *image->keys);
     if (keys == NULL || streams.stream_states == NULL || image->keys == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copies of %u plans", count);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the copies of %u plans", count);
     } else {
         list_keys(a, keys, count);
     }
@@ -106,16 +106,16 @@ static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *ima
         status = copy_key(keys[i], &streams, &image->keys[i]);
     }
     image->stream_count = streams.count;
-    ashlar_host_free((void *)keys);
-    ashlar_host_free((void *)streams.stream_states);
+    ashlar__host_free((void *)keys);
+    ashlar__host_free((void *)streams.stream_states);
     return status;
 }
 
 static ashlar_status copy_text(const char *text, char **out) {
     const size_t bytes = strlen(text) + 1;
-    *out = ashlar_host_calloc(bytes, 1);
+    *out = ashlar__host_calloc(bytes, 1);
     if (*out == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the fingerprint of plans");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the fingerprint of plans");
     }
     memcpy(*out, text, bytes);
     return ASHLAR_OK;
@@ -123,20 +123,20 @@ static ashlar_status copy_text(const char *text, char **out) {
 
 ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char *fingerprint) {
     ashlar_plan_image image = {0};
-    ashlar_status status = ashlar_plan_check_fingerprint(text_of(fingerprint));
+    ashlar_status status = ashlar__plan_check_fingerprint(text_of(fingerprint));
     if (status == ASHLAR_OK) {
         status = copy_text(text_of(fingerprint), &image.fingerprint);
     }
     if (status == ASHLAR_OK) {
         pthread_mutex_lock(&a->lock);
-        status = ashlar_planner_refuse_busy_locked(&a->planner);
+        status = ashlar__planner_refuse_busy_locked(&a->planner);
         status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
         pthread_mutex_unlock(&a->lock);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_plan_image_write(&image, path);
+        status = ashlar__plan_image_write(&image, path);
     }
-    ashlar_plan_image_finish(&image);
+    ashlar__plan_image_finish(&image);
     return status;
 }
 
@@ -152,42 +152,42 @@ typedef struct arrival {
 
 static void finish_arrival(arrival *in, bool has_arrived) {
     for (uint32_t i = 0; in->keys != NULL && i < in->count && !has_arrived; i++) {
-        ashlar_planner_free_key(in->keys[i]);
+        ashlar__planner_free_key(in->keys[i]);
     }
-    ashlar_host_free((void *)in->keys);
-    ashlar_host_free((void *)in->stream_states);
+    ashlar__host_free((void *)in->keys);
+    ashlar__host_free((void *)in->stream_states);
 }
 
 static ashlar_status prepare_arrival(ashlar_plan_image *image, arrival *in) {
-    in->keys = ashlar_host_calloc(image->key_count, sizeof(ashlar_step_key *));
-    in->stream_states = ashlar_host_calloc(image->stream_count, sizeof(ashlar_stream_state *));
+    in->keys = ashlar__host_calloc(image->key_count, sizeof(ashlar_step_key *));
+    in->stream_states = ashlar__host_calloc(image->stream_count, sizeof(ashlar_stream_state *));
     bool has_room = in->keys != NULL && in->stream_states != NULL;
     in->count = image->key_count;
     in->state_count = image->stream_count;
     for (uint32_t i = 0; i < in->count && has_room; i++) {
-        in->keys[i] = ashlar_host_calloc(1, sizeof *in->keys[i]);
+        in->keys[i] = ashlar__host_calloc(1, sizeof *in->keys[i]);
         has_room = in->keys[i] != NULL;
     }
     return has_room ? ASHLAR_OK
-                    : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %u plans", in->count);
+                    : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %u plans", in->count);
 }
 
 static ashlar_status find_states(ashlar_allocator *a, const ashlar_stream *streams, arrival *in) {
     for (uint32_t i = 0; i < in->state_count; i++) {
         const ashlar_status status =
-            ashlar_stream_state_of_locked(a, streams[i], &in->stream_states[i]);
+            ashlar__stream_state_of_locked(a, streams[i], &in->stream_states[i]);
         if (status != ASHLAR_OK) {
             return status;
         }
         if (in->stream_states[i]->pool != NULL) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "streams: number %u is being captured; load the "
                                "plans before",
                                i);
         }
         for (uint32_t other = 0; other < i; other++) {
             if (in->stream_states[other] == in->stream_states[i]) {
-                return ashlar_fail(ASHLAR_EINVAL,
+                return ashlar__fail(ASHLAR_EINVAL,
                                    "streams: numbers %u and %u are the same; give "
                                    "one for each of the file's %u",
                                    other, i, in->state_count);
@@ -217,7 +217,7 @@ static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) 
             is_on = is_on || has_state(in, key->plan->stream_plans[stream_idx].stream_state);
         }
         if (is_on) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "key %llu has steps on one of these streams already; "
                                "load plans before, or call ashlar_plan_drop()",
                                (unsigned long long)key->key);
@@ -245,7 +245,7 @@ static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key 
 static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_stream *streams, ashlar_plan_image *image,
                                  arrival *in) {
-    ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
+    ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
         status = find_states(a, streams, in);
     }
@@ -258,7 +258,7 @@ static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
     for (uint32_t i = 0; i < in->count; i++) {
         fill_key(&image->keys[i], in, in->keys[i]);
     }
-    return ashlar_planner_adopt_locked(a, own, in->keys, in->count);
+    return ashlar__planner_adopt_locked(a, own, in->keys, in->count);
 }
 
 static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
@@ -266,7 +266,7 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
     arrival in = {0};
     ashlar_status status = prepare_arrival(image, &in);
     if (status == ASHLAR_OK) {
-        ashlar_cache *own = ashlar_cache_get(a);
+        ashlar_cache *own = ashlar__cache_get(a);
         pthread_mutex_lock(&a->lock);
         status = load_locked(a, own, streams, image, &in);
         pthread_mutex_unlock(&a->lock);
@@ -278,23 +278,23 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
 ashlar_status ashlar_plan_load(ashlar_allocator *a, const ashlar_stream *streams,
                                size_t stream_count, const char *path, const char *fingerprint) {
     ashlar_plan_image image = {0};
-    ashlar_status status = ashlar_plan_image_read(path, &image);
+    ashlar_status status = ashlar__plan_image_read(path, &image);
     if (status == ASHLAR_OK && strcmp(image.fingerprint, text_of(fingerprint)) != 0) {
-        status = ashlar_fail(ASHLAR_EINVAL,
+        status = ashlar__fail(ASHLAR_EINVAL,
                              "%s:2: the plans are of '%.400s', not of '%.400s'; record and save "
                              "them again",
                              path, image.fingerprint, text_of(fingerprint));
     }
     if (status == ASHLAR_OK && image.stream_count > stream_count) {
-        status = ashlar_fail(ASHLAR_EINVAL, "%s:3: the plans are for %u streams; %zu were given",
+        status = ashlar__fail(ASHLAR_EINVAL, "%s:3: the plans are for %u streams; %zu were given",
                              path, image.stream_count, stream_count);
     }
     if (status == ASHLAR_OK && a->cache_bytes > 0) {
         status = load(a, streams, &image);
-        status = status == ASHLAR_ENOMEM ? ashlar_fail(status, "%s: no memory for its plans: %s",
+        status = status == ASHLAR_ENOMEM ? ashlar__fail(status, "%s: no memory for its plans: %s",
                                                        path, ashlar_error_detail())
                                          : status;
     }
-    ashlar_plan_image_finish(&image);
+    ashlar__plan_image_finish(&image);
     return status;
 }

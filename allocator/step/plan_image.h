@@ -45,13 +45,13 @@ typedef struct ashlar_plan_image {
     ashlar_image_key *keys; /* [key_count] */
 } ashlar_plan_image;
 
-void ashlar_plan_image_finish(ashlar_plan_image *image);
+void ashlar__plan_image_finish(ashlar_plan_image *image);
 
 /* Errors: ASHLAR_EINVAL: more than ASHLAR_PLAN_FINGERPRINT_MAX bytes, or a control character. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_check_fingerprint(const char *fingerprint);
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_check_fingerprint(const char *fingerprint);
 
-/* Errors: those of ashlar_file_create() and ashlar_file_commit(); the old file is as it was. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_write(const ashlar_plan_image *image,
+/* Errors: those of ashlar__file_create() and ashlar__file_commit(); the old file is as it was. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image,
                                                         const char *path);
 
 /*
@@ -59,19 +59,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_write(const ashlar_plan_image 
  *
  * name    stands for the file in messages
  * text    not NULL
- * out     given back with ashlar_plan_image_finish(); unchanged on failure
+ * out     given back with ashlar__plan_image_finish(); unchanged on failure
  * Errors: ASHLAR_EFORMAT (the detail begins with NAME:LINE:), ASHLAR_ENOTSUP (another version or
  *         alignment, likewise), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_parse(const char *name, const char *text,
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_parse(const char *name, const char *text,
                                                         size_t bytes, ashlar_plan_image *out);
 
 /* The same from a file. Errors: also ASHLAR_EIO. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_read(const char *path, ashlar_plan_image *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out);
 
 /* The sum of a text that goes on after another, whose sum is `sum`; and how it is written. */
 #define ASHLAR_PLAN_SUM_OF_NOTHING UINT64_C(0xcbf29ce484222325)
-uint64_t ashlar_plan_sum(uint64_t sum, const char *text, size_t bytes);
-void ashlar_plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);
+uint64_t ashlar__plan_sum(uint64_t sum, const char *text, size_t bytes);
+void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);
 
 #endif /* ASHLAR_PLAN_IMAGE_H */

@@ -16,17 +16,17 @@
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && state->pool != NULL) {
-        status = ashlar_fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
+        status = ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
     }
     if (status == ASHLAR_OK) {
         recording->stream_states[recording->stream_count++] = state;
-        status = ashlar_step_keep_locked(a, own, state, key, recording);
+        status = ashlar__step_keep_locked(a, own, state, key, recording);
     } else {
-        ashlar_recording_finish(recording);
+        ashlar__recording_finish(recording);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -35,21 +35,21 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
 static ashlar_status begin(size_t count, ashlar_recording *out) {
     *out = (ashlar_recording){0};
     if (count > ASHLAR_RECORDING_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu allocations; give at most %u", count,
+        return ashlar__fail(ASHLAR_EOVERFLOW, "a step of %zu allocations; give at most %u", count,
                            ASHLAR_RECORDING_MAX);
     }
-    out->allocs = ashlar_host_calloc(count + 1, sizeof *out->allocs);
+    out->allocs = ashlar__host_calloc(count + 1, sizeof *out->allocs);
     return out->allocs != NULL ? ASHLAR_OK
-                               : ashlar_fail(ASHLAR_EHOSTMEM,
+                               : ashlar__fail(ASHLAR_EHOSTMEM,
                                              "no host memory for a step of %zu allocations", count);
 }
 
 static ashlar_status check_alloc(const char *what, size_t i, size_t bytes, ashlar_tag tag) {
     if (bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "%s[%zu]: 0 bytes; give at least 1", what, i);
+        return ashlar__fail(ASHLAR_EINVAL, "%s[%zu]: 0 bytes; give at least 1", what, i);
     }
     if ((unsigned)tag >= (unsigned)ASHLAR_TAG_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "%s[%zu]: %d is no ashlar_tag", what, i, (int)tag);
+        return ashlar__fail(ASHLAR_EINVAL, "%s[%zu]: %d is no ashlar_tag", what, i, (int)tag);
     }
     return ASHLAR_OK;
 }
@@ -59,7 +59,7 @@ static ashlar_status add_event(const ashlar_plan_event *events, size_t count, si
                                uint32_t *live, ashlar_recording *out) {
     const ashlar_plan_event *e = &events[i];
     if (e->block >= count || (live[e->block] != 0) != e->is_free) {
-        return ashlar_fail(ASHLAR_EINVAL, "events[%zu]: block %zu is %s; number blocks below %zu",
+        return ashlar__fail(ASHLAR_EINVAL, "events[%zu]: block %zu is %s; number blocks below %zu",
                            i, e->block,
                            e->block >= count ? "out of range"
                            : e->is_free      ? "not live"
@@ -83,14 +83,14 @@ static ashlar_status add_event(const ashlar_plan_event *events, size_t count, si
 static ashlar_status of_events(const ashlar_plan_event *events, size_t count,
                                ashlar_recording *out) {
     ashlar_status status = begin(count, out);
-    uint32_t *live = ashlar_host_calloc(count + 1, sizeof *live);
+    uint32_t *live = ashlar__host_calloc(count + 1, sizeof *live);
     if (status == ASHLAR_OK && live == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu events", count);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu events", count);
     }
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = add_event(events, count, i, live, out);
     }
-    ashlar_host_free(live);
+    ashlar__host_free(live);
     return status;
 }
 
@@ -99,7 +99,7 @@ ashlar_status ashlar_plan_record_events(ashlar_allocator *a, ashlar_stream strea
     ashlar_recording recording;
     const ashlar_status status = of_events(events, count, &recording);
     if (status != ASHLAR_OK || a->cache_bytes == 0) {
-        ashlar_recording_finish(&recording);
+        ashlar__recording_finish(&recording);
         return status;
     }
     return keep(a, stream, key, &recording);
@@ -136,7 +136,7 @@ static ashlar_status sort_buffers(const ashlar_pack_buffer *buffers, size_t coun
             return status;
         }
         if (buffers[i].begin >= buffers[i].end) {
-            return ashlar_fail(ASHLAR_EINVAL, "buffers[%zu]: it ends before it begins, or then", i);
+            return ashlar__fail(ASHLAR_EINVAL, "buffers[%zu]: it ends before it begins, or then", i);
         }
         sorted[i] = &buffers[i];
     }
@@ -147,9 +147,9 @@ static ashlar_status sort_buffers(const ashlar_pack_buffer *buffers, size_t coun
 static ashlar_status of_buffers(const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag,
                                 ashlar_recording *out) {
     ashlar_status status = begin(count, out);
-    const ashlar_pack_buffer **sorted = ashlar_host_calloc(count + 1, sizeof(ashlar_pack_buffer *));
+    const ashlar_pack_buffer **sorted = ashlar__host_calloc(count + 1, sizeof(ashlar_pack_buffer *));
     if (status == ASHLAR_OK && sorted == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu buffers", count);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu buffers", count);
     }
     if (status == ASHLAR_OK) {
         status = sort_buffers(buffers, count, tag, sorted);
@@ -160,7 +160,7 @@ static ashlar_status of_buffers(const ashlar_pack_buffer *buffers, size_t count,
                               .end = (uint32_t)begun_before(sorted, count, sorted[i]->end),
                               .tag = (unsigned char)tag};
     }
-    ashlar_host_free((void *)sorted);
+    ashlar__host_free((void *)sorted);
     return status;
 }
 
@@ -170,7 +170,7 @@ ashlar_status ashlar_plan_record_buffers(ashlar_allocator *a, ashlar_stream stre
     ashlar_recording recording;
     const ashlar_status status = of_buffers(buffers, count, tag, &recording);
     if (status != ASHLAR_OK || a->cache_bytes == 0) {
-        ashlar_recording_finish(&recording);
+        ashlar__recording_finish(&recording);
         return status;
     }
     return keep(a, stream, key, &recording);

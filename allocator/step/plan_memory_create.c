@@ -15,12 +15,12 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_s
     ashlar_block *block = NULL;
     ashlar_rung unused;
     if (bytes > a->heap.range.memory_bytes) {
-        return ashlar_fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has", bytes);
+        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has", bytes);
     }
-    ashlar_status status = ashlar_ladder_find_locked(a, &request, &block, &unused);
-    ashlar_update_reserved_peak_locked(a);
+    ashlar_status status = ashlar__ladder_find_locked(a, &request, &block, &unused);
+    ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_take(&a->heap, block, bytes);
+        status = ashlar__heap_take(&a->heap, block, bytes);
     }
     if (status == ASHLAR_OK) {
         block->stream_state = state;
@@ -29,25 +29,25 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_s
     return status;
 }
 
-ashlar_status ashlar_plan_memory_create_locked(ashlar_allocator *a, ashlar_cache *own,
+ashlar_status ashlar__plan_memory_create_locked(ashlar_allocator *a, ashlar_cache *own,
                                                ashlar_stream_state *state, size_t bytes,
                                                const size_t *offsets, size_t count,
                                                ashlar_plan_memory **out) {
     ASHLAR_ASSERT(count > 0 && bytes > 0);
     ashlar_block *block = NULL;
-    ashlar_plan_memory *memory = ashlar_region_new(count);
+    ashlar_plan_memory *memory = ashlar__region_new(count);
     if (memory == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
     }
     ashlar_status status = take_block(a, own, state, bytes, &block);
     if (status == ASHLAR_OK) {
-        status = ashlar_region_place_locked(memory, &a->heap, block, offsets);
+        status = ashlar__region_place_locked(memory, &a->heap, block, offsets);
         if (status != ASHLAR_OK) {
-            ashlar_release_block_locked(&a->heap, block, state);
+            ashlar__release_block_locked(&a->heap, block, state);
         }
     }
     if (status != ASHLAR_OK) {
-        ashlar_plan_memory_free(memory);
+        ashlar__plan_memory_free(memory);
         return status;
     }
     *out = memory;

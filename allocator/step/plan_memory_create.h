@@ -13,7 +13,7 @@
  * own     the calling thread's cache or NULL
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_plan_memory_create_locked(
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_create_locked(
     ashlar_allocator *allocator, ashlar_cache *own, ashlar_stream_state *state, size_t bytes,
     const size_t *offsets, size_t count, ashlar_plan_memory **out);
 

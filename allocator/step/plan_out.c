@@ -29,18 +29,18 @@ static uint32_t part_of(const ashlar_plan *plan, const ashlar_stream_state *stat
 static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                                  ashlar_stream user, slots *out) {
     ashlar_stream_state *state = NULL, *user_state = NULL;
-    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar_stream_state_of_locked(a, user, &user_state);
+        status = ashlar__stream_state_of_locked(a, user, &user_state);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_step_key *key = ashlar_step_key_find_locked(a, number, state);
+    const ashlar_step_key *key = ashlar__step_key_find_locked(a, number, state);
     const ashlar_plan *plan = key != NULL ? key->plan : NULL;
     const uint32_t stream_idx = plan != NULL ? part_of(plan, user_state) : 0;
     if (plan == NULL || stream_idx == plan->stream_count) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "key %llu has no plan with slots for this stream; record one first",
                            (unsigned long long)number);
     }
@@ -55,11 +55,11 @@ static bool is_of(const slots *s, uint32_t i) {
 /* ---- MiniMalloc ---- */
 
 static void write_rows(const slots *s, ashlar_file_buffer *file) {
-    ashlar_file_buffer_print(file, "id,lower,upper,size,offset\n");
+    ashlar__file_buffer_print(file, "id,lower,upper,size,offset\n");
     for (uint32_t i = 0; i < s->plan->count; i++) {
         const ashlar_slot *slot = &s->plan->slots[i];
         if (is_of(s, i)) {
-            ashlar_file_buffer_print(file, "%u,%u,%u,%zu,%zu\n", i, i, slot->end, slot->bytes,
+            ashlar__file_buffer_print(file, "%u,%u,%u,%zu,%zu\n", i, i, slot->end, slot->bytes,
                                      s->plan->offsets[i]);
         }
     }
@@ -69,7 +69,7 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
                                            ashlar_stream user, const char *path) {
     ashlar_file_buffer *file = NULL;
     slots found = {0};
-    ashlar_status status = ashlar_file_buffer_create(path, &file);
+    ashlar_status status = ashlar__file_buffer_create(path, &file);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -80,10 +80,10 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
     }
     pthread_mutex_unlock(&a->lock);
     if (status != ASHLAR_OK) {
-        ashlar_file_buffer_abort(file);
+        ashlar__file_buffer_abort(file);
         return status;
     }
-    return ashlar_file_buffer_commit(file);
+    return ashlar__file_buffer_commit(file);
 }
 
 /* ---- a picture ---- */
@@ -102,9 +102,9 @@ static ashlar_status copy_locked(ashlar_allocator *a, ashlar_stream stream, uint
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_picture_block *blocks = ashlar_host_calloc((size_t)s.plan->count + 1, sizeof *blocks);
+    ashlar_picture_block *blocks = ashlar__host_calloc((size_t)s.plan->count + 1, sizeof *blocks);
     if (blocks == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw a plan");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw a plan");
     }
     *out = (drawing){.blocks = blocks, .plan_bytes = s.plan->stream_plans[s.stream_idx].plan_bytes};
     for (uint32_t i = 0; i < s.plan->count; i++) {
@@ -142,7 +142,7 @@ ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, u
         .limit_label = "plan",
         .limit_bytes = d.plan_bytes,
     };
-    status = ashlar_picture_write(&picture, path);
-    ashlar_host_free(d.blocks);
+    status = ashlar__picture_write(&picture, path);
+    ashlar__host_free(d.blocks);
     return status;
 }

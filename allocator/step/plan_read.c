@@ -32,10 +32,10 @@ static ashlar_status next_line(reader *r, ashlar_piece *out) {
     const bool is_whole = memchr(r->rest.text, '\n', r->rest.bytes) != NULL;
     r->line++;
     if (!is_whole) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: the file is cut off here; " REMEDY, r->name,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: the file is cut off here; " REMEDY, r->name,
                            r->line);
     }
-    *out = ashlar_piece_cut(&r->rest, '\n');
+    *out = ashlar__piece_cut(&r->rest, '\n');
     return ASHLAR_OK;
 }
 
@@ -48,9 +48,9 @@ static ashlar_status next_row(reader *r, const char *word, ashlar_piece *out) {
         return status;
     }
     *out = line;
-    if (!ashlar_piece_is(ashlar_piece_cut(out, ','), word)) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: '%s' in place of a line '%s,...'; " REMEDY,
-                           r->name, r->line, ashlar_piece_show(line, shown), word);
+    if (!ashlar__piece_is(ashlar__piece_cut(out, ','), word)) {
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: '%s' in place of a line '%s,...'; " REMEDY,
+                           r->name, r->line, ashlar__piece_show(line, shown), word);
     }
     return ASHLAR_OK;
 }
@@ -61,7 +61,7 @@ typedef struct field {
 } field;
 
 static ashlar_status bad_field(const reader *r, const field *f, const char *shown) {
-    return ashlar_fail(ASHLAR_EFORMAT,
+    return ashlar__fail(ASHLAR_EFORMAT,
                        "%s:%zu: %s is '%s', not %" PRIu64 " .. %" PRIu64 "; " REMEDY, r->name,
                        r->line, f->name, shown, f->low, f->high);
 }
@@ -79,14 +79,14 @@ static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field
                                   size_t count, uint64_t *values) {
     char shown[ASHLAR_SHOWN_BYTES];
     if (count_fields(row) != count) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %zu numbers in place of %zu; " REMEDY, r->name,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %zu numbers in place of %zu; " REMEDY, r->name,
                            r->line, count_fields(row), count);
     }
     for (size_t i = 0; i < count; i++) {
-        const ashlar_piece piece = ashlar_piece_cut(&row, ',');
-        if (!ashlar_parse_count(piece, &values[i]) || values[i] < fields[i].low ||
+        const ashlar_piece piece = ashlar__piece_cut(&row, ',');
+        if (!ashlar__parse_count(piece, &values[i]) || values[i] < fields[i].low ||
             values[i] > fields[i].high) {
-            return bad_field(r, &fields[i], ashlar_piece_show(piece, shown));
+            return bad_field(r, &fields[i], ashlar__piece_show(piece, shown));
         }
     }
     return ASHLAR_OK;
@@ -100,14 +100,14 @@ static ashlar_status next_numbers(reader *r, const char *word, const field *fiel
 }
 
 static ashlar_status no_host_memory(const reader *r) {
-    return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
 /* So many lines follow, each of so many bytes at least: a wrong count must not ask for memory. */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT,
+               : ashlar__fail(ASHLAR_EFORMAT,
                              "%s:%zu: the file is cut off: less follows than %" PRIu64
                              " lines; " REMEDY,
                              r->name, r->line, count);
@@ -127,7 +127,7 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
     const uint32_t stream_idx = key->recording.stream_count;
     for (uint32_t other = 0; other < stream_idx; other++) {
         if (key->streams[other] == values[0]) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "%s:%zu: a second part of stream %" PRIu64 "; " REMEDY, r->name,
                                r->line, values[0]);
         }
@@ -171,18 +171,18 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
 /* The plan that the offsets are, which is as large as the file says. */
 static ashlar_status restore(const reader *r, const size_t *offsets,
                              const ashlar_stream_plan *parts, ashlar_image_key *key) {
-    const ashlar_status status = ashlar_plan_restore(&key->recording, offsets, &key->plan);
+    const ashlar_status status = ashlar__plan_restore(&key->recording, offsets, &key->plan);
     if (status != ASHLAR_OK) {
         return status == ASHLAR_EHOSTMEM
                    ? status
-                   : ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
+                   : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
                                  r->line, key->key, ashlar_error_detail());
     }
     for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count; stream_idx++) {
         const ashlar_stream_plan *is = &key->plan->stream_plans[stream_idx],
                                  *says = &parts[stream_idx];
         if (is->plan_bytes != says->plan_bytes || is->bound_bytes != says->bound_bytes) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
                                " but its allocations need %zu,%zu; " REMEDY,
                                r->name, r->line, key->key, stream_idx, says->plan_bytes,
@@ -194,8 +194,8 @@ static ashlar_status restore(const reader *r, const size_t *offsets,
 
 static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_plan *parts,
                                  ashlar_image_key *key) {
-    size_t *offsets = ashlar_host_calloc((size_t)count + 1, sizeof *offsets);
-    key->recording.allocs = ashlar_host_calloc((size_t)count + 1, sizeof *key->recording.allocs);
+    size_t *offsets = ashlar__host_calloc((size_t)count + 1, sizeof *offsets);
+    key->recording.allocs = ashlar__host_calloc((size_t)count + 1, sizeof *key->recording.allocs);
     ashlar_status status =
         offsets == NULL || key->recording.allocs == NULL ? no_host_memory(r) : ASHLAR_OK;
     for (uint32_t i = 0; i < count && status == ASHLAR_OK; i++) {
@@ -204,7 +204,7 @@ static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_
     if (status == ASHLAR_OK) {
         status = restore(r, offsets, parts, key);
     }
-    ashlar_host_free(offsets);
+    ashlar__host_free(offsets);
     return status;
 }
 
@@ -232,7 +232,7 @@ static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
         return status;
     }
     if (is_known(image, values[0], values[1])) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 " is there twice; " REMEDY,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 " is there twice; " REMEDY,
                            r->name, r->line, values[0]);
     }
     if (values[3] == 0 && values[4] > 0) {
@@ -256,11 +256,11 @@ static ashlar_status read_version(reader *r) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (!ashlar_parse_count(row, &version)) {
+    if (!ashlar__parse_count(row, &version)) {
         return bad_field(r, &(field){"the version", 1, ASHLAR_PLAN_FILE_VERSION}, "no number");
     }
     if (version != ASHLAR_PLAN_FILE_VERSION) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "%s:%zu: version %" PRIu64
                            " of the format, and this library reads %d; " REMEDY,
                            r->name, r->line, version, ASHLAR_PLAN_FILE_VERSION);
@@ -274,14 +274,14 @@ static ashlar_status read_fingerprint(reader *r, ashlar_plan_image *image) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    image->fingerprint = ashlar_host_calloc(row.bytes + 1, 1);
+    image->fingerprint = ashlar__host_calloc(row.bytes + 1, 1);
     if (image->fingerprint == NULL) {
         return no_host_memory(r);
     }
     memcpy(image->fingerprint, row.text, row.bytes);
-    status = ashlar_plan_check_fingerprint(image->fingerprint);
+    status = ashlar__plan_check_fingerprint(image->fingerprint);
     if (status != ASHLAR_OK || strlen(image->fingerprint) != row.bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s:%zu: the fingerprint is too long, or no text; " REMEDY, r->name,
                            r->line);
     }
@@ -301,13 +301,13 @@ static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
         return status;
     }
     if (values[0] != ASHLAR_BLOCK_ALIGN) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "%s:%zu: slots aligned to %" PRIu64 " bytes, and this library's are to "
                            "%zu; " REMEDY,
                            r->name, r->line, values[0], (size_t)ASHLAR_BLOCK_ALIGN);
     }
     image->stream_count = (uint32_t)values[1];
-    image->keys = ashlar_host_calloc((size_t)values[2], sizeof *image->keys);
+    image->keys = ashlar__host_calloc((size_t)values[2], sizeof *image->keys);
     if (image->keys == NULL) {
         return no_host_memory(r);
     }
@@ -320,27 +320,27 @@ static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
 static ashlar_status read_end(reader *r) {
     char wanted[ASHLAR_NUMBER_BYTES];
     const size_t bytes = (size_t)(r->rest.text - r->text);
-    const uint64_t sum = ashlar_plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, r->text, bytes);
+    const uint64_t sum = ashlar__plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, r->text, bytes);
     ashlar_piece row;
     const ashlar_status status = next_row(r, "end", &row);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_plan_write_sum(sum, wanted);
-    if (!ashlar_piece_is(row, wanted)) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+    ashlar__plan_write_sum(sum, wanted);
+    if (!ashlar__piece_is(row, wanted)) {
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s:%zu: the sum of the lines above is %s, not this: "
                            "they were changed; " REMEDY,
                            r->name, r->line, wanted);
     }
     if (r->rest.bytes > 0) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: more lines behind the end; " REMEDY, r->name,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: more lines behind the end; " REMEDY, r->name,
                            r->line + 1);
     }
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_plan_image_parse(const char *name, const char *text, size_t bytes,
+ashlar_status ashlar__plan_image_parse(const char *name, const char *text, size_t bytes,
                                       ashlar_plan_image *out) {
     reader r = {.name = name, .text = text, .rest = {text, bytes}};
     ashlar_plan_image image = {0};
@@ -355,20 +355,20 @@ ashlar_status ashlar_plan_image_parse(const char *name, const char *text, size_t
         status = read_end(&r);
     }
     if (status != ASHLAR_OK) {
-        ashlar_plan_image_finish(&image);
+        ashlar__plan_image_finish(&image);
         return status;
     }
     *out = image;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_plan_image_read(const char *path, ashlar_plan_image *out) {
+ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out) {
     char *text = NULL;
     size_t bytes = 0;
-    ashlar_status status = ashlar_file_read(path, &text, &bytes);
+    ashlar_status status = ashlar__file_read(path, &text, &bytes);
     if (status == ASHLAR_OK) {
-        status = ashlar_plan_image_parse(path, text, bytes, out);
+        status = ashlar__plan_image_parse(path, text, bytes, out);
     }
-    ashlar_host_free(text);
+    ashlar__host_free(text);
     return status;
 }

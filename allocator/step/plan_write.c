@@ -16,39 +16,39 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
 
-void ashlar_plan_image_finish(ashlar_plan_image *image) {
+void ashlar__plan_image_finish(ashlar_plan_image *image) {
     for (uint32_t i = 0; image->keys != NULL && i < image->key_count; i++) {
-        ashlar_recording_finish(&image->keys[i].recording);
-        ashlar_plan_free(image->keys[i].plan);
+        ashlar__recording_finish(&image->keys[i].recording);
+        ashlar__plan_free(image->keys[i].plan);
     }
-    ashlar_host_free(image->keys);
-    ashlar_host_free(image->fingerprint);
+    ashlar__host_free(image->keys);
+    ashlar__host_free(image->fingerprint);
     *image = (ashlar_plan_image){0};
 }
 
-ashlar_status ashlar_plan_check_fingerprint(const char *fingerprint) {
+ashlar_status ashlar__plan_check_fingerprint(const char *fingerprint) {
     const size_t bytes = strlen(fingerprint);
     if (bytes > ASHLAR_PLAN_FINGERPRINT_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "fingerprint: %zu bytes; give at most %d", bytes,
+        return ashlar__fail(ASHLAR_EINVAL, "fingerprint: %zu bytes; give at most %d", bytes,
                            ASHLAR_PLAN_FINGERPRINT_MAX);
     }
     for (size_t i = 0; i < bytes; i++) {
         if ((unsigned char)fingerprint[i] < ' ' || fingerprint[i] == 0x7f) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "fingerprint: a control character at byte %zu; give one line", i);
         }
     }
     return ASHLAR_OK;
 }
 
-uint64_t ashlar_plan_sum(uint64_t sum, const char *text, size_t bytes) {
+uint64_t ashlar__plan_sum(uint64_t sum, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         sum = (sum ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
     }
     return sum;
 }
 
-void ashlar_plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]) {
+void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]) {
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%016" PRIx64, sum);
 }
 
@@ -60,8 +60,8 @@ typedef struct writer {
 } writer;
 
 static void put(writer *w, const char *text, size_t bytes) {
-    w->sum = ashlar_plan_sum(w->sum, text, bytes);
-    ashlar_file_buffer_put(w->file, text, bytes);
+    w->sum = ashlar__plan_sum(w->sum, text, bytes);
+    ashlar__file_buffer_put(w->file, text, bytes);
 }
 
 ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
@@ -97,9 +97,9 @@ static void write_key(writer *w, const ashlar_image_key *key) {
     }
 }
 
-ashlar_status ashlar_plan_image_write(const ashlar_plan_image *image, const char *path) {
+ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image, const char *path) {
     writer w = {.sum = ASHLAR_PLAN_SUM_OF_NOTHING};
-    const ashlar_status status = ashlar_file_buffer_create(path, &w.file);
+    const ashlar_status status = ashlar__file_buffer_create(path, &w.file);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -111,7 +111,7 @@ ashlar_status ashlar_plan_image_write(const ashlar_plan_image *image, const char
         write_key(&w, &image->keys[i]);
     }
     char sum[ASHLAR_NUMBER_BYTES];
-    ashlar_plan_write_sum(w.sum, sum);
+    ashlar__plan_write_sum(w.sum, sum);
     print(&w, "end,%s\n", sum);
-    return ashlar_file_buffer_commit(w.file);
+    return ashlar__file_buffer_commit(w.file);
 }

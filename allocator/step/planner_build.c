@@ -13,11 +13,11 @@
 /* ---- plan memories ---- */
 
 static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
-    ashlar_plan_memory *memory = ashlar_planner_memory(&a->planner, state);
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     if (memory != NULL) {
         memory->is_unused = true;
         /* So that the next one may have its memory. */
-        ashlar_planner_tidy_locked(&a->planner, &a->heap);
+        ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
 }
 
@@ -58,7 +58,7 @@ static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
 }
 
 static void set_slot_block(void *memory, ashlar_plan *plan, uint32_t i) {
-    plan->slots[i].slot_block = ashlar_plan_memory_block_at(memory, plan->offsets[i]);
+    plan->slots[i].slot_block = ashlar__plan_memory_block_at(memory, plan->offsets[i]);
 }
 
 static int by_size(const void *left, const void *right) {
@@ -73,9 +73,9 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_stream_s
     if (out->count == 0) {
         return ASHLAR_OK;
     }
-    out->offsets = ashlar_host_calloc(out->count, sizeof *out->offsets);
+    out->offsets = ashlar__host_calloc(out->count, sizeof *out->offsets);
     if (out->offsets == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
     }
     out->count = 0;
     each_slot(a, state, add_offset, out);
@@ -95,7 +95,7 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_stream_s
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->plan != NULL && key->replay_count == 0) {
-            ashlar_plan_link(key->plan);
+            ashlar__plan_link(key->plan);
         }
     }
 }
@@ -111,14 +111,14 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
     }
     if (status == ASHLAR_OK && n.count > 0) {
         status =
-            ashlar_plan_memory_create_locked(a, own, state, n.bytes, n.offsets, n.count, &memory);
+            ashlar__plan_memory_create_locked(a, own, state, n.bytes, n.offsets, n.count, &memory);
     }
     if (status == ASHLAR_OK && memory != NULL) {
         memory->next = a->planner.memories;
         a->planner.memories = memory;
         each_slot(a, state, set_slot_block, memory);
     }
-    ashlar_host_free(n.offsets);
+    ashlar__host_free(n.offsets);
     return status;
 }
 
@@ -127,8 +127,8 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
 /* No plan memory for this stream: nor are there plans that need it. */
 static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (ashlar_plan_uses(key->plan, state)) {
-            ashlar_step_key_drop_plan(key);
+        if (ashlar__plan_uses(key->plan, state)) {
+            ashlar__step_key_drop_plan(key);
         }
     }
 }
@@ -136,7 +136,7 @@ static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state)
 static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
         const ashlar_plan_memory *memory =
-            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+            ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
         if (memory != NULL && memory->is_busy) {
             return true;
         }
@@ -151,12 +151,12 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
     key->plan = NULL;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
-        if (ashlar_planner_memory(&a->planner, state) == NULL &&
+        if (ashlar__planner_memory(&a->planner, state) == NULL &&
             renew_memory(a, own, state) != ASHLAR_OK) {
             drop_plans_of(a, state);
         }
     }
-    ashlar_plan_free(plan);
+    ashlar__plan_free(plan);
 }
 
 /*
@@ -166,11 +166,11 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
     if (a->planner.is_installing || key->replay_count > 0 || is_any_busy(a, plan)) {
-        ashlar_plan_free(plan);
+        ashlar__plan_free(plan);
         return ASHLAR_OK;
     }
     ashlar_status status = ASHLAR_OK;
-    ashlar_step_key_drop_plan(key);
+    ashlar__step_key_drop_plan(key);
     key->plan = plan;
     a->planner.is_installing = true;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
@@ -180,20 +180,20 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     if (status != ASHLAR_OK) {
         give_up(a, own, key);
     }
-    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     key->is_current = true;
     return status;
 }
 
-ashlar_status ashlar_planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
+ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key *key) {
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
     key->is_busy = true;
     pthread_mutex_unlock(&a->lock);
-    ashlar_status status = ashlar_plan_make(&key->recording, search_ms, &plan);
+    ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
     pthread_mutex_lock(&a->lock);
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);
@@ -219,18 +219,18 @@ static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
     for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count && status == ASHLAR_OK;
          stream_idx++) {
         ashlar_stream_state *state = key->plan->stream_plans[stream_idx].stream_state;
-        if (ashlar_planner_memory(&a->planner, state) == NULL) {
+        if (ashlar__planner_memory(&a->planner, state) == NULL) {
             status = renew_memory(a, own, state);
         }
     }
     return status;
 }
 
-ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
+ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
     /* So that a plan's memory of these streams is one with slot blocks for these keys. */
-    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
@@ -247,7 +247,7 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
             unlink_key(a, keys[i]);
         }
     }
-    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     return status;

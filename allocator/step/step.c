@@ -13,7 +13,7 @@
 static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         const ashlar_plan_memory *memory =
-            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+            ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
         if (memory != NULL && memory->is_busy) {
             return false;
         }
@@ -33,7 +33,7 @@ static bool has_lost_stream(const ashlar_plan *plan) {
 
 static ashlar_stream name_of(const ashlar_stream_state *state) {
     const bool is_open = !state->is_gone && !state->is_ended && state->pool == NULL &&
-                         !ashlar_stream_state_is_others(state);
+                         !ashlar__stream_state_is_others(state);
     return is_open ? state->stream : ASHLAR_NO_STREAM;
 }
 
@@ -41,16 +41,16 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
     ashlar_replay *replay = own->own_replay;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_plan_memory *memory =
-            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+            ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
         replay->streams[stream_idx] = name_of(plan->stream_plans[stream_idx].stream_state);
         replay->memories[stream_idx] = memory;
         if (memory != NULL) {
             memory->is_busy = true;
         }
     }
-    ashlar_replay_start(replay, plan);
+    ashlar__replay_start(replay, plan);
     replay->hits_before = own->counters.planned_count;
-    ashlar_cache_set_replay(own, replay);
+    ashlar__cache_set_replay(own, replay);
 }
 
 static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
@@ -58,7 +58,7 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     replay->key->is_busy = true;
     /* Every hit of every thread goes by the lock, where the recording sees it. */
     a->planner.recording_count++;
-    ashlar_caches_update_bypass_locked(a);
+    ashlar__caches_update_bypass_locked(a);
 }
 
 /* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
@@ -84,17 +84,17 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
     ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status != ASHLAR_OK) {
         return status;
     }
     /* While a plan's memory is made its stream's plans must not change; nor may one wait in a
      * capture. */
     if (!a->planner.is_installing && state->pool == NULL) {
-        ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
-        status = ashlar_step_key_of_locked(a, number, state, out);
+        ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
+        status = ashlar__step_key_of_locked(a, number, state, out);
     }
-    return status == ASHLAR_OK ? ashlar_shared_return_slot_blocks_locked(a) : status;
+    return status == ASHLAR_OK ? ashlar__shared_return_slot_blocks_locked(a) : status;
 }
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
@@ -105,7 +105,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_planner_tidy_locked(&a->planner, &a->heap);
+    ashlar__planner_tidy_locked(&a->planner, &a->heap);
     replay->depth = 1;
     replay->is_recorded = false;
     a->planner.active_step_count++;
@@ -117,10 +117,10 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
     if (own->own_replay == NULL) {
-        own->own_replay = ashlar_host_calloc(1, sizeof *own->own_replay);
+        own->own_replay = ashlar__host_calloc(1, sizeof *own->own_replay);
     }
     if (own->own_replay == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step");
     }
     if (own->own_replay->depth > 0) {
         own->own_replay->depth++;
@@ -130,7 +130,7 @@ static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
 }
 
 ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     if (own == NULL) {
         return ASHLAR_OK;
     }
@@ -146,16 +146,16 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_status status = ASHLAR_OK;
     if (recording->is_incomplete) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
     } else if (key->step_count == 0 || key->is_stale) {
-        ashlar_recording_finish(&key->recording);
+        ashlar__recording_finish(&key->recording);
         key->recording = *recording;
         *recording = (ashlar_recording){0};
         key->step_count = 0;
     } else {
-        status = ashlar_recording_merge(&key->recording, recording);
+        status = ashlar__recording_merge(&key->recording, recording);
     }
-    ashlar_recording_finish(recording);
+    ashlar__recording_finish(recording);
     if (status == ASHLAR_OK) {
         key->step_count++;
         key->is_current = key->is_wanted = key->is_stale = false;
@@ -165,9 +165,9 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
 }
 
 static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
-    ashlar_replay_stop_recording(replay, &a->planner);
-    ashlar_caches_update_bypass_locked(a);
-    ashlar_recording_close(&replay->recording);
+    ashlar__replay_stop_recording(replay, &a->planner);
+    ashlar__caches_update_bypass_locked(a);
+    ashlar__recording_close(&replay->recording);
     const ashlar_status status = keep(replay->key, &replay->recording);
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status;
@@ -180,26 +180,26 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
            !key->is_stale && !key->is_busy;
 }
 
-ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
+ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
                                       ashlar_stream_state *state, uint64_t number,
                                       ashlar_recording *recording) {
     ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
     if (!a->planner.is_installing) {
-        status = ashlar_step_key_of_locked(a, number, state, &key);
+        status = ashlar__step_key_of_locked(a, number, state, &key);
     }
     if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
-        status = ashlar_fail(ASHLAR_EINVAL,
+        status = ashlar__fail(ASHLAR_EINVAL,
                              "a step of key %llu is recorded, or plans are made; wait for the end",
                              (unsigned long long)number);
     }
     if (status != ASHLAR_OK) {
-        ashlar_recording_finish(recording);
+        ashlar__recording_finish(recording);
         return status;
     }
     status = keep(key, recording);
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
-    return status == ASHLAR_OK && is_due(a, key) ? ashlar_planner_build_locked(a, own, key)
+    return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
                                                  : status;
 }
 
@@ -214,23 +214,23 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (replay->is_recorded) {
         status = end_recording(a, replay);
     } else if (key != NULL) {
-        ashlar_cache_end_replay(own, &a->planner);
+        ashlar__cache_end_replay(own, &a->planner);
     }
     replay->key = NULL;
-    ashlar_planner_tidy_locked(&a->planner, &a->heap);
+    ashlar__planner_tidy_locked(&a->planner, &a->heap);
     if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
-        status = ashlar_planner_build_locked(a, own, key);
+        status = ashlar__planner_build_locked(a, own, key);
     }
     return status;
 }
 
 ashlar_status ashlar_step_end(ashlar_allocator *a) {
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     if (own == NULL) {
         return ASHLAR_OK;
     }
     if (own->own_replay == NULL || own->own_replay->depth == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
+        return ashlar__fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
     }
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = end_locked(a, own);
@@ -240,17 +240,17 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
 
 /* ---- dry runs ---- */
 
-ashlar_status ashlar_dry_run_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+ashlar_status ashlar__dry_run_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
     const ashlar_status status = ashlar_step_begin(a, stream, key);
-    ashlar_cache *own = ashlar_cache_get(a);
+    ashlar_cache *own = ashlar__cache_get(a);
     if (status == ASHLAR_OK && own != NULL) {
         own->own_replay->is_dry_run = true;
     }
     return status;
 }
 
-ashlar_status ashlar_dry_run_end(ashlar_allocator *a) {
-    ashlar_cache *own = ashlar_cache_get(a);
+ashlar_status ashlar__dry_run_end(ashlar_allocator *a) {
+    ashlar_cache *own = ashlar__cache_get(a);
     uint32_t left_count = 0;
     if (own != NULL && own->own_replay != NULL) {
         left_count = own->own_replay->dry_block_count;
@@ -260,7 +260,7 @@ ashlar_status ashlar_dry_run_end(ashlar_allocator *a) {
     const ashlar_status status = ashlar_step_end(a);
     return status != ASHLAR_OK || left_count == 0
                ? status
-               : ashlar_fail(ASHLAR_EINVAL,
+               : ashlar__fail(ASHLAR_EINVAL,
                              "a dry run left %u of its blocks live; it must free what it takes",
                              left_count);
 }

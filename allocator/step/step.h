@@ -7,7 +7,7 @@
 #include "allocator/core/allocator_impl.h"
 
 /* The key of steps on `state`, or NULL. Lock: held. */
-ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
+ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
                                              const ashlar_stream_state *state);
 
 /*
@@ -17,7 +17,7 @@ ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, 
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the waiting stream is captured).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_step_key_of_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,
                                                           uint64_t number,
                                                           ashlar_stream_state *state,
                                                           ashlar_step_key **out);
@@ -28,7 +28,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_key_of_locked(ashlar_allocator *allo
  *
  * Errors: those of ashlar_plan_build(); then the key has no plan.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_planner_build_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *allocator,
                                                             ashlar_cache *own,
                                                             ashlar_step_key *key);
 
@@ -39,7 +39,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_build_locked(ashlar_allocator *al
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *allocator,
                                                             ashlar_cache *own,
                                                             ashlar_step_key **keys, size_t count);
 
@@ -51,7 +51,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *al
  * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; and where it is planned
  *         at once also ASHLAR_ENOMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *allocator,
                                                         ashlar_cache *own,
                                                         ashlar_stream_state *state, uint64_t key,
                                                         ashlar_recording *recording);
@@ -60,7 +60,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *alloca
  * Forget the plans and recordings of `count` keys from `first` on.
  * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *allocator,
                                                            uint64_t first, uint64_t count);
 
 /*
@@ -69,8 +69,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *all
  *
  * Errors: also ASHLAR_EINVAL (end: not all that was taken was freed); the step has ended then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_begin(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_begin(ashlar_allocator *allocator,
                                                      ashlar_stream stream, uint64_t key);
-ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_end(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_end(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_STEP_H */

@@ -6,7 +6,7 @@
 #include "allocator/base/host.h"
 #include "allocator/step/step.h"
 
-ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *a, uint64_t key,
+ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_t key,
                                              const ashlar_stream_state *state) {
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || at->stream_state != state)) {
@@ -34,9 +34,9 @@ static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) 
 
 /* Whether steps that have to do with a stream are recorded, planned or replayed now. */
 static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    const ashlar_plan_memory *memory = ashlar_planner_memory(&a->planner, state);
+    const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     const ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (!ashlar_step_key_is_in_use(at) || !knows(at, state))) {
+    while (at != NULL && (!ashlar__step_key_is_in_use(at) || !knows(at, state))) {
         at = at->next;
     }
     return at != NULL || (memory != NULL && memory->is_busy);
@@ -48,7 +48,7 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *stat
     while (at != NULL && at->stream_state != state) {
         at = at->next;
     }
-    return at != NULL || ashlar_planner_memory(&a->planner, state) != NULL;
+    return at != NULL || ashlar__planner_memory(&a->planner, state) != NULL;
 }
 
 static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *from,
@@ -59,15 +59,15 @@ static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *f
 /* All plans of a stream that is gone are `to`'s: its work is put behind that stream's. */
 static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
                             ashlar_stream_state *to) {
-    ashlar_plan_memory *memory = ashlar_planner_memory(&a->planner, from);
-    if (memory != NULL && !ashlar_stream_state_is_past(from, ashlar_stream_state_stamp(from))) {
-        const ashlar_status status = ashlar_stream_state_wait_on(from, &a->client, to->stream);
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, from);
+    if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {
+        const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
     if (memory != NULL) {
-        ashlar_plan_memory_rehome_locked(memory, to);
+        ashlar__plan_memory_rehome_locked(memory, to);
     }
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         replace_state(&key->stream_state, from, to);
@@ -84,9 +84,9 @@ static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
 
 static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream_state *state,
                              ashlar_step_key **out) {
-    ashlar_step_key *key = ashlar_host_calloc(1, sizeof *key);
+    ashlar_step_key *key = ashlar__host_calloc(1, sizeof *key);
     if (key == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a key of steps");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a key of steps");
     }
     *key = (ashlar_step_key){.key = number, .stream_state = state, .next = a->planner.keys};
     a->planner.keys = key;
@@ -104,7 +104,7 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     if (has_steps(a, state)) {
         /* Two streams' plans cannot share a plan's memory: what was the old one's is recorded anew.
          * */
-        ashlar_planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
+        ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);
     }
     const ashlar_status status = rehome(a, orphan->stream_state, state);
@@ -114,9 +114,9 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     return status;
 }
 
-ashlar_status ashlar_step_key_of_locked(ashlar_allocator *a, uint64_t number,
+ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
                                         ashlar_stream_state *state, ashlar_step_key **out) {
-    ashlar_step_key *key = ashlar_step_key_find_locked(a, number, state);
+    ashlar_step_key *key = ashlar__step_key_find_locked(a, number, state);
     ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
     if (orphan != NULL) {
         return adopt(a, orphan, state, out);

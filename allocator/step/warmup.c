@@ -77,7 +77,7 @@ static ashlar_status begin(const warmup *w, size_t length) {
     if (!w->is_planned) {
         return ASHLAR_OK;
     }
-    return w->is_dry_run ? ashlar_dry_run_begin(w->allocator, stream, key)
+    return w->is_dry_run ? ashlar__dry_run_begin(w->allocator, stream, key)
                          : ashlar_step_begin(w->allocator, stream, key);
 }
 
@@ -85,13 +85,13 @@ static ashlar_status end(const warmup *w) {
     if (!w->is_planned) {
         return ASHLAR_OK;
     }
-    return w->is_dry_run ? ashlar_dry_run_end(w->allocator) : ashlar_step_end(w->allocator);
+    return w->is_dry_run ? ashlar__dry_run_end(w->allocator) : ashlar_step_end(w->allocator);
 }
 
 static ashlar_status say_where(ashlar_status status, size_t length) {
     return status == ASHLAR_OK
                ? ASHLAR_OK
-               : ashlar_fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
+               : ashlar__fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
 }
 
 /* Run `fn` as a step of that length, which while it is replayed misses nothing. */
@@ -108,7 +108,7 @@ static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) 
     ashlar_plan_get_stats(w->allocator, &after);
     char reasons[REASONS_BYTES];
     if (status == ASHLAR_OK && list_misses(&before, &after, reasons) > 0) {
-        status = ashlar_fail(ASHLAR_EINVAL,
+        status = ashlar__fail(ASHLAR_EINVAL,
                              "requests of the step were not served from its plan (%s); it must "
                              "allocate as it did when it was recorded",
                              reasons);
@@ -135,12 +135,12 @@ static ashlar_status pass(const warmup *w) {
  * that has not completed has none recorded, and so there is a wait before it, too.
  */
 static ashlar_status give_back(ashlar_allocator *a) {
-    ashlar_status status = ashlar_device_synchronize(a->device);
+    ashlar_status status = ashlar__device_synchronize(a->device);
     if (status == ASHLAR_OK) {
         status = ashlar_allocator_trim(a, 0);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_device_synchronize(a->device);
+        status = ashlar__device_synchronize(a->device);
     }
     return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
 }
@@ -162,7 +162,7 @@ static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
                  o->fingerprint != NULL ? o->fingerprint : "");
     return bytes > 0 && (size_t)bytes < room
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
+               : ashlar__fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
 }
 
 static ashlar_status load(const warmup *w) {
@@ -195,7 +195,7 @@ static ashlar_status plan(warmup *w) {
     status = w->is_loaded ? load(w) : ashlar_plan_build(w->allocator);
     return status != ASHLAR_ENOMEM
                ? status
-               : ashlar_fail(status,
+               : ashlar__fail(status,
                              "warm-up: no memory for the plan of a step of length %zu; make the "
                              "steps shorter or smaller: %s",
                              w->options->max_length, ashlar_error_detail());
@@ -241,24 +241,24 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     if (status == ASHLAR_OK && w->is_planned && !w->is_loaded && o->plan_file != NULL) {
         status = save(w);
     }
-    return status == ASHLAR_OK ? ashlar_device_synchronize(w->allocator->device) : status;
+    return status == ASHLAR_OK ? ashlar__device_synchronize(w->allocator->device) : status;
 }
 
 /* ---- before and after ---- */
 
 static ashlar_status check_options(const ashlar_warmup_options *o) {
     if (o->min_length == 0 || o->min_length > o->max_length) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
                            o->min_length, o->max_length);
     }
     return o->step != NULL || o->dry_run != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL, "warm-up: give a step, a dry run, or both");
+               : ashlar__fail(ASHLAR_EINVAL, "warm-up: give a step, a dry run, or both");
 }
 
 static ashlar_status forget(const warmup *w) {
-    return ashlar_planner_forget_keys(w->allocator, w->options->key,
+    return ashlar__planner_forget_keys(w->allocator, w->options->key,
                                       (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 
@@ -311,7 +311,7 @@ ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_o
     if (status != ASHLAR_OK) {
         return status;
     }
-    w.is_planned = !options->without_plan && ashlar_cache_get(a) != NULL;
+    w.is_planned = !options->without_plan && ashlar__cache_get(a) != NULL;
     w.is_loaded =
         w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
     ashlar_allocator_get_stats(a, &before);

@@ -38,16 +38,16 @@ struct ashlar_leak_monitor {
 };
 
 ashlar_status ashlar_leak_monitor_create(ashlar_leak_monitor **out) {
-    ashlar_leak_monitor *monitor = ashlar_host_calloc(1, sizeof *monitor);
+    ashlar_leak_monitor *monitor = ashlar__host_calloc(1, sizeof *monitor);
     if (monitor == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to watch for growth");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to watch for growth");
     }
     *out = monitor;
     return ASHLAR_OK;
 }
 
 void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor) {
-    ashlar_host_free(monitor);
+    ashlar__host_free(monitor);
 }
 
 /* The inequality of leak_monitor.h, for the windows that ended last. */
@@ -149,7 +149,7 @@ static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
 ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t step,
                                       const ashlar_stats *stats, unsigned *found) {
     if (monitor->has_reading && step <= monitor->step) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "growth: step %llu after step %llu; give each a larger number",
                            (unsigned long long)step, (unsigned long long)monitor->step);
     }

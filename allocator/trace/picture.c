@@ -60,7 +60,7 @@ static unsigned colour_of(const scene *s, const ashlar_picture_block *block) {
 /* ---- what is to be shown ---- */
 
 static ashlar_status fail_block(size_t i, const char *what) {
-    return ashlar_fail(ASHLAR_EINVAL, "picture: block %zu: %s", i, what);
+    return ashlar__fail(ASHLAR_EINVAL, "picture: block %zu: %s", i, what);
 }
 
 static ashlar_status measure_blocks(scene *s) {
@@ -72,7 +72,7 @@ static ashlar_status measure_blocks(scene *s) {
         if (block->begin >= block->end) {
             return fail_block(i, "has to end after it begins");
         }
-        if (block->bytes == 0 || !ashlar_add(block->offset, block->bytes, &end)) {
+        if (block->bytes == 0 || !ashlar__add(block->offset, block->bytes, &end)) {
             return fail_block(i, "bytes have to be above 0 and end within size_t");
         }
         if (block->tag >= ASHLAR_TAG_COUNT) {
@@ -116,8 +116,8 @@ static ashlar_status sweep(scene *s, change *changes) {
     for (size_t i = 0; i < 2 * s->picture->count; i++) {
         if (!changes[i].is_begin) {
             live -= changes[i].bytes;
-        } else if (!ashlar_add(live, changes[i].bytes, &live)) {
-            return ashlar_fail(ASHLAR_EINVAL, "picture: more bytes are live than size_t holds");
+        } else if (!ashlar__add(live, changes[i].bytes, &live)) {
+            return ashlar__fail(ASHLAR_EINVAL, "picture: more bytes are live than size_t holds");
         }
         if (live > s->peak_bytes) {
             s->peak_bytes = live;
@@ -131,14 +131,14 @@ static ashlar_status find_peak(scene *s) {
     const ashlar_picture *p = s->picture;
     size_t count = 0;
     change *changes = NULL;
-    if (ashlar_mul(p->count + 1, 2, &count)) { /* p->count may be 0 */
-        changes = ashlar_host_calloc(count, sizeof *changes);
+    if (ashlar__mul(p->count + 1, 2, &count)) { /* p->count may be 0 */
+        changes = ashlar__host_calloc(count, sizeof *changes);
     }
     if (changes == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a picture of %zu blocks", p->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a picture of %zu blocks", p->count);
     }
     const ashlar_status status = sweep(s, changes);
-    ashlar_host_free(changes);
+    ashlar__host_free(changes);
     s->top = s->peak_bytes > s->top ? s->peak_bytes : s->top;
     for (size_t i = 0; status == ASHLAR_OK && i < p->count; i++) {
         const ashlar_picture_block *block = &p->blocks[i];
@@ -194,19 +194,19 @@ static unsigned y_of(const scene *s, size_t address) {
 static void put_head(const scene *s) {
     const ashlar_picture *p = s->picture;
     char peak[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
-    ashlar_svg_begin(s->file, PAGE_WIDTH, PAGE_HEIGHT);
-    ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"300\" font-size=\"180\">", LEFT);
-    ashlar_svg_put_text(s->file, p->title, TITLE_BYTES);
-    ashlar_file_buffer_print(s->file,
+    ashlar__svg_begin(s->file, PAGE_WIDTH, PAGE_HEIGHT);
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"300\" font-size=\"180\">", LEFT);
+    ashlar__svg_put_text(s->file, p->title, TITLE_BYTES);
+    ashlar__file_buffer_print(s->file,
                              "</text>\n<text x=\"%d\" y=\"520\">%zu blocks; peak of live "
                              "bytes %s",
                              LEFT, p->count, readable(s->peak_bytes, peak));
     if (p->limit_label != NULL) {
-        ashlar_file_buffer_print(s->file, "; ");
-        ashlar_svg_put_text(s->file, p->limit_label, LABEL_BYTES);
-        ashlar_file_buffer_print(s->file, " %s", readable(p->limit_bytes, limit));
+        ashlar__file_buffer_print(s->file, "; ");
+        ashlar__svg_put_text(s->file, p->limit_label, LABEL_BYTES);
+        ashlar__file_buffer_print(s->file, " %s", readable(p->limit_bytes, limit));
     }
-    ashlar_file_buffer_print(s->file, "</text>\n");
+    ashlar__file_buffer_print(s->file, "</text>\n");
 }
 
 static void put_rectangle(const scene *s, size_t i) {
@@ -217,18 +217,18 @@ static void put_rectangle(const scene *s, size_t i) {
     height = height > VISIBLE ? height : VISIBLE;
     x = x + width > RIGHT ? RIGHT - width : x;
     y = y + height > BOTTOM ? BOTTOM - height : y;
-    ashlar_file_buffer_print(s->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\"><title>",
+    ashlar__file_buffer_print(s->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\"><title>",
                              x, y, width, height);
     if (block->name != NULL) {
-        ashlar_svg_put_text(s->file, block->name, NAME_BYTES);
+        ashlar__svg_put_text(s->file, block->name, NAME_BYTES);
     } else {
-        ashlar_file_buffer_print(s->file, "#%zu", i);
+        ashlar__file_buffer_print(s->file, "#%zu", i);
     }
-    ashlar_file_buffer_print(s->file, "%s%s: %zu B at %zu, %" PRIu64 " to %" PRIu64,
+    ashlar__file_buffer_print(s->file, "%s%s: %zu B at %zu, %" PRIu64 " to %" PRIu64,
                              s->picture->has_tags ? ", " : "",
                              s->picture->has_tags ? ashlar_tag_name((ashlar_tag)block->tag) : "",
                              block->bytes, block->offset, block->begin, block->end);
-    ashlar_file_buffer_print(s->file, "</title></rect>\n");
+    ashlar__file_buffer_print(s->file, "</title></rect>\n");
 }
 
 /*
@@ -236,20 +236,20 @@ static void put_rectangle(const scene *s, size_t i) {
  * that is drawn larger than it is shall not vanish behind another.
  */
 static void put_blocks(const scene *s) {
-    ashlar_file_buffer_print(s->file, "<g stroke=\"#fff\" stroke-width=\"2\">\n");
+    ashlar__file_buffer_print(s->file, "<g stroke=\"#fff\" stroke-width=\"2\">\n");
     for (unsigned colour = COLOURS; colour-- > 0;) {
         if (!s->is_used[colour]) {
             continue;
         }
-        ashlar_file_buffer_print(s->file, "<g fill=\"%s\">\n", ashlar_svg_colours[colour]);
+        ashlar__file_buffer_print(s->file, "<g fill=\"%s\">\n", ashlar__svg_colours[colour]);
         for (size_t i = 0; i < s->picture->count; i++) {
             if (colour_of(s, &s->picture->blocks[i]) == colour) {
                 put_rectangle(s, i);
             }
         }
-        ashlar_file_buffer_print(s->file, "</g>\n");
+        ashlar__file_buffer_print(s->file, "</g>\n");
     }
-    ashlar_file_buffer_print(s->file, "</g>\n");
+    ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
 /* The least power of two of bytes, so that labels are whole numbers of one unit. */
@@ -259,16 +259,16 @@ static void put_address_axis(const scene *s) {
         step *= 2;
     }
     const unsigned u = unit_of(step);
-    ashlar_file_buffer_print(s->file, "<g text-anchor=\"end\">\n");
+    ashlar__file_buffer_print(s->file, "<g text-anchor=\"end\">\n");
     for (size_t n = 0; n <= s->top / step; n++) {
         const unsigned y = y_of(s, n * step);
-        ashlar_file_buffer_print(
+        ashlar__file_buffer_print(
             s->file,
             "<text x=\"%d\" y=\"%u\">%zu %s</text><path d=\"M%d %uh60\" stroke=\"#222\" "
             "stroke-width=\"8\"/>\n",
             LEFT - 100, y + 40, n * step >> 10 * u, units[u], LEFT - 60, y);
     }
-    ashlar_file_buffer_print(s->file, "</g>\n");
+    ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
 /* The least of 1, 2, 5, 10, 20, ... No sum here goes beyond the range: no wrap at 2^64. */
@@ -279,19 +279,19 @@ static void put_time_axis(const scene *s) {
         step = n % 3 == 1 ? step / 2 * 5 : step * 2;
     }
     const uint64_t before = s->begin % step, first = before == 0 ? 0 : step - before;
-    ashlar_file_buffer_print(s->file, "<g text-anchor=\"middle\">\n");
+    ashlar__file_buffer_print(s->file, "<g text-anchor=\"middle\">\n");
     for (uint64_t n = 0; n <= (range - first) / step; n++) {
         const uint64_t time = s->begin + first + n * step;
         const unsigned x = x_of(s, time);
-        ashlar_file_buffer_print(s->file,
+        ashlar__file_buffer_print(s->file,
                                  "<text x=\"%u\" y=\"%d\">%" PRIu64
                                  "</text><path d=\"M%u %dv60\" stroke=\"#222\" "
                                  "stroke-width=\"8\"/>\n",
                                  x, BOTTOM + 190, time, x, BOTTOM);
     }
-    ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2, BOTTOM + 380);
-    ashlar_svg_put_text(s->file, s->picture->time_unit, LABEL_BYTES);
-    ashlar_file_buffer_print(s->file,
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2, BOTTOM + 380);
+    ashlar__svg_put_text(s->file, s->picture->time_unit, LABEL_BYTES);
+    ashlar__file_buffer_print(s->file,
                              "</text>\n</g>\n<path d=\"M%d %dV%dH%d\" fill=\"none\" "
                              "stroke=\"#222\" stroke-width=\"8\"/>\n",
                              LEFT, TOP, BOTTOM, RIGHT);
@@ -302,40 +302,40 @@ static void put_lines(const scene *s) {
     const ashlar_picture *p = s->picture;
     char text[SIZE_TEXT_BYTES];
     const unsigned peak = y_of(s, s->peak_bytes);
-    ashlar_file_buffer_print(s->file,
+    ashlar__file_buffer_print(s->file,
                              "<g paint-order=\"stroke\" stroke=\"#fff\" "
                              "stroke-width=\"40\">\n<path d=\"M%d %uH%d\" "
                              "stroke=\"#222\" stroke-width=\"12\"/>\n",
                              LEFT, peak, RIGHT);
-    ashlar_file_buffer_print(s->file,
+    ashlar__file_buffer_print(s->file,
                              "<path d=\"M%u %dV%d\" stroke=\"#222\" stroke-width=\"8\" "
                              "stroke-dasharray=\"20 40\"/>\n",
                              x_of(s, s->peak_time), TOP, BOTTOM);
-    ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"%u\">peak of live bytes %s</text>\n",
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%u\">peak of live bytes %s</text>\n",
                              LEFT + 60, peak + 140, readable(s->peak_bytes, text));
     if (p->limit_label != NULL) {
         const unsigned limit = y_of(s, p->limit_bytes);
-        ashlar_file_buffer_print(s->file,
+        ashlar__file_buffer_print(s->file,
                                  "<path d=\"M%d %uH%d\" stroke=\"#c00000\" "
                                  "stroke-width=\"12\" stroke-dasharray=\"80 50\"/>\n",
                                  LEFT, limit, RIGHT);
-        ashlar_file_buffer_print(s->file,
+        ashlar__file_buffer_print(s->file,
                                  "<text x=\"%d\" y=\"%u\" text-anchor=\"end\" fill=\"#c00000\">",
                                  RIGHT, limit - 40);
-        ashlar_svg_put_text(s->file, p->limit_label, LABEL_BYTES);
-        ashlar_file_buffer_print(s->file, " %s</text>\n", readable(p->limit_bytes, text));
+        ashlar__svg_put_text(s->file, p->limit_label, LABEL_BYTES);
+        ashlar__file_buffer_print(s->file, " %s</text>\n", readable(p->limit_bytes, text));
     }
-    ashlar_file_buffer_print(s->file, "</g>\n");
+    ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
 static void put_colour_name(const scene *s, unsigned colour) {
     if (s->picture->has_tags) {
-        ashlar_file_buffer_print(s->file, "%s", ashlar_tag_name((ashlar_tag)colour));
+        ashlar__file_buffer_print(s->file, "%s", ashlar_tag_name((ashlar_tag)colour));
     } else {
         const bool is_last = colour == COLOURS - 1;
         const size_t limit = size_limit(is_last ? colour - 1 : colour);
         const unsigned u = unit_of(limit);
-        ashlar_file_buffer_print(s->file, "%s %zu %s", is_last ? "above" : "up to", limit >> 10 * u,
+        ashlar__file_buffer_print(s->file, "%s %zu %s", is_last ? "above" : "up to", limit >> 10 * u,
                                  units[u]);
     }
 }
@@ -350,25 +350,25 @@ static void put_legend(const scene *s) {
         }
         const unsigned x = LEFT + place % COLUMNS * COLUMN_WIDTH;
         const unsigned y = BOTTOM + 550 + place / COLUMNS * ROW_HEIGHT;
-        ashlar_file_buffer_print(
+        ashlar__file_buffer_print(
             s->file, "<rect x=\"%u\" y=\"%u\" width=\"120\" height=\"120\" fill=\"%s\"/>", x, y,
-            ashlar_svg_colours[colour]);
-        ashlar_file_buffer_print(s->file, "<text x=\"%u\" y=\"%u\">", x + 180, y + 105);
+            ashlar__svg_colours[colour]);
+        ashlar__file_buffer_print(s->file, "<text x=\"%u\" y=\"%u\">", x + 180, y + 105);
         put_colour_name(s, colour);
-        ashlar_file_buffer_print(s->file, ": %s at peak</text>\n",
+        ashlar__file_buffer_print(s->file, ": %s at peak</text>\n",
                                  readable(s->at_peak[colour], bytes));
         place++;
     }
 }
 
-ashlar_status ashlar_picture_write(const ashlar_picture *picture, const char *path) {
+ashlar_status ashlar__picture_write(const ashlar_picture *picture, const char *path) {
     scene s = {.picture = picture};
     ashlar_status status = measure_blocks(&s);
     if (status == ASHLAR_OK) {
         status = find_peak(&s);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_file_buffer_create(path, &s.file);
+        status = ashlar__file_buffer_create(path, &s.file);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -379,6 +379,6 @@ ashlar_status ashlar_picture_write(const ashlar_picture *picture, const char *pa
     put_time_axis(&s);
     put_lines(&s);
     put_legend(&s);
-    ashlar_svg_end(s.file);
-    return ashlar_file_buffer_commit(s.file);
+    ashlar__svg_end(s.file);
+    return ashlar__file_buffer_commit(s.file);
 }

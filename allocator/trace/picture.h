@@ -46,7 +46,7 @@ typedef struct ashlar_picture {
  * Cost:    O(count log count) and 48 bytes of host memory for each block; less than 150 in the file
  *          for each, its name apart, while its numbers are below 10^10.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_picture_write(const ashlar_picture *picture,
+ASHLAR_MUST_CHECK ashlar_status ashlar__picture_write(const ashlar_picture *picture,
                                                      const char *path);
 
 #endif /* ASHLAR_PICTURE_H */

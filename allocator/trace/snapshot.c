@@ -5,16 +5,16 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-ashlar_status ashlar_snapshot_create(size_t segment_count, size_t block_count,
+ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
                                      ashlar_snapshot **out) {
-    ashlar_snapshot *snapshot = ashlar_host_calloc(1, sizeof *snapshot);
+    ashlar_snapshot *snapshot = ashlar__host_calloc(1, sizeof *snapshot);
     if (snapshot != NULL) { /* both counts may be 0 */
-        snapshot->segments = ashlar_host_calloc(segment_count + 1, sizeof *snapshot->segments);
-        snapshot->blocks = ashlar_host_calloc(block_count + 1, sizeof *snapshot->blocks);
+        snapshot->segments = ashlar__host_calloc(segment_count + 1, sizeof *snapshot->segments);
+        snapshot->blocks = ashlar__host_calloc(block_count + 1, sizeof *snapshot->blocks);
     }
     if (snapshot == NULL || snapshot->segments == NULL || snapshot->blocks == NULL) {
         ashlar_snapshot_free(snapshot);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a snapshot of %zu blocks",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a snapshot of %zu blocks",
                            block_count);
     }
     snapshot->segment_count = segment_count;
@@ -25,14 +25,14 @@ ashlar_status ashlar_snapshot_create(size_t segment_count, size_t block_count,
 
 void ashlar_snapshot_free(ashlar_snapshot *snapshot) {
     if (snapshot != NULL) {
-        ashlar_host_free(snapshot->segments);
-        ashlar_host_free(snapshot->blocks);
-        ashlar_host_free(snapshot);
+        ashlar__host_free(snapshot->segments);
+        ashlar__host_free(snapshot->blocks);
+        ashlar__host_free(snapshot);
     }
 }
 
 static ashlar_status bad(const char *kind, size_t idx, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "snapshot check: %s %zu %s", kind, idx, what);
+    return ashlar__fail(ASHLAR_EFORMAT, "snapshot check: %s %zu %s", kind, idx, what);
 }
 
 static ashlar_status check_block(const ashlar_snapshot_block *block, size_t idx) {
@@ -74,7 +74,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
     return filled == segment->bytes ? ASHLAR_OK : bad("segment", idx, "is not filled by blocks");
 }
 
-ashlar_status ashlar_snapshot_check(const ashlar_snapshot *snapshot) {
+ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot) {
     size_t next = 0;
     uint64_t end = 0;
     for (size_t i = 0; i < snapshot->segment_count; i++) {

@@ -9,11 +9,11 @@
 #include "allocator/trace/trace_ring.h"
 
 /* A snapshot with room for so many, zeroed. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_create(size_t segment_count, size_t block_count,
+ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
                                                        ashlar_snapshot **out);
 
 /* Errors: ASHLAR_EFORMAT, naming the first segment or block of which an invariant does not hold. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_check(const ashlar_snapshot *snapshot);
+ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
 
 /*
  * Write it as PyTorch's snapshot.
@@ -22,10 +22,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_check(const ashlar_snapshot *sna
  *          viewer, which plays it backwards from the snapshot, each block of it must lie in memory
  *          that is in the snapshot or unmapped by a later event.
  *
- * Errors: ASHLAR_EFORMAT (ashlar_snapshot_check), ASHLAR_EHOSTMEM, and as ashlar_file_create() and
- *         ashlar_file_commit(); the old file is then as it was.
+ * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and as ashlar__file_create() and
+ *         ashlar__file_commit(); the old file is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_write_pickle(const ashlar_snapshot *snapshot,
+ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
                                                              const ashlar_trace_event *events,
                                                              size_t count, const char *path);
 

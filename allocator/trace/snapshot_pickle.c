@@ -61,7 +61,7 @@ static const char *const words[] = {
 ASHLAR_TABLE_IS_FULL(words, WORD_COUNT);
 
 static void put(ashlar_pickle *p, word w) {
-    ashlar_pickle_put_word(p, w, words[w]);
+    ashlar__pickle_put_word(p, w, words[w]);
 }
 
 static void put_words(ashlar_pickle *p, word key, word value) {
@@ -71,14 +71,14 @@ static void put_words(ashlar_pickle *p, word key, word value) {
 
 static void put_number(ashlar_pickle *p, word key, uint64_t value) {
     put(p, key);
-    ashlar_pickle_put_uint64(p, value);
+    ashlar__pickle_put_uint64(p, value);
 }
 
 /* No call stack; some viewers want the key. */
 static void put_no_frames(ashlar_pickle *p) {
     put(p, WORD_FRAMES);
-    ashlar_pickle_open_list(p);
-    ashlar_pickle_close_list(p);
+    ashlar__pickle_open_list(p);
+    ashlar__pickle_close_list(p);
 }
 
 /* ---- segments ---- */
@@ -90,13 +90,13 @@ static void put_no_frames(ashlar_pickle *p) {
  */
 static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     const bool is_live = block->state == ASHLAR_SNAPSHOT_LIVE;
-    ashlar_pickle_open_dict(p);
+    ashlar__pickle_open_dict(p);
     put_number(p, WORD_ADDRESS, block->address);
     put_number(p, WORD_SIZE, block->bytes);
     put_number(p, WORD_REQUESTED_SIZE, block->requested_bytes);
     put_words(p, WORD_STATE, is_live ? WORD_ACTIVE_ALLOCATED : WORD_INACTIVE);
     put_no_frames(p);
-    ashlar_pickle_close_dict(p);
+    ashlar__pickle_close_dict(p);
 }
 
 /* The blocks of one segment begin at `blocks`; returns how many they are. */
@@ -108,7 +108,7 @@ static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_se
         live += blocks[count].state == ASHLAR_SNAPSHOT_LIVE ? blocks[count].bytes : 0;
         requested += blocks[count].requested_bytes;
     }
-    ashlar_pickle_open_dict(p);
+    ashlar__pickle_open_dict(p);
     put_number(p, WORD_DEVICE, (unsigned)device);
     put_number(p, WORD_ADDRESS, segment->address);
     put_number(p, WORD_TOTAL_SIZE, segment->bytes);
@@ -118,35 +118,35 @@ static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_se
     put_number(p, WORD_STREAM, 0); /* it serves all streams */
     put_words(p, WORD_SEGMENT_TYPE, WORD_LARGE);
     put(p, WORD_SEGMENT_POOL_ID);
-    ashlar_pickle_put_pair(p, 0, 0);
+    ashlar__pickle_put_pair(p, 0, 0);
     put(p, WORD_IS_EXPANDABLE);
-    ashlar_pickle_put_bool(p, true);
+    ashlar__pickle_put_bool(p, true);
     put_no_frames(p);
     put(p, WORD_BLOCKS);
-    ashlar_pickle_open_list(p);
+    ashlar__pickle_open_list(p);
     for (size_t i = 0; i < count; i++) {
         put_block(p, &blocks[i]);
     }
-    ashlar_pickle_close_list(p);
-    ashlar_pickle_close_dict(p);
+    ashlar__pickle_close_list(p);
+    ashlar__pickle_close_dict(p);
     return count;
 }
 
 static void put_segments(ashlar_pickle *p, const ashlar_snapshot *snapshot) {
     const ashlar_snapshot_block *blocks = snapshot->blocks;
     put(p, WORD_SEGMENTS);
-    ashlar_pickle_open_list(p);
+    ashlar__pickle_open_list(p);
     for (size_t i = 0; i < snapshot->segment_count; i++) {
         blocks += put_segment(p, snapshot->device_ordinal, &snapshot->segments[i], blocks);
     }
-    ashlar_pickle_close_list(p);
+    ashlar__pickle_close_list(p);
 }
 
 /* ---- traces ---- */
 
 static void put_event(ashlar_pickle *p, word action, const ashlar_trace_event *event) {
     const bool is_memory = event->action == ASHLAR_TRACE_MAP || event->action == ASHLAR_TRACE_UNMAP;
-    ashlar_pickle_open_dict(p);
+    ashlar__pickle_open_dict(p);
     put_words(p, WORD_ACTION, action);
     if (event->action == ASHLAR_TRACE_OOM) {
         put_number(p, WORD_DEVICE_FREE, event->bytes);
@@ -160,82 +160,82 @@ static void put_event(ashlar_pickle *p, word action, const ashlar_trace_event *e
     put_words(p, WORD_COMPILE_CONTEXT, WORD_NOT_COMPILED);
     put_words(p, WORD_USER_METADATA, (word)(FIRST_TAG + event->tag));
     put_no_frames(p);
-    ashlar_pickle_close_dict(p);
+    ashlar__pickle_close_dict(p);
 }
 
 static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t count) {
-    ashlar_pickle_open_list(p);
+    ashlar__pickle_open_list(p);
     for (size_t i = 0; i < count; i++) {
         put_event(p, (word)(FIRST_ACTION + events[i].action), &events[i]);
         if (events[i].action == ASHLAR_TRACE_FREE) { /* adjacent: a viewer makes them one */
             put_event(p, WORD_FREE_COMPLETED, &events[i]);
         }
     }
-    ashlar_pickle_close_list(p);
+    ashlar__pickle_close_list(p);
 }
 
 /* One list for each device up to this one; the others are not ours to tell. */
 static void put_traces(ashlar_pickle *p, int device, const ashlar_trace_event *events,
                        size_t count) {
     put(p, WORD_DEVICE_TRACES);
-    ashlar_pickle_open_list(p);
+    ashlar__pickle_open_list(p);
     for (int i = 0; i < device; i++) {
         put_trace(p, NULL, 0);
     }
     put_trace(p, events, count);
-    ashlar_pickle_close_list(p);
+    ashlar__pickle_close_list(p);
 }
 
 /* ---- settings ---- */
 
 static void put_switch(ashlar_pickle *p, const char *key, bool value) {
-    ashlar_pickle_put_text(p, key);
-    ashlar_pickle_put_bool(p, value);
+    ashlar__pickle_put_text(p, key);
+    ashlar__pickle_put_bool(p, value);
 }
 
 /* PyTorch's settings that say the same as this allocator does. */
 static void put_settings(ashlar_pickle *p) {
     put(p, WORD_ALLOCATOR_SETTINGS);
-    ashlar_pickle_open_dict(p);
-    ashlar_pickle_put_text(p, "PYTORCH_CUDA_ALLOC_CONF");
-    ashlar_pickle_put_text(p, "");
-    ashlar_pickle_put_text(p, "max_split_size");
-    ashlar_pickle_put_int32(p, -1); /* no limit */
-    ashlar_pickle_put_text(p, "garbage_collection_threshold");
-    ashlar_pickle_put_double(p, 0.0);
+    ashlar__pickle_open_dict(p);
+    ashlar__pickle_put_text(p, "PYTORCH_CUDA_ALLOC_CONF");
+    ashlar__pickle_put_text(p, "");
+    ashlar__pickle_put_text(p, "max_split_size");
+    ashlar__pickle_put_int32(p, -1); /* no limit */
+    ashlar__pickle_put_text(p, "garbage_collection_threshold");
+    ashlar__pickle_put_double(p, 0.0);
     put_switch(p, "expandable_segments", true);
-    ashlar_pickle_put_text(p, "pinned_num_register_threads");
-    ashlar_pickle_put_uint64(p, 1);
+    ashlar__pickle_put_text(p, "pinned_num_register_threads");
+    ashlar__pickle_put_uint64(p, 1);
     put_switch(p, "release_lock_on_cudamalloc", false);
     put_switch(p, "pinned_use_cuda_host_register", false);
     put_switch(p, "graph_capture_record_stream_reuse", false);
-    ashlar_pickle_put_text(p, "roundup_power2_divisions");
-    ashlar_pickle_open_dict(p);
-    ashlar_pickle_close_dict(p);
-    ashlar_pickle_close_dict(p);
+    ashlar__pickle_put_text(p, "roundup_power2_divisions");
+    ashlar__pickle_open_dict(p);
+    ashlar__pickle_close_dict(p);
+    ashlar__pickle_close_dict(p);
 }
 
-ashlar_status ashlar_snapshot_write_pickle(const ashlar_snapshot *snapshot,
+ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
                                            const ashlar_trace_event *events, size_t count,
                                            const char *path) {
     ashlar_pickle p;
     ashlar_file_buffer *file = NULL;
-    ashlar_status status = ashlar_snapshot_check(snapshot);
+    ashlar_status status = ashlar__snapshot_check(snapshot);
     if (status == ASHLAR_OK) {
-        status = ashlar_file_buffer_create(path, &file);
+        status = ashlar__file_buffer_create(path, &file);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_pickle_begin(&p, file);
-    ashlar_pickle_open_dict(&p);
+    ashlar__pickle_begin(&p, file);
+    ashlar__pickle_open_dict(&p);
     put_segments(&p, snapshot);
     put_traces(&p, snapshot->device_ordinal, events, count);
     put_settings(&p);
     put(&p, WORD_EXTERNAL_ANNOTATIONS);
-    ashlar_pickle_open_list(&p);
-    ashlar_pickle_close_list(&p);
-    ashlar_pickle_close_dict(&p);
-    ashlar_pickle_end(&p);
-    return ashlar_file_buffer_commit(file);
+    ashlar__pickle_open_list(&p);
+    ashlar__pickle_close_list(&p);
+    ashlar__pickle_close_dict(&p);
+    ashlar__pickle_end(&p);
+    return ashlar__file_buffer_commit(file);
 }

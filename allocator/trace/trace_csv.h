@@ -6,10 +6,10 @@
  * unknown: a FREE without its ALLOC, and an ALLOC that another one of its address follows, are left
  * out and counted.
  *
- * events    in ascending numbers, as ashlar_trace_read() has them
+ * events    in ascending numbers, as ashlar__trace_read() has them
  * left_out  how many events could not be paired
  *
- * Errors:   ASHLAR_EHOSTMEM, and as ashlar_file_create() and ashlar_file_commit(); the old file is
+ * Errors:   ASHLAR_EHOSTMEM, and as ashlar__file_create() and ashlar__file_commit(); the old file is
  *           then as it was.
  * Cost:     O(count log count), two words of host memory for each event.
  */
@@ -22,7 +22,7 @@
  * As RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream. Size is the requested
  * one, Time is that of the monotonic clock. An OOM is a row too: an allocate failure.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write_rmm(const ashlar_trace_event *events,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events,
                                                        size_t count, const char *path,
                                                        uint64_t *left_out);
 
@@ -30,7 +30,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write_rmm(const ashlar_trace_event 
  * As MiniMalloc reads: id,lower,upper,size. Block `id` is live in [lower, upper); the times are
  * positions in the trace, its end is `count`. Size is the block's, since that is what needs room.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write_minimalloc(const ashlar_trace_event *events,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events,
                                                               size_t count, const char *path,
                                                               uint64_t *left_out);
 

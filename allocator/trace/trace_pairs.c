@@ -40,14 +40,14 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *state, s
     }
 }
 
-ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events, size_t count,
+ashlar_status ashlar__trace_pairs_find(const ashlar_trace_event *events, size_t count,
                                       ashlar_trace_pairs *out) {
-    size_t *partners = ashlar_host_calloc(count + 1, sizeof *partners); /* count may be 0 */
-    size_t *state = ashlar_host_calloc(count + 1, sizeof *state);
+    size_t *partners = ashlar__host_calloc(count + 1, sizeof *partners); /* count may be 0 */
+    size_t *state = ashlar__host_calloc(count + 1, sizeof *state);
     if (partners == NULL || state == NULL) {
-        ashlar_host_free(partners);
-        ashlar_host_free(state);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
+        ashlar__host_free(partners);
+        ashlar__host_free(state);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
                            count);
     }
     *out = (ashlar_trace_pairs){.partners = partners};
@@ -60,11 +60,11 @@ ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events, size_t c
     }
     qsort_r(state, order_count, sizeof *state, compare, (void *)(uintptr_t)events);
     pair_sorted(events, state, order_count, out);
-    ashlar_host_free(state);
+    ashlar__host_free(state);
     return ASHLAR_OK;
 }
 
-void ashlar_trace_pairs_finish(ashlar_trace_pairs *pairs) {
-    ashlar_host_free(pairs->partners);
+void ashlar__trace_pairs_finish(ashlar_trace_pairs *pairs) {
+    ashlar__host_free(pairs->partners);
     *pairs = (ashlar_trace_pairs){0};
 }

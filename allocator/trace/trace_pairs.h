@@ -26,15 +26,15 @@ typedef struct ashlar_trace_pairs {
 /*
  * Pair each ALLOC with the next FREE of its address.
  *
- * events  in ascending numbers, as ashlar_trace_read() has them
+ * events  in ascending numbers, as ashlar__trace_read() has them
  *
- * Ownership: the caller ends *out with ashlar_trace_pairs_finish().
+ * Ownership: the caller ends *out with ashlar__trace_pairs_finish().
  * Errors:    ASHLAR_EHOSTMEM.
  * Cost:      O(count log count), two words of host memory for each event.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trace_pairs_find(const ashlar_trace_event *events,
                                                         size_t count, ashlar_trace_pairs *out);
 
-void ashlar_trace_pairs_finish(ashlar_trace_pairs *pairs);
+void ashlar__trace_pairs_finish(ashlar_trace_pairs *pairs);
 
 #endif /* ASHLAR_TRACE_PAIRS_H */

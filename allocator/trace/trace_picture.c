@@ -57,17 +57,17 @@ static void close_gaps(ashlar_picture_block *blocks, size_t count) {
     qsort(blocks, count, sizeof *blocks, compare_begins);
 }
 
-ashlar_status ashlar_trace_write_svg(const ashlar_trace_event *events, size_t count,
+ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events, size_t count,
                                      const char *path, uint64_t *left_out) {
     ashlar_trace_pairs pairs = {0};
-    ashlar_status status = ashlar_trace_pairs_find(events, count, &pairs);
+    ashlar_status status = ashlar__trace_pairs_find(events, count, &pairs);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_picture_block *blocks = ashlar_host_calloc(count + 1, sizeof *blocks); /* may be 0 */
+    ashlar_picture_block *blocks = ashlar__host_calloc(count + 1, sizeof *blocks); /* may be 0 */
     if (blocks == NULL) {
         status =
-            ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw a trace of %zu events", count);
+            ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw a trace of %zu events", count);
     } else {
         const ashlar_picture picture = {
             .title = "Blocks of the allocator, from its trace",
@@ -77,12 +77,12 @@ ashlar_status ashlar_trace_write_svg(const ashlar_trace_event *events, size_t co
             .has_tags = true,
         };
         close_gaps(blocks, picture.count);
-        status = ashlar_picture_write(&picture, path);
+        status = ashlar__picture_write(&picture, path);
     }
     if (status == ASHLAR_OK) {
         *left_out = pairs.unpaired_count;
     }
-    ashlar_host_free(blocks);
-    ashlar_trace_pairs_finish(&pairs);
+    ashlar__host_free(blocks);
+    ashlar__trace_pairs_finish(&pairs);
     return status;
 }

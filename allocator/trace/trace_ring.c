@@ -12,39 +12,39 @@
 /* Where an event's narrow fields lie in the last word. */
 enum { ACTION_SHIFT = 32, TAG_SHIFT = 40 };
 
-uint64_t ashlar_trace_now_ns(void) {
+uint64_t ashlar__trace_now_ns(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-uint32_t ashlar_trace_thread(void) {
-    return ashlar_thread_number() - 1;
+uint32_t ashlar__trace_thread(void) {
+    return ashlar__thread_number() - 1;
 }
 
-ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity) {
+ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
     size_t entry_count = 1;
     if (capacity == 0 || capacity > CAPACITY_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "trace: a ring of %zu events; give 1 .. %llu", capacity,
+        return ashlar__fail(ASHLAR_EINVAL, "trace: a ring of %zu events; give 1 .. %llu", capacity,
                            (unsigned long long)CAPACITY_MAX);
     }
     while (entry_count < capacity) {
         entry_count *= 2;
     }
-    ashlar_trace_entry *entries = ashlar_host_calloc(entry_count, sizeof *entries);
+    ashlar_trace_entry *entries = ashlar__host_calloc(entry_count, sizeof *entries);
     if (entries == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
                            entry_count);
     }
     trace->entries = entries;
     trace->capacity = entry_count;
-    trace->now_ns = ashlar_trace_now_ns;
+    trace->now_ns = ashlar__trace_now_ns;
     atomic_init(&trace->next, 0);
     return ASHLAR_OK;
 }
 
-void ashlar_trace_finish(ashlar_trace *trace) {
-    ashlar_host_free(trace->entries);
+void ashlar__trace_finish(ashlar_trace *trace) {
+    ashlar__host_free(trace->entries);
     trace->entries = NULL;
 }
 
@@ -64,14 +64,14 @@ static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
     return true;
 }
 
-void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
+void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     const uint64_t words[ASHLAR_TRACE_WORDS] = {
         trace->now_ns(),
         event->address,
         event->bytes,
         event->requested,
         event->stream,
-        ashlar_trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
+        ashlar__trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
             (uint64_t)event->tag << TAG_SHIFT,
     };
     /* Release: whoever sees this number taken sees what the thread had put before. */
@@ -113,7 +113,7 @@ static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
     return atomic_load_explicit(&entry->mark, memory_order_relaxed);
 }
 
-size_t ashlar_trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
+size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
                          uint64_t *lost) {
     const uint64_t end = atomic_load_explicit(&trace->next, memory_order_acquire);
     uint64_t span = end < trace->capacity ? end : trace->capacity;

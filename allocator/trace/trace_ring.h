@@ -43,7 +43,7 @@ typedef struct ashlar_trace_event {
     uint64_t bytes;     /* of the block or the memory; OOM: what the device had free */
     uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: asked for; else 0 */
     uint64_t stream;    /* ALLOC, OOM: taken for; FREE: of the last use; else 0 */
-    uint32_t thread;    /* set by put: ashlar_trace_thread() */
+    uint32_t thread;    /* set by put: ashlar__trace_thread() */
     uint8_t action;     /* an ashlar_trace_action */
     uint8_t tag;        /* ALLOC, FREE, OOM: an ashlar_tag; else 0 */
 } ashlar_trace_event;
@@ -59,7 +59,7 @@ typedef struct ashlar_trace_entry {
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
-    uint64_t (*now_ns)(void); /* const; ashlar_trace_now_ns(), or a test's clock */
+    uint64_t (*now_ns)(void); /* const; ashlar__trace_now_ns(), or a test's clock */
     _Atomic uint64_t next;    /* the next event's number: how many were put so far */
 } ashlar_trace;
 
@@ -68,22 +68,22 @@ typedef struct ashlar_trace {
  *
  * Errors: ASHLAR_EINVAL (capacity), ASHLAR_EHOSTMEM; *trace is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity);
+ASHLAR_MUST_CHECK ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity);
 
 /* Return the host memory. Threads: no other call on this ring may be under way. */
-void ashlar_trace_finish(ashlar_trace *trace);
+void ashlar__trace_finish(ashlar_trace *trace);
 
 /*
  * Append an event; the oldest one goes where the ring is full.
  *
  * Threads: any; no wait, no lock.  Cost: reads the clock, writes one entry.
  */
-void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
+void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
 /* The same where there is a ring, and nothing where `trace` is NULL. */
-static inline void ashlar_trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
+static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (trace != NULL) {
-        ashlar_trace_put(trace, event);
+        ashlar__trace_put(trace, event);
     }
 }
 
@@ -97,13 +97,13 @@ static inline void ashlar_trace_put_if(ashlar_trace *trace, const ashlar_trace_e
  *
  * Threads: any, beside any number of writers.
  */
-size_t ashlar_trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
+size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
                          uint64_t *lost);
 
 /* This thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
-uint32_t ashlar_trace_thread(void);
+uint32_t ashlar__trace_thread(void);
 
 /* The monotonic clock. Threads: any. */
-uint64_t ashlar_trace_now_ns(void);
+uint64_t ashlar__trace_now_ns(void);
 
 #endif /* ASHLAR_TRACE_RING_H */

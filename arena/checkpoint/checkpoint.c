@@ -12,7 +12,7 @@
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
-const char *ashlar_checkpoint_prefix(ashlar_region region) {
+const char *ashlar__checkpoint_prefix(ashlar_region region) {
     static const char *const prefixes[] = {
         [ASHLAR_REGION_PARAMETERS] = "",
         [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
@@ -39,7 +39,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
-        if (is_asked && ashlar_checkpoint_prefix((ashlar_region)i) != NULL) {
+        if (is_asked && ashlar__checkpoint_prefix((ashlar_region)i) != NULL) {
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
@@ -50,9 +50,9 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
 static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
     const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
     ASHLAR_CHECK2(s->images[region] == NULL && bytes > 0);
-    s->images[region] = ashlar_host_calloc(bytes, 1);
+    s->images[region] = ashlar__host_calloc(bytes, 1);
     if (s->images[region] == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
                            bytes, ashlar_region_text(region));
     }
     return ashlar_copy_to_host(ashlar_allocator_device(ashlar_arena_allocator(s->arena)),
@@ -75,15 +75,15 @@ static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream str
 
 /* Describe a tensor's part of a region. Writes its name at *name, which moves behind it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
-    const char *prefix = ashlar_checkpoint_prefix(region);
+    const char *prefix = ashlar__checkpoint_prefix(region);
     ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
     ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
         .name = *name,
-        .dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region)),
+        .dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region)),
         .rank = info->rank,
-        .data = s->images[region] + info->offset[ashlar_region_layout(region)],
+        .data = s->images[region] + info->offset[ashlar__region_layout(region)],
     };
     memcpy(entry->shape, info->shape, info->rank * sizeof info->shape[0]);
     memcpy(*name, prefix, strlen(prefix));
@@ -100,11 +100,11 @@ static ashlar_status take_entries(saving *s) {
         ashlar_arena_tensor(s->arena, i, &info);
         name_bytes += strlen(info.name) + sizeof "optimizer.moment1.";
     }
-    s->entries = ashlar_host_calloc(count, ASHLAR_REGION_COUNT * sizeof *s->entries);
-    s->names = ashlar_host_calloc(name_bytes, ASHLAR_REGION_COUNT);
+    s->entries = ashlar__host_calloc(count, ASHLAR_REGION_COUNT * sizeof *s->entries);
+    s->names = ashlar__host_calloc(name_bytes, ASHLAR_REGION_COUNT);
     return s->entries != NULL && s->names != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
+               : ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
 }
 
 static void describe_all(saving *s, unsigned regions) {
@@ -114,7 +114,7 @@ static void describe_all(saving *s, unsigned regions) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(s->arena, i, &info);
             if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
-                ashlar_layout_has(ashlar_region_layout((ashlar_region)region), info.dtype)) {
+                ashlar__layout_has(ashlar__region_layout((ashlar_region)region), info.dtype)) {
                 describe(s, (ashlar_region)region, &info, &name);
             }
         }
@@ -125,7 +125,7 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
                                      const ashlar_checkpoint_pair *metadata, size_t metadata_count,
                                      ashlar_stream stream) {
     if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "checkpoint: %s",
+        return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
                                                             : "no flags for a save");
     }
@@ -137,12 +137,12 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
     }
     if (status == ASHLAR_OK) {
         describe_all(&s, regions);
-        status = ashlar_safetensors_write(path, s.entries, s.count, metadata, metadata_count);
+        status = ashlar__safetensors_write(path, s.entries, s.count, metadata, metadata_count);
     }
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        ashlar_host_free(s.images[i]);
+        ashlar__host_free(s.images[i]);
     }
-    ashlar_host_free(s.entries);
-    ashlar_host_free(s.names);
+    ashlar__host_free(s.entries);
+    ashlar__host_free(s.names);
     return status;
 }

@@ -7,6 +7,6 @@
 #include <ashlar/checkpoint.h>
 
 /* What comes before a tensor's name for its part of a region; NULL: the region is not saved. */
-const char *ashlar_checkpoint_prefix(ashlar_region region);
+const char *ashlar__checkpoint_prefix(ashlar_region region);
 
 #endif /* ASHLAR_CHECKPOINT_IMPL_H */

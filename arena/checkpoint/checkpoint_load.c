@@ -29,16 +29,16 @@ typedef struct loading {
 /* --- the file ------------------------------------------------------------------------------- */
 
 ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) {
-    ashlar_checkpoint *file = ashlar_host_calloc(1, sizeof *file);
-    char *copy = ashlar_host_calloc(strlen(path) + 1, 1);
+    ashlar_checkpoint *file = ashlar__host_calloc(1, sizeof *file);
+    char *copy = ashlar__host_calloc(strlen(path) + 1, 1);
     if (file == NULL || copy == NULL) {
-        ashlar_host_free(file);
-        ashlar_host_free(copy);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
+        ashlar__host_free(file);
+        ashlar__host_free(copy);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
     }
     memcpy(copy, path, strlen(path));
     file->path = copy;
-    const ashlar_status status = ashlar_safetensors_open(path, &file->tensors);
+    const ashlar_status status = ashlar__safetensors_open(path, &file->tensors);
     if (status != ASHLAR_OK) {
         ashlar_checkpoint_close(file);
         return status;
@@ -51,13 +51,13 @@ void ashlar_checkpoint_close(ashlar_checkpoint *file) {
     if (file == NULL) {
         return;
     }
-    ashlar_safetensors_close(file->tensors);
-    ashlar_host_free(file->path);
-    ashlar_host_free(file);
+    ashlar__safetensors_close(file->tensors);
+    ashlar__host_free(file->path);
+    ashlar__host_free(file);
 }
 
 const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key) {
-    return ashlar_safetensors_metadata(file->tensors, key);
+    return ashlar__safetensors_metadata(file->tensors, key);
 }
 
 /* --- what the file's tensors are ------------------------------------------------------------ */
@@ -66,7 +66,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const char *prefix = ashlar_checkpoint_prefix((ashlar_region)i);
+        const char *prefix = ashlar__checkpoint_prefix((ashlar_region)i);
         if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
             ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
             *region = (ashlar_region)i;
@@ -81,7 +81,7 @@ enum { SHAPE_BYTES = 256 };
 /* "F32 [2, 3]" */
 static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
                         char text[static SHAPE_BYTES]) {
-    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar_safetensors_dtype_name(dtype));
+    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar__safetensors_dtype_name(dtype));
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }
@@ -94,7 +94,7 @@ _Static_assert(ASHLAR_SAFETENSORS_RANK_MAX * 22 + 16 < SHAPE_BYTES, "every shape
 static ashlar_status check_entry(const loading *l, ashlar_region region,
                                  const ashlar_tensor_info *info,
                                  const ashlar_safetensors_entry *entry) {
-    const ashlar_dtype dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region));
+    const ashlar_dtype dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region));
     const bool may_convert =
         region == ASHLAR_REGION_PARAMETERS && (l->flags & ASHLAR_CHECKPOINT_CONVERT) != 0;
     if ((entry->dtype == dtype || may_convert) && entry->rank == info->rank &&
@@ -104,7 +104,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
     char got[SHAPE_BYTES], want[SHAPE_BYTES];
     print_shape(entry->dtype, entry->rank, entry->shape, got);
     print_shape(dtype, info->rank, info->shape, want);
-    return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is %s there, and %s in this model",
+    return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is %s there, and %s in this model",
                        l->file->path, entry->name, got, want);
 }
 
@@ -114,13 +114,13 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
     size_t tensor = 0;
     ashlar_tensor_info info;
     if (!resolve(l->arena, entry->name, &region, &tensor)) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
                            entry->name);
     }
     ASHLAR_CHECK2(tensor < l->count);
     ashlar_arena_tensor(l->arena, tensor, &info);
     const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
-                           ashlar_layout_has(ashlar_region_layout(region), info.dtype);
+                           ashlar__layout_has(ashlar__region_layout(region), info.dtype);
     if (is_wanted) {
         ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* names differ in a file */
         l->found[region * l->count + tensor] = entry;
@@ -128,7 +128,7 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
     }
     return (l->flags & ASHLAR_CHECKPOINT_STATE) == 0
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT,
+               : ashlar__fail(ASHLAR_EFORMAT,
                              "%s: tensor '%s' is the state of another optimizer than this one",
                              l->file->path, entry->name);
 }
@@ -142,8 +142,8 @@ static ashlar_status check_complete(const loading *l) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(l->arena, i, &info);
             if (l->found[region * l->count + i] == NULL) {
-                return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s",
-                                   l->file->path, ashlar_checkpoint_prefix((ashlar_region)region),
+                return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s",
+                                   l->file->path, ashlar__checkpoint_prefix((ashlar_region)region),
                                    info.name,
                                    region == ASHLAR_REGION_PARAMETERS
                                        ? ""
@@ -155,8 +155,8 @@ static ashlar_status check_complete(const loading *l) {
 }
 
 static ashlar_status check_tensors(loading *l) {
-    for (size_t i = 0; i < ashlar_safetensors_count(l->file->tensors); i++) {
-        const ashlar_status status = take_entry(l, ashlar_safetensors_at(l->file->tensors, i));
+    for (size_t i = 0; i < ashlar__safetensors_count(l->file->tensors); i++) {
+        const ashlar_status status = take_entry(l, ashlar__safetensors_at(l->file->tensors, i));
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -168,12 +168,12 @@ static ashlar_status check_tensors(loading *l) {
 
 /* Build the region's new contents in `image`. */
 static void gather(const loading *l, ashlar_region region, char *image) {
-    const ashlar_layout layout = ashlar_region_layout(region);
+    const ashlar_layout layout = ashlar__region_layout(region);
     memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
     for (size_t i = 0; i < l->count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(l->arena, i, &info);
-        if (!ashlar_layout_has(layout, info.dtype)) {
+        if (!ashlar__layout_has(layout, info.dtype)) {
             continue;
         }
         const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
@@ -182,9 +182,9 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
         ASHLAR_CHECK2(from != NULL); /* check_complete() */
         ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
-        ASHLAR_CHECK2(info.offset[layout] + ashlar_arena_tensor_bytes(l->arena, layout, i) <=
+        ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
                       ashlar_arena_region_bytes(l->arena, region));
-        ashlar_convert(ashlar_layout_dtype(info.dtype, layout), image + info.offset[layout],
+        ashlar__convert(ashlar__layout_dtype(info.dtype, layout), image + info.offset[layout],
                        from->dtype, from->data, info.elements);
     }
 }
@@ -207,9 +207,9 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
         const size_t bytes = ashlar_arena_region_bytes(l->arena, (ashlar_region)i);
         most = (l->regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
     }
-    char *image = ashlar_host_calloc(most, 1);
+    char *image = ashlar__host_calloc(most, 1);
     if (image == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
                            l->file->path, most);
     }
     ashlar_status status = ASHLAR_OK;
@@ -218,7 +218,7 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
             status = fill_region(l, (ashlar_region)i, image, stream);
         }
     }
-    ashlar_host_free(image);
+    ashlar__host_free(image);
     return status;
 }
 
@@ -226,7 +226,7 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
                                      unsigned flags, ashlar_stream stream) {
     const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
     if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "checkpoint: %s",
+        return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
                                                             : "no flags for a load");
     }
@@ -242,15 +242,15 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
                    (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
         .count = ashlar_arena_tensor_count(arena),
     };
-    l.found = ashlar_host_calloc(l.count, ASHLAR_REGION_COUNT * sizeof(void *));
+    l.found = ashlar__host_calloc(l.count, ASHLAR_REGION_COUNT * sizeof(void *));
     if (l.found == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", file->path,
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", file->path,
                            l.count);
     }
     ashlar_status status = check_tensors(&l);
     if (status == ASHLAR_OK) {
         status = fill_regions(&l, stream);
     }
-    ashlar_host_free(l.found);
+    ashlar__host_free(l.found);
     return status;
 }

@@ -42,7 +42,7 @@ typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metad
  * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
  *            rank), ASHLAR_EOVERFLOW (a size, the header's too), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_safetensors_write(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
                                                          const ashlar_safetensors_entry *entries,
                                                          size_t count,
                                                          const ashlar_safetensors_pair *metadata,
@@ -53,39 +53,39 @@ typedef struct ashlar_safetensors ashlar_safetensors;
 /*
  * Map a file and check all of it but the elements' values.
  *
- * Ownership: the caller owns *out until ashlar_safetensors_close(); every pointer that the
+ * Ownership: the caller owns *out until ashlar__safetensors_close(); every pointer that the
  *            functions below give is valid until then. The file must not be cut short meanwhile
  *            (one written by ashlar is never changed in place, only replaced).
  * Threads:   any may read an open file; it never changes.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
  *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_safetensors_open(const char *path, ashlar_safetensors **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out);
 
-void ashlar_safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
+void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
 /* Number of tensors, and tensor `i` < count in the order of the data. */
-size_t ashlar_safetensors_count(const ashlar_safetensors *file);
-const ashlar_safetensors_entry *ashlar_safetensors_at(const ashlar_safetensors *file, size_t i);
+size_t ashlar__safetensors_count(const ashlar_safetensors *file);
+const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
 
 /*
  * The tensor of that name, NULL if there is none. O(log count).
  * Its data may be unaligned in a file that others wrote: copy it, do not cast it.
  */
-const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors *file,
+const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
                                                         const char *name);
 
 /* The metadata's text for `key`, NULL if there is none. */
-const char *ashlar_safetensors_metadata(const ashlar_safetensors *file, const char *key);
+const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
 
 /*
  * Bytes of a tensor's elements. Errors: ASHLAR_EINVAL (type, rank), ASHLAR_EOVERFLOW; the detail
  * names the tensor.
  */
 ASHLAR_MUST_CHECK ashlar_status
-ashlar_safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
+ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
 
 /* The format's name of a type, NULL for a value that is no type. */
-const char *ashlar_safetensors_dtype_name(ashlar_dtype dtype);
+const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype);
 
 #endif /* ASHLAR_SAFETENSORS_H */

@@ -42,7 +42,7 @@ typedef struct check {
 } check;
 
 static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
-    return ashlar_fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
+    return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
                        path, name, reason);
 }
 
@@ -50,7 +50,7 @@ static ashlar_status fail_format(const char *path, const char *name, const char 
 
 static ashlar_status fail_errno(const char *path) {
     const int error = errno;
-    return ashlar_fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
+    return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
                        strerror(error));
 }
 
@@ -60,7 +60,7 @@ static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char 
         return fail_errno(path);
     }
     if (!S_ISREG(info.st_mode) || info.st_size < LENGTH_BYTES) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s: too short or not a regular file; give a safetensors file", path);
     }
     const size_t bytes = (size_t)info.st_size;
@@ -91,7 +91,7 @@ static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
         return false;
     }
     for (unsigned int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
-        const char *name = ashlar_safetensors_dtype_name((ashlar_dtype)i);
+        const char *name = ashlar__safetensors_dtype_name((ashlar_dtype)i);
         if (value->count == strlen(name) && memcmp(value->text, name, value->count) == 0) {
             *out = (ashlar_dtype)i;
             return true;
@@ -111,7 +111,7 @@ static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t
     for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
         uint64_t size = 0;
         ASHLAR_CHECK2(i < max);
-        if (!ashlar_json_get_uint64(item, &size)) {
+        if (!ashlar__json_get_uint64(item, &size)) {
             return false;
         }
         sizes[i++] = size;
@@ -127,8 +127,8 @@ static bool has_text_key(const ashlar_json *member) {
 static ashlar_status parse_entry(const check *file, const ashlar_json *member,
                                  ashlar_safetensors_entry *entry) {
     const char *name = member->key;
-    const ashlar_json *shape = ashlar_json_member(member, "shape");
-    const ashlar_json *offsets = ashlar_json_member(member, "data_offsets");
+    const ashlar_json *shape = ashlar__json_member(member, "shape");
+    const ashlar_json *offsets = ashlar__json_member(member, "data_offsets");
     size_t span[2] = {0, 0};
     size_t span_count;
     size_t bytes = 0;
@@ -139,7 +139,7 @@ static ashlar_status parse_entry(const check *file, const ashlar_json *member,
     if (member->count != 3 || shape == NULL || offsets == NULL) {
         return fail_format(file->path, name, "is not described by dtype, shape and data_offsets");
     }
-    if (!parse_dtype(ashlar_json_member(member, "dtype"), &entry->dtype)) {
+    if (!parse_dtype(ashlar__json_member(member, "dtype"), &entry->dtype)) {
         return fail_format(file->path, name, dtype_reason);
     }
     if (!parse_sizes(shape, 0, ASHLAR_SAFETENSORS_RANK_MAX, entry->shape, &entry->rank)) {
@@ -149,7 +149,7 @@ static ashlar_status parse_entry(const check *file, const ashlar_json *member,
         span[1] > file->data_bytes) {
         return fail_format(file->path, name, "has data_offsets outside the file");
     }
-    if (ashlar_safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
+    if (ashlar__safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
         return fail_format(file->path, name, "has a shape that does not match its data_offsets");
     }
     ASHLAR_CHECK2(span[0] + bytes <= file->data_bytes);
@@ -168,8 +168,8 @@ static int compare_data(const void *a, const void *b) {
     /* Empty tensors share their address with the next one and come before it. */
     size_t x_bytes = 0;
     size_t y_bytes = 0;
-    (void)!ashlar_safetensors_entry_bytes(x, &x_bytes); /* both were checked before */
-    (void)!ashlar_safetensors_entry_bytes(y, &y_bytes);
+    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both were checked before */
+    (void)!ashlar__safetensors_entry_bytes(y, &y_bytes);
     if (x_bytes != y_bytes) {
         return x_bytes < y_bytes ? -1 : 1;
     }
@@ -195,7 +195,7 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
     for (size_t i = 0; i < file->count; i++) {
         const ashlar_safetensors_entry *entry = &file->entries[i];
         size_t bytes;
-        const ashlar_status status = ashlar_safetensors_entry_bytes(entry, &bytes);
+        const ashlar_status status = ashlar__safetensors_entry_bytes(entry, &bytes);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -206,7 +206,7 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
         ASHLAR_CHECK2(end <= checked->data_bytes); /* each entry lies in the data */
     }
     if (end != checked->data_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s: %zu bytes of data, %zu described; the file is damaged, write it "
                            "anew",
                            checked->path, checked->data_bytes, end);
@@ -234,9 +234,9 @@ static ashlar_status parse_metadata(const check *checked, const ashlar_json *met
     if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(checked->path, metadata->key, "is not one object");
     }
-    file->metadata = ashlar_host_calloc(metadata->count + 1, sizeof *file->metadata);
+    file->metadata = ashlar__host_calloc(metadata->count + 1, sizeof *file->metadata);
     if (file->metadata == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its metadata", checked->path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its metadata", checked->path);
     }
     for (const ashlar_json *item = metadata->item; item != NULL; item = item->next) {
         if (item->kind != ASHLAR_JSON_STRING || strlen(item->text) != item->count ||
@@ -262,10 +262,10 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
     if (header->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(checked->path, "header", "is not an object");
     }
-    file->entries = ashlar_host_calloc(header->count + 1, sizeof *file->entries);
-    file->by_name = ashlar_host_calloc(header->count + 1, sizeof *file->by_name);
+    file->entries = ashlar__host_calloc(header->count + 1, sizeof *file->entries);
+    file->by_name = ashlar__host_calloc(header->count + 1, sizeof *file->by_name);
     if (file->entries == NULL || file->by_name == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", checked->path,
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", checked->path,
                            header->count);
     }
     for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
@@ -293,9 +293,9 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
         return fail_format(path, "header", "is longer than the file or the format allows");
     }
     const char *text = (const char *)file->map + LENGTH_BYTES;
-    const ashlar_status status = ashlar_json_parse(text, length, &file->header);
+    const ashlar_status status = ashlar__json_parse(text, length, &file->header);
     if (status != ASHLAR_OK) {
-        return ashlar_fail(status, "%s: %s; give a whole safetensors file", path,
+        return ashlar__fail(status, "%s: %s; give a whole safetensors file", path,
                            ashlar_error_detail());
     }
     const check checked = {
@@ -308,47 +308,47 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-ashlar_status ashlar_safetensors_open(const char *path, ashlar_safetensors **out) {
-    ashlar_safetensors *file = ashlar_host_calloc(1, sizeof *file);
+ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out) {
+    ashlar_safetensors *file = ashlar__host_calloc(1, sizeof *file);
     if (file == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
     }
     ashlar_status status = map_file(file, path);
     if (status == ASHLAR_OK) {
         status = parse_file(file, path);
     }
     if (status != ASHLAR_OK) {
-        ashlar_safetensors_close(file);
+        ashlar__safetensors_close(file);
         return status;
     }
     *out = file;
     return ASHLAR_OK;
 }
 
-void ashlar_safetensors_close(ashlar_safetensors *file) {
+void ashlar__safetensors_close(ashlar_safetensors *file) {
     if (file == NULL) {
         return;
     }
     if (file->map != NULL) {
         (void)munmap(file->map, file->map_bytes);
     }
-    ashlar_json_free(file->header);
-    ashlar_host_free(file->entries);
-    ashlar_host_free(file->by_name);
-    ashlar_host_free(file->metadata);
-    ashlar_host_free(file);
+    ashlar__json_free(file->header);
+    ashlar__host_free(file->entries);
+    ashlar__host_free(file->by_name);
+    ashlar__host_free(file->metadata);
+    ashlar__host_free(file);
 }
 
-size_t ashlar_safetensors_count(const ashlar_safetensors *file) {
+size_t ashlar__safetensors_count(const ashlar_safetensors *file) {
     return file->count;
 }
 
-const ashlar_safetensors_entry *ashlar_safetensors_at(const ashlar_safetensors *file, size_t i) {
+const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i) {
     ASHLAR_ASSERT(i < file->count);
     return &file->entries[i];
 }
 
-const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors *file,
+const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
                                                         const char *name) {
     const ashlar_safetensors_entry wanted = {.name = name};
     const ashlar_safetensors_entry *key = &wanted;
@@ -358,7 +358,7 @@ const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors
     return found == NULL ? NULL : *found;
 }
 
-const char *ashlar_safetensors_metadata(const ashlar_safetensors *file, const char *key) {
+const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key) {
     if (file->metadata == NULL) {
         return NULL;
     }

@@ -17,7 +17,7 @@
 
 enum { LENGTH_BYTES = 8 };
 
-const char *ashlar_safetensors_dtype_name(ashlar_dtype dtype) {
+const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype) {
     switch (dtype) {
 #define X(name, bytes, text) \
     case ASHLAR_##name:      \
@@ -30,10 +30,10 @@ const char *ashlar_safetensors_dtype_name(ashlar_dtype dtype) {
     return NULL;
 }
 
-ashlar_status ashlar_safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
+ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
     size_t bytes = ashlar_dtype_bytes(entry->dtype);
     if (bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "tensor '%s': type %d, rank %zu; the rank is at most %d",
+        return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': type %d, rank %zu; the rank is at most %d",
                            entry->name, (int)entry->dtype, entry->rank,
                            ASHLAR_SAFETENSORS_RANK_MAX);
     }
@@ -43,8 +43,8 @@ ashlar_status ashlar_safetensors_entry_bytes(const ashlar_safetensors_entry *ent
     }
     /* Over a zero too: [2^40, 2^40, 0] has 0 bytes, but its strides would not fit. */
     for (size_t i = 0; i < entry->rank; i++) {
-        if (entry->shape[i] != 0 && !ashlar_mul(bytes, entry->shape[i], &bytes)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
+        if (entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
                                entry->name);
         }
     }
@@ -58,7 +58,7 @@ static bool is_utf8(const char *text) {
     const size_t bytes = strlen(text);
     size_t length = 1;
     for (size_t i = 0; i < bytes && length > 0; i += length) {
-        length = ashlar_json_utf8_bytes(text + i, bytes - i);
+        length = ashlar__json_utf8_bytes(text + i, bytes - i);
     }
     return length > 0;
 }
@@ -74,13 +74,13 @@ static ashlar_status check_names(const char **names, size_t count, const char *w
     }
     for (size_t i = 0; i < count; i++) {
         if (!is_utf8(names[i])) {
-            return ashlar_fail(ASHLAR_EINVAL, "%s '%s': not UTF-8; rename it", what, names[i]);
+            return ashlar__fail(ASHLAR_EINVAL, "%s '%s': not UTF-8; rename it", what, names[i]);
         }
         if (i > 0 && strcmp(names[i - 1], names[i]) == 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what, names[i]);
+            return ashlar__fail(ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what, names[i]);
         }
         if (strcmp(names[i], "__metadata__") == 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "%s '%s': reserved by the format; rename it", what,
+            return ashlar__fail(ASHLAR_EINVAL, "%s '%s': reserved by the format; rename it", what,
                                names[i]);
         }
     }
@@ -91,9 +91,9 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
                                      const ashlar_safetensors_pair *metadata,
                                      size_t metadata_count) {
     const size_t most = count > metadata_count ? count : metadata_count;
-    const char **names = ashlar_host_calloc(most + 1, sizeof *names);
+    const char **names = ashlar__host_calloc(most + 1, sizeof *names);
     if (names == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the names of %zu tensors", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the names of %zu tensors", count);
     }
     for (size_t i = 0; i < count; i++) {
         names[i] = entries[i].name;
@@ -107,11 +107,11 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
     }
     for (size_t i = 0; i < metadata_count && status == ASHLAR_OK; i++) {
         if (!is_utf8(metadata[i].value)) {
-            status = ashlar_fail(ASHLAR_EINVAL, "metadata '%s': its text is not UTF-8; encode it",
+            status = ashlar__fail(ASHLAR_EINVAL, "metadata '%s': its text is not UTF-8; encode it",
                                  metadata[i].key);
         }
     }
-    ashlar_host_free(names);
+    ashlar__host_free(names);
     return status;
 }
 
@@ -134,34 +134,34 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
                                size_t *begin) {
     size_t bytes;
     size_t end;
-    const ashlar_status status = ashlar_safetensors_entry_bytes(entry, &bytes);
+    const ashlar_status status = ashlar__safetensors_entry_bytes(entry, &bytes);
     if (status != ASHLAR_OK) {
         return status;
     }
     if (bytes > 0 && entry->data == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "tensor '%s': no data; give %zu bytes", entry->name,
+        return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': no data; give %zu bytes", entry->name,
                            bytes);
     }
-    if (!ashlar_add(*begin, bytes, &end)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "tensor '%s': the file would be too large",
+    if (!ashlar__add(*begin, bytes, &end)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': the file would be too large",
                            entry->name);
     }
-    ashlar_json_put_key(json, entry->name);
-    ashlar_json_open_object(json);
-    ashlar_json_put_key(json, "dtype");
-    ashlar_json_put_string(json, ashlar_safetensors_dtype_name(entry->dtype));
-    ashlar_json_put_key(json, "shape");
-    ashlar_json_open_array(json);
+    ashlar__json_put_key(json, entry->name);
+    ashlar__json_open_object(json);
+    ashlar__json_put_key(json, "dtype");
+    ashlar__json_put_string(json, ashlar__safetensors_dtype_name(entry->dtype));
+    ashlar__json_put_key(json, "shape");
+    ashlar__json_open_array(json);
     for (size_t i = 0; i < entry->rank; i++) {
-        ashlar_json_put_uint64(json, entry->shape[i]);
+        ashlar__json_put_uint64(json, entry->shape[i]);
     }
-    ashlar_json_close_array(json);
-    ashlar_json_put_key(json, "data_offsets");
-    ashlar_json_open_array(json);
-    ashlar_json_put_uint64(json, *begin);
-    ashlar_json_put_uint64(json, end);
-    ashlar_json_close_array(json);
-    ashlar_json_close_object(json);
+    ashlar__json_close_array(json);
+    ashlar__json_put_key(json, "data_offsets");
+    ashlar__json_open_array(json);
+    ashlar__json_put_uint64(json, *begin);
+    ashlar__json_put_uint64(json, end);
+    ashlar__json_close_array(json);
+    ashlar__json_close_object(json);
     ASHLAR_CHECK2(*begin % ashlar_dtype_bytes(entry->dtype) == 0); /* wider types came first */
     *begin = end;
     return ASHLAR_OK;
@@ -171,15 +171,15 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
 static ashlar_status build_header(ashlar_json_writer *json,
                                   const ashlar_safetensors_entry *const *order, size_t count,
                                   const ashlar_safetensors_pair *metadata, size_t metadata_count) {
-    ashlar_json_open_object(json);
+    ashlar__json_open_object(json);
     if (metadata_count > 0) {
-        ashlar_json_put_key(json, "__metadata__");
-        ashlar_json_open_object(json);
+        ashlar__json_put_key(json, "__metadata__");
+        ashlar__json_open_object(json);
         for (size_t i = 0; i < metadata_count; i++) {
-            ashlar_json_put_key(json, metadata[i].key);
-            ashlar_json_put_string(json, metadata[i].value);
+            ashlar__json_put_key(json, metadata[i].key);
+            ashlar__json_put_string(json, metadata[i].value);
         }
-        ashlar_json_close_object(json);
+        ashlar__json_close_object(json);
     }
     size_t begin = 0;
     for (size_t i = 0; i < count; i++) {
@@ -188,7 +188,7 @@ static ashlar_status build_header(ashlar_json_writer *json,
             return status;
         }
     }
-    ashlar_json_close_object(json);
+    ashlar__json_close_object(json);
     return ASHLAR_OK;
 }
 
@@ -201,52 +201,52 @@ static ashlar_status write_header(ashlar_file *file, const char *text, size_t by
     uint64_t length = bytes + padding_bytes;
     ASHLAR_CHECK2(length % LENGTH_BYTES == 0); /* so that the data is aligned */
     if (length > ASHLAR_SAFETENSORS_HEADER_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "a header of %zu bytes; use fewer tensors or metadata",
+        return ashlar__fail(ASHLAR_EOVERFLOW, "a header of %zu bytes; use fewer tensors or metadata",
                            bytes);
     }
     unsigned char little[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++) {
         little[i] = (unsigned char)(length >> (8 * i));
     }
-    ashlar_status status = ashlar_file_write(file, little, sizeof little);
+    ashlar_status status = ashlar__file_write(file, little, sizeof little);
     if (status == ASHLAR_OK) {
-        status = ashlar_file_write(file, text, bytes);
+        status = ashlar__file_write(file, text, bytes);
     }
-    return status == ASHLAR_OK ? ashlar_file_write(file, padding, padding_bytes) : status;
+    return status == ASHLAR_OK ? ashlar__file_write(file, padding, padding_bytes) : status;
 }
 
 static ashlar_status write_file(const char *path, const ashlar_safetensors_entry *const *order,
                                 size_t count, const char *header, size_t header_bytes) {
     ashlar_file *file;
-    ashlar_status status = ashlar_file_create(path, &file);
+    ashlar_status status = ashlar__file_create(path, &file);
     if (status != ASHLAR_OK) {
         return status;
     }
     status = write_header(file, header, header_bytes);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         size_t bytes;
-        status = ashlar_safetensors_entry_bytes(order[i], &bytes);
+        status = ashlar__safetensors_entry_bytes(order[i], &bytes);
         if (status == ASHLAR_OK) {
-            status = ashlar_file_write(file, order[i]->data, bytes);
+            status = ashlar__file_write(file, order[i]->data, bytes);
         }
     }
     if (status != ASHLAR_OK) {
-        ashlar_file_abort(file);
+        ashlar__file_abort(file);
         return status;
     }
-    return ashlar_file_commit(file);
+    return ashlar__file_commit(file);
 }
 
-ashlar_status ashlar_safetensors_write(const char *path, const ashlar_safetensors_entry *entries,
+ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetensors_entry *entries,
                                        size_t count, const ashlar_safetensors_pair *metadata,
                                        size_t metadata_count) {
     ashlar_status status = check_arguments(entries, count, metadata, metadata_count);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_safetensors_entry **order = ashlar_host_calloc(count + 1, sizeof *order);
+    const ashlar_safetensors_entry **order = ashlar__host_calloc(count + 1, sizeof *order);
     if (order == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to write %zu tensors to %s", count,
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %zu tensors to %s", count,
                            path);
     }
     for (size_t i = 0; i < count; i++) {
@@ -256,17 +256,17 @@ ashlar_status ashlar_safetensors_write(const char *path, const ashlar_safetensor
         qsort(order, count, sizeof *order, compare_entries);
     }
     ashlar_json_writer json;
-    ashlar_json_writer_init(&json, 0);
+    ashlar__json_writer_init(&json, 0);
     const char *header = NULL;
     size_t header_bytes = 0;
     status = build_header(&json, order, count, metadata, metadata_count);
     if (status == ASHLAR_OK) {
-        status = ashlar_json_writer_text(&json, &header, &header_bytes);
+        status = ashlar__json_writer_text(&json, &header, &header_bytes);
     }
     if (status == ASHLAR_OK) {
         status = write_file(path, order, count, header, header_bytes);
     }
-    ashlar_json_writer_finish(&json);
-    ashlar_host_free(order);
+    ashlar__json_writer_finish(&json);
+    ashlar__host_free(order);
     return status;
 }

@@ -14,10 +14,10 @@ static double read_value(ashlar_dtype dtype, const void *in) {
     switch (dtype) {
     case ASHLAR_F16:
         memcpy(&half, in, sizeof half);
-        return (double)ashlar_float_from_f16(half);
+        return (double)ashlar__float_from_f16(half);
     case ASHLAR_BF16:
         memcpy(&half, in, sizeof half);
-        return (double)ashlar_float_from_bf16(half);
+        return (double)ashlar__float_from_bf16(half);
     case ASHLAR_F32:
         memcpy(&single, in, sizeof single);
         return (double)single;
@@ -32,7 +32,7 @@ static double read_value(ashlar_dtype dtype, const void *in) {
 static void write_value(ashlar_dtype dtype, void *out, double value) {
     const float single = (float)value;
     const uint16_t half =
-        dtype == ASHLAR_F16 ? ashlar_f16_from_float(single) : ashlar_bf16_from_float(single);
+        dtype == ASHLAR_F16 ? ashlar__f16_from_float(single) : ashlar__bf16_from_float(single);
     switch (dtype) {
     case ASHLAR_F16:
     case ASHLAR_BF16:
@@ -48,7 +48,7 @@ static void write_value(ashlar_dtype dtype, void *out, double value) {
     memcpy(out, &value, sizeof value);
 }
 
-void ashlar_convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {
+void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {
     const size_t to_bytes = ashlar_dtype_bytes(to), from_bytes = ashlar_dtype_bytes(from);
     ASHLAR_ASSERT(to_bytes != 0 && from_bytes != 0);
     ASHLAR_CHECK2((const char *)out >= (const char *)in + count * from_bytes ||

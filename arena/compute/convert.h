@@ -13,6 +13,6 @@
  * becomes F16 or BF16 by way of F32. Of one type, every bit is kept. Neither need be aligned; they
  * do not overlap. Requires valid types.
  */
-void ashlar_convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count);
+void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count);
 
 #endif /* ASHLAR_CONVERT_H */

@@ -16,52 +16,52 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
     cu_result result = ASHLAR_DRIVER_CALL(driver, module_load_data, (&loaded, image->image));
     if (result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
         result == CU_NOT_SUPPORTED) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "%s: no CUDA kernels for %s; they need compute capability 8.0, or a "
                            "newer driver",
                            image->what, device->info.name);
     }
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "cuModuleLoadData", result);
+        return ashlar__driver_error(driver, "cuModuleLoadData", result);
     }
     for (size_t i = 0; i < count; i++) {
         ASHLAR_CHECK2(names[i] != NULL);
         result = ASHLAR_DRIVER_CALL(driver, module_get_function, (&kernels[i], loaded, names[i]));
         if (result != CU_SUCCESS) {
             (void)ASHLAR_DRIVER_CALL(driver, module_unload, (loaded));
-            return ashlar_driver_error(driver, "cuModuleGetFunction", result);
+            return ashlar__driver_error(driver, "cuModuleGetFunction", result);
         }
     }
     *module = loaded;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
+ashlar_status ashlar__cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
                                        const char *const *names, size_t count, cu_module *module,
                                        cu_function *kernels) {
     if (image->image[0] == 0) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
                            "or use a software device",
                            image->what);
     }
-    ashlar_status status = ashlar_device_enter(device);
+    ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
         status = load(device, image, names, count, module, kernels);
-        ashlar_device_leave(device);
+        ashlar__device_leave(device);
     }
     return status;
 }
 
-void ashlar_cuda_kernels_unload(ashlar_device *device, cu_module module) {
-    if (ashlar_device_enter(device) == ASHLAR_OK) {
+void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module) {
+    if (ashlar__device_enter(device) == ASHLAR_OK) {
         (void)ASHLAR_DRIVER_CALL(device->driver, ctx_synchronize, ());
         (void)ASHLAR_DRIVER_CALL(device->driver, module_unload, (module));
-        ashlar_device_leave(device);
+        ashlar__device_leave(device);
     }
 }
 
-ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device, cu_function kernel,
+ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device, cu_function kernel,
                                          const char *name, size_t blocks, unsigned threads,
                                          const void *param, ashlar_stream stream) {
     ashlar_driver *driver = device->driver;
@@ -79,5 +79,5 @@ ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device, cu_function kern
     }
     char what[64];
     (void)snprintf(what, sizeof what, "cuLaunchKernel(%s)", name);
-    return ashlar_driver_error(driver, what, result);
+    return ashlar__driver_error(driver, what, result);
 }

@@ -20,13 +20,13 @@ typedef struct ashlar_cuda_image {
  * Ownership: *module is the caller's, to be unloaded.
  * Errors:    ASHLAR_ENOTSUP (none for this device, or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_load(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
                                                          const ashlar_cuda_image *image,
                                                          const char *const *names, size_t count,
                                                          cu_module *module, cu_function *kernels);
 
 /* Waits for the device first: queued kernels still need their code. */
-void ashlar_cuda_kernels_unload(ashlar_device *device, cu_module module);
+void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module);
 
 /*
  * Queue a kernel whose one parameter is *param, which is read before the call returns. With 0
@@ -34,7 +34,7 @@ void ashlar_cuda_kernels_unload(ashlar_device *device, cu_module module);
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with the kernel's name.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device,
                                                            cu_function kernel, const char *name,
                                                            size_t blocks, unsigned threads,
                                                            const void *param, ashlar_stream stream);

@@ -51,14 +51,14 @@
 #define ASHLAR_WIDEN(stored) ASHLAR_OF_TYPE(ASHLAR_WIDEN_)(stored)
 #define ASHLAR_WIDEN_f32(stored) (stored)
 #define ASHLAR_WIDEN_f64(stored) (stored)
-#define ASHLAR_WIDEN_f16(stored) ashlar_float_from_f16(stored)
-#define ASHLAR_WIDEN_bf16(stored) ashlar_float_from_bf16(stored)
+#define ASHLAR_WIDEN_f16(stored) ashlar__float_from_f16(stored)
+#define ASHLAR_WIDEN_bf16(stored) ashlar__float_from_bf16(stored)
 
 #define ASHLAR_NARROW(real) ASHLAR_OF_TYPE(ASHLAR_NARROW_)(real)
 #define ASHLAR_NARROW_f32(real) (real)
 #define ASHLAR_NARROW_f64(real) (real)
-#define ASHLAR_NARROW_f16(real) ashlar_f16_from_float(real)
-#define ASHLAR_NARROW_bf16(real) ashlar_bf16_from_float(real)
+#define ASHLAR_NARROW_f16(real) ashlar__f16_from_float(real)
+#define ASHLAR_NARROW_bf16(real) ashlar__bf16_from_float(real)
 
 #define ASHLAR_HAS_MASTER ASHLAR_OF_TYPE(ASHLAR_HAS_MASTER_)
 #define ASHLAR_HAS_MASTER_f32 false

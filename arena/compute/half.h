@@ -12,24 +12,24 @@
 
 #include "allocator/base/compiler.h"
 
-ASHLAR_SHARED_FN uint32_t ashlar_float_bits(float value) {
+ASHLAR_SHARED_FN uint32_t ashlar__float_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-ASHLAR_SHARED_FN float ashlar_float_from_bits(uint32_t bits) {
+ASHLAR_SHARED_FN float ashlar__float_from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-ASHLAR_SHARED_FN float ashlar_float_from_bf16(uint16_t bits) {
-    return ashlar_float_from_bits((uint32_t)bits << 16);
+ASHLAR_SHARED_FN float ashlar__float_from_bf16(uint16_t bits) {
+    return ashlar__float_from_bits((uint32_t)bits << 16);
 }
 
-ASHLAR_SHARED_FN uint16_t ashlar_bf16_from_float(float value) {
-    const uint32_t bits = ashlar_float_bits(value);
+ASHLAR_SHARED_FN uint16_t ashlar__bf16_from_float(float value) {
+    const uint32_t bits = ashlar__float_bits(value);
     const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     const uint32_t quiet = bits | 0x400000u;
     return (uint16_t)(((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
@@ -39,25 +39,25 @@ ASHLAR_SHARED_FN uint16_t ashlar_bf16_from_float(float value) {
  * The exponent of binary16 is 112 smaller. Shifted into place and times 2^112, normal and subnormal
  * values alike come out exact; what was infinite or NaN there gets the largest exponent again.
  */
-ASHLAR_SHARED_FN float ashlar_float_from_f16(uint16_t bits) {
+ASHLAR_SHARED_FN float ashlar__float_from_f16(uint16_t bits) {
     const uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
-    const float scaled = ashlar_float_from_bits(magnitude) * 0x1p112f;
+    const float scaled = ashlar__float_from_bits(magnitude) * 0x1p112f;
     const uint32_t is_special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
-    return ashlar_float_from_bits(ashlar_float_bits(scaled) | is_special | sign);
+    return ashlar__float_from_bits(ashlar__float_bits(scaled) | is_special | sign);
 }
 
 /*
  * Normal results round in the integer; below 2^-14 the addition of 0.5 lets the float unit round at
  * the place where a subnormal of binary16 ends (0.5's last bit is 2^-24).
  */
-ASHLAR_SHARED_FN uint16_t ashlar_f16_from_float(float value) {
-    const uint32_t bits = ashlar_float_bits(value);
+ASHLAR_SHARED_FN uint16_t ashlar__f16_from_float(float value) {
+    const uint32_t bits = ashlar__float_bits(value);
     const uint32_t sign = bits >> 16 & 0x8000u;
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
     const uint32_t subnormal =
-        ashlar_float_bits(ashlar_float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
+        ashlar__float_bits(ashlar__float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
     const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
     uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
     half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* rounds to 65536 or more */

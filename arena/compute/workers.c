@@ -46,7 +46,7 @@ static struct {
     .has_ended = PTHREAD_COND_INITIALIZER,
 };
 
-static atomic_size_t chosen; /* by ashlar_workers_set_count(); 0: by the environment */
+static atomic_size_t chosen; /* by ashlar__workers_set_count(); 0: by the environment */
 static atomic_bool refuses_start;
 
 /* ---- how many ---- */
@@ -70,7 +70,7 @@ static void read_environment(void) {
     if (text == NULL) {
         const size_t processors = count_processors();
         environment_count = processors < ASHLAR_WORKERS_MAX ? processors : ASHLAR_WORKERS_MAX;
-    } else if (ashlar_parse_count(ashlar_piece_of(text), &count) && count >= 1 &&
+    } else if (ashlar__parse_count(ashlar__piece_of(text), &count) && count >= 1 &&
                count <= ASHLAR_WORKERS_MAX) {
         environment_count = (size_t)count;
     } else {
@@ -80,27 +80,27 @@ static void read_environment(void) {
     ASHLAR_CHECK2(environment_count >= 1 && environment_count <= ASHLAR_WORKERS_MAX);
 }
 
-ashlar_status ashlar_workers_check(void) {
+ashlar_status ashlar__workers_check(void) {
     pthread_once(&environment_once, read_environment);
     if (is_environment_bad) {
-        return ashlar_fail(ASHLAR_EINVAL, "ASHLAR_THREADS: not a number of threads; give 1 to %d",
+        return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_THREADS: not a number of threads; give 1 to %d",
                            ASHLAR_WORKERS_MAX);
     }
     return ASHLAR_OK;
 }
 
-size_t ashlar_workers_count(void) {
+size_t ashlar__workers_count(void) {
     const size_t count = atomic_load_explicit(&chosen, memory_order_relaxed);
     pthread_once(&environment_once, read_environment);
     return count != 0 ? count : environment_count;
 }
 
-void ashlar_workers_set_count(size_t count) {
+void ashlar__workers_set_count(size_t count) {
     ASHLAR_CHECK2(count <= ASHLAR_WORKERS_MAX);
     atomic_store_explicit(&chosen, count, memory_order_relaxed);
 }
 
-void ashlar_workers_refuse_start(int refuse) {
+void ashlar__workers_refuse_start(int refuse) {
     atomic_store(&refuses_start, refuse != 0);
 }
 
@@ -124,9 +124,9 @@ static size_t wait_for_work_and_lock(size_t seen) {
         }
         ASHLAR_PAUSE();
     }
-    ashlar_lock_acquire(&pool.lock);
+    ashlar__lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
-        ashlar_lock_wait(&pool.lock, &pool.has_work);
+        ashlar__lock_wait(&pool.lock, &pool.has_work);
     }
     return atomic_load_explicit(&pool.generation, memory_order_relaxed);
 }
@@ -145,15 +145,15 @@ static void *run_thread(void *unused) {
             pool.room--;
             atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
         }
-        ashlar_lock_release(&pool.lock);
+        ashlar__lock_release(&pool.lock);
         if (joins) {
             work(fn, context, count);
-            ashlar_lock_acquire(&pool.lock);
+            ashlar__lock_acquire(&pool.lock);
             ASHLAR_CHECK2(atomic_load_explicit(&pool.users, memory_order_relaxed) > 0);
             if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
                 pthread_cond_signal(&pool.has_ended);
             }
-            ashlar_lock_release(&pool.lock);
+            ashlar__lock_release(&pool.lock);
         }
     }
     return NULL;
@@ -161,8 +161,8 @@ static void *run_thread(void *unused) {
 
 /* A child has only the thread that forked, which is in no work. */
 static void forget_in_child(void) {
-    ashlar_lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
-    ashlar_lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
+    ashlar__lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
+    ashlar__lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
     pool.has_work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.has_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.room = 0;
@@ -217,7 +217,7 @@ static size_t start_threads(size_t wanted) {
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {
     ASHLAR_OWNS(&pool.owner);
-    ashlar_lock_acquire(&pool.lock);
+    ashlar__lock_acquire(&pool.lock);
     ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last one is closed */
     ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
@@ -229,39 +229,39 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     for (size_t i = 0; i < helpers; i++) {
         pthread_cond_signal(&pool.has_work);
     }
-    ashlar_lock_release(&pool.lock);
+    ashlar__lock_release(&pool.lock);
 }
 
 /* Let nobody join any more, and wait for those who have. */
 static void close_work(void) {
     ASHLAR_OWNS(&pool.owner);
-    ashlar_lock_acquire(&pool.lock);
+    ashlar__lock_acquire(&pool.lock);
     ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner took the last piece */
     pool.room = 0;
-    ashlar_lock_release(&pool.lock);
+    ashlar__lock_release(&pool.lock);
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.users, memory_order_acquire) == 0) {
             return;
         }
         ASHLAR_PAUSE();
     }
-    ashlar_lock_acquire(&pool.lock);
+    ashlar__lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.users, memory_order_relaxed) != 0) {
-        ashlar_lock_wait(&pool.lock, &pool.has_ended);
+        ashlar__lock_wait(&pool.lock, &pool.has_ended);
     }
-    ashlar_lock_release(&pool.lock);
+    ashlar__lock_release(&pool.lock);
 }
 
-void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
-    const size_t threads = count > 1 ? ashlar_workers_count() : 1;
-    if (threads > 1 && is_prepared() && ashlar_lock_try_acquire(&pool.owner)) {
+void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
+    const size_t threads = count > 1 ? ashlar__workers_count() : 1;
+    if (threads > 1 && is_prepared() && ashlar__lock_try_acquire(&pool.owner)) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {
             open_work(helpers, fn, context, count);
             work(fn, context, count);
             close_work();
         }
-        ashlar_lock_release(&pool.owner);
+        ashlar__lock_release(&pool.owner);
         if (helpers > 0) {
             return;
         }

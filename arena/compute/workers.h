@@ -26,10 +26,10 @@ enum { ASHLAR_WORKERS_MAX = 256 };
  * Threads: any.  Cost: for count 1 a call; else a wake-up for each thread that sleeps. A thread
  * that wakes too late to find work left is not waited for.
  */
-void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
+void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
 /* How many threads share a work, the caller's included: at least 1. Threads: any. */
-size_t ashlar_workers_count(void);
+size_t ashlar__workers_count(void);
 
 /*
  * Check ASHLAR_THREADS. Call it when creating an object that will use the threads: with a bad value
@@ -37,15 +37,15 @@ size_t ashlar_workers_count(void);
  *
  * Threads: any.  Errors: ASHLAR_EINVAL.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_workers_check(void);
+ASHLAR_MUST_CHECK ashlar_status ashlar__workers_check(void);
 
 /*
  * Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, whatever the environment says; 0: as
  * it says. Threads beyond that number stay asleep.
  */
-void ashlar_workers_set_count(size_t count);
+void ashlar__workers_set_count(size_t count);
 
 /* Tests: from now on no thread can be started. */
-void ashlar_workers_refuse_start(int refuse);
+void ashlar__workers_refuse_start(int refuse);
 
 #endif /* ASHLAR_WORKERS_H */

@@ -21,16 +21,16 @@ const char *ashlar_region_text(ashlar_region region) {
 }
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
-    ashlar_arena *arena = ashlar_host_calloc(1, sizeof *arena);
+    ashlar_arena *arena = ashlar__host_calloc(1, sizeof *arena);
     if (arena == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an arena");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an arena");
     }
     *arena = (ashlar_arena){.bucket_bytes = SIZE_MAX, .world_size = 1};
     *out = arena;
     return ASHLAR_OK;
 }
 
-void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
+void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
             continue;
@@ -49,23 +49,23 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     }
     ASHLAR_CHECK2(arena->allocator != NULL || ashlar_arena_regions(arena) == 0);
     if (arena->allocator != NULL) {
-        ashlar_arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
+        ashlar__arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        ashlar_host_free(arena->tensors[i].name);
+        ashlar__host_free(arena->tensors[i].name);
     }
-    ashlar_host_free(arena->tensors);
-    ashlar_host_free(arena->groups);
-    ashlar_host_free(arena->names);
-    ashlar_host_free(arena->bindings);
-    ashlar_host_free(arena->binding_table);
-    ashlar_host_free(arena->order);
-    ashlar_host_free(arena->buckets);
-    ashlar_host_free(arena);
+    ashlar__host_free(arena->tensors);
+    ashlar__host_free(arena->groups);
+    ashlar__host_free(arena->names);
+    ashlar__host_free(arena->bindings);
+    ashlar__host_free(arena->binding_table);
+    ashlar__host_free(arena->order);
+    ashlar__host_free(arena->buckets);
+    ashlar__host_free(arena);
 }
 
 size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region) {
-    return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar_region_layout(region)] : 0;
+    return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar__region_layout(region)] : 0;
 }
 
 /*
@@ -78,12 +78,12 @@ static const size_t staggered_from = (size_t)64 << 20;
 
 static ashlar_status block_bytes(size_t region_bytes, size_t *out) {
     const size_t more = region_bytes >= staggered_from ? STAGGER_BYTES : 0;
-    return ashlar_add(region_bytes, more, out)
+    return ashlar__add(region_bytes, more, out)
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", region_bytes);
+               : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", region_bytes);
 }
 
-ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
+ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                 ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
     ASHLAR_CHECK2(arena->order != NULL); /* placed */
@@ -100,7 +100,7 @@ ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator
                                          &arena->regions[i]);
         }
         if (status != ASHLAR_OK) {
-            ashlar_arena_drop(arena, allocator, set);
+            ashlar__arena_drop(arena, allocator, set);
             return status;
         }
         set |= ASHLAR_REGION_BIT(i);
@@ -113,7 +113,7 @@ ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator
 static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions) {
     unsigned taken = 0;
-    ashlar_status status = ashlar_arena_take(arena, allocator, stream, regions, &taken);
+    ashlar_status status = ashlar__arena_take(arena, allocator, stream, regions, &taken);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((taken & ASHLAR_REGION_BIT(i)) != 0) {
             status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[i], 0,
@@ -121,7 +121,7 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
         }
     }
     if (status != ASHLAR_OK) {
-        ashlar_arena_drop(arena, allocator, taken);
+        ashlar__arena_drop(arena, allocator, taken);
     }
     return status;
 }
@@ -129,17 +129,17 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
 ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocator,
                                   ashlar_stream stream, unsigned regions) {
     if (arena->tensor_count == 0 || arena->allocator != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, arena->tensor_count == 0
+        return ashlar__fail(ASHLAR_EINVAL, arena->tensor_count == 0
                                               ? "commit of an arena without tensors"
                                               : "the arena is committed already");
     }
     if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "regions: 0x%x is no set of regions with that of the "
                            "parameters; use ASHLAR_REGIONS_ALL for training",
                            regions);
     }
-    ashlar_status status = ashlar_arena_place(arena);
+    ashlar_status status = ashlar__arena_place(arena);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -148,14 +148,14 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
         arena->allocator = allocator;
         ASHLAR_CHECK3(ashlar_arena_check(arena) == ASHLAR_OK);
     } else {
-        ashlar_arena_unplace(arena);
+        ashlar__arena_unplace(arena);
     }
     return status;
 }
 
 ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
     if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar_fail(ASHLAR_EINVAL, "extend: %s",
+        return ashlar__fail(ASHLAR_EINVAL, "extend: %s",
                            arena->allocator == NULL ? "the arena is not committed"
                                                     : "no set of regions");
     }
@@ -165,7 +165,7 @@ ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, uns
 ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {
     void *base = ashlar_arena_region(arena, region);
     if (base == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
+        return ashlar__fail(ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
     }
     return ashlar_fill(ashlar_allocator_device(arena->allocator), base, 0,
                        ashlar_arena_region_bytes(arena, region), stream);
@@ -219,8 +219,8 @@ void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t 
         return NULL;
     }
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
-    const ashlar_layout layout = ashlar_region_layout(region);
-    ASHLAR_CHECK2(!ashlar_layout_has(layout, info->dtype) ||
+    const ashlar_layout layout = ashlar__region_layout(region);
+    ASHLAR_CHECK2(!ashlar__layout_has(layout, info->dtype) ||
                   info->offset[layout] < arena->bytes[layout]);
-    return ashlar_layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
+    return ashlar__layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
 }

@@ -3,11 +3,11 @@
  *
  * Invariants after commit, with the groups in declaration order and every layout L:
  *   offset[L] of group i + 1  = offset[L] of group i
- *                               + ashlar_layout_bytes(its dtype, its padded, L)
+ *                               + ashlar__layout_bytes(its dtype, its padded, L)
  *   bytes[L]                  = the same sum over all groups
  *   padded                   >= bytes, a multiple of ASHLAR_ARENA_ALIGN
  *   tensor.offset[L]          = its group's offset[L]
- *                               + ashlar_layout_bytes(its dtype, its group_offset, L)
+ *                               + ashlar__layout_bytes(its dtype, its group_offset, L)
  *   buckets                   cover the groups from the last to the first, without gaps
  */
 #ifndef ASHLAR_ARENA_IMPL_H
@@ -62,27 +62,27 @@ struct ashlar_arena {
 };
 
 /* The layout of a region. Requires a valid region. */
-ashlar_layout ashlar_region_layout(ashlar_region region);
+ashlar_layout ashlar__region_layout(ashlar_region region);
 
 /*
  * Storage bytes of `dtype`, whole elements, in another layout. Errors: SIZE_MAX where it does not
  * fit.
  */
-size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
+size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
 
 /* "F32" and so on; "unknown" for a value that is no type. */
-const char *ashlar_dtype_text(ashlar_dtype dtype);
+const char *ashlar__dtype_text(ashlar_dtype dtype);
 
 /* What the elements of a tensor of `dtype` are in a layout where it is. */
-ashlar_dtype ashlar_layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
+ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
 
 /* Whether the layout has a place for tensors of `dtype`. */
-static inline bool ashlar_layout_has(ashlar_layout layout, ashlar_dtype dtype) {
+static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) {
     return layout != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(dtype);
 }
 
 /* Bytes of a tensor in a layout. Requires a valid tensor. */
-size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
+size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
 /*
  * Take a block for each of `regions` that is missing and not empty: for all of them, or for none.
@@ -90,35 +90,35 @@ size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout
  *
  * Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                   ashlar_stream stream, unsigned regions,
                                                   unsigned *taken);
 /* Give regions back in stream order. */
-void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
+void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
 
 /* Make room for `extra` more bindings. False: no host memory. */
-bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra);
+bool ashlar__arena_reserve_bindings(ashlar_arena *arena, size_t extra);
 
 /* Bind a pointer, in place of its earlier binding. Requires room, and a tensor of that region. */
-void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);
+void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);
 
 /* A pointer's binding, or NULL. */
-ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer);
+ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void *const *pointer);
 
 /*
  * Describe what of the arena lies at [ptr, ptr + bytes): "40 bytes into tensor x (gradients)".
  * False: nothing does, and the text is "none of the arena's memory".
  */
 enum { ASHLAR_WHERE_BYTES = 256 };
-bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                            char text[static ASHLAR_WHERE_BYTES]);
 
 /*
  * Place every group and tensor: the arithmetic of commit, without device memory. Errors:
  * ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM; then nothing is placed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_place(ashlar_arena *arena);
-void ashlar_arena_unplace(ashlar_arena *arena); /* the opposite */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
+void ashlar__arena_unplace(ashlar_arena *arena); /* the opposite */
 
 /*
  * A run: the longest stretch of neighbours by address with one type and equal options, with the
@@ -140,6 +140,6 @@ typedef struct ashlar_arena_run {
  * Write the runs in address order; together they are the whole arena. Requires a committed arena
  * and room for a run of each tensor. Returns their number.
  */
-size_t ashlar_arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
+size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
 
 #endif /* ASHLAR_ARENA_IMPL_H */

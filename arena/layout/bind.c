@@ -28,7 +28,7 @@ static void fill_table(ashlar_arena *arena) {
     }
 }
 
-bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra) {
+bool ashlar__arena_reserve_bindings(ashlar_arena *arena, size_t extra) {
     size_t capacity = arena->binding_capacity == 0 ? 16 : arena->binding_capacity;
     while (capacity / 2 < arena->binding_count + extra) {
         capacity *= 2;
@@ -36,14 +36,14 @@ bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra) {
     if (capacity == arena->binding_capacity) {
         return true;
     }
-    size_t *table = ashlar_host_calloc(capacity, sizeof *table);
+    size_t *table = ashlar__host_calloc(capacity, sizeof *table);
     ashlar_arena_binding *grown =
-        table != NULL ? ashlar_host_realloc(arena->bindings, capacity / 2, sizeof *grown) : NULL;
+        table != NULL ? ashlar__host_realloc(arena->bindings, capacity / 2, sizeof *grown) : NULL;
     if (grown == NULL) {
-        ashlar_host_free(table);
+        ashlar__host_free(table);
         return false;
     }
-    ashlar_host_free(arena->binding_table);
+    ashlar__host_free(arena->binding_table);
     arena->bindings = grown;
     arena->binding_table = table;
     arena->binding_capacity = capacity;
@@ -52,13 +52,13 @@ bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra) {
     return true;
 }
 
-ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer) {
+ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void *const *pointer) {
     const size_t found = arena->binding_capacity == 0 ? 0 : *binding_entry(arena, pointer);
     ASHLAR_CHECK2(found <= arena->binding_count);
     return found == 0 ? NULL : &arena->bindings[found - 1];
 }
 
-void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding) {
+void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding) {
     size_t *entry = binding_entry(arena, binding->pointer);
     ASHLAR_CHECK2(binding->view == NULL || binding->pointer == &binding->view->data);
     if (*entry == 0) {
@@ -72,14 +72,14 @@ void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *b
 
 static ashlar_status bind_to(ashlar_arena *arena, const ashlar_arena_binding *binding) {
     if (ashlar_arena_view(arena, binding->region, binding->tensor) == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
+        return ashlar__fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
                            (int)binding->region, binding->tensor);
     }
-    if (!ashlar_arena_reserve_bindings(arena, 1)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
+    if (!ashlar__arena_reserve_bindings(arena, 1)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
                            arena->tensors[binding->tensor].name);
     }
-    ashlar_arena_put_binding(arena, binding);
+    ashlar__arena_put_binding(arena, binding);
     return ASHLAR_OK;
 }
 
@@ -98,21 +98,21 @@ ashlar_status ashlar_arena_bind_view(ashlar_arena *arena, ashlar_region region, 
         return status;
     }
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
-    view->dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region));
+    view->dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region));
     view->rank = info->rank;
     memcpy(view->shape, info->shape, sizeof view->shape);
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
-    ashlar_arena_binding *binding = ashlar_arena_find_binding(arena, pointer);
+    ashlar_arena_binding *binding = ashlar__arena_find_binding(arena, pointer);
     if (binding == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "unbind: the pointer at %p is not bound to this arena",
+        return ashlar__fail(ASHLAR_EINVAL, "unbind: the pointer at %p is not bound to this arena",
                            (const void *)pointer);
     }
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
     fill_table(arena); /* an empty entry would hide those probed past it */
-    ASHLAR_CHECK2(ashlar_arena_find_binding(arena, pointer) == NULL);
+    ASHLAR_CHECK2(ashlar__arena_find_binding(arena, pointer) == NULL);
     return ASHLAR_OK;
 }

@@ -14,7 +14,7 @@ static size_t begin_of(const ashlar_arena *arena, ashlar_layout layout, size_t t
 }
 
 static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
-    return begin_of(arena, layout, tensor) + ashlar_arena_tensor_bytes(arena, layout, tensor);
+    return begin_of(arena, layout, tensor) + ashlar__arena_tensor_bytes(arena, layout, tensor);
 }
 
 /*
@@ -27,7 +27,7 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
     *on = *before = arena->tensor_count;
     for (size_t i = 0; i < arena->tensor_count && *on == arena->tensor_count; i++) {
         const size_t tensor = arena->order[i];
-        if (!ashlar_layout_has(layout, arena->tensors[tensor].info.dtype)) {
+        if (!ashlar__layout_has(layout, arena->tensors[tensor].info.dtype)) {
             continue;
         }
         if (end_of(arena, layout, tensor) <= begin) {
@@ -43,7 +43,7 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
 /* Describe [begin, end) of a region; `is_outside`: it begins before the region. */
 static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
                             size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
-    const ashlar_layout layout = ashlar_region_layout(region);
+    const ashlar_layout layout = ashlar__region_layout(region);
     const char *name = ashlar_region_text(region);
     size_t on, before;
     find_around(arena, layout, begin, end, &on, &before);
@@ -63,7 +63,7 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
     }
 }
 
-bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                            char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
     const uintptr_t end = begin + bytes; /* may wrap: then no region is behind it */
@@ -90,16 +90,16 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
         const ashlar_arena_group *group = &arena->groups[i];
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             if (group->offset[layout] != end[layout]) {
-                return ashlar_fail(ASHLAR_EMOVED,
+                return ashlar__fail(ASHLAR_EMOVED,
                                    "group %zu lies at offset %zu, the one before ends at %zu", i,
                                    group->offset[layout], end[layout]);
             }
-            end[layout] += ashlar_layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+            end[layout] += ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
         }
     }
     for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
         if (end[layout] != arena->bytes[layout]) {
-            return ashlar_fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu",
+            return ashlar__fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu",
                                end[layout], arena->bytes[layout]);
         }
     }
@@ -125,8 +125,8 @@ static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_gro
     for (int i = 0; i < ASHLAR_LAYOUT_COUNT; i++) {
         const ashlar_layout layout = (ashlar_layout)i;
         const size_t want =
-            group->offset[layout] + ashlar_layout_bytes(group->dtype, tensor->group_offset, layout);
-        is_in &= !ashlar_layout_has(layout, group->dtype) || tensor->info.offset[layout] == want;
+            group->offset[layout] + ashlar__layout_bytes(group->dtype, tensor->group_offset, layout);
+        is_in &= !ashlar__layout_has(layout, group->dtype) || tensor->info.offset[layout] == want;
     }
     return is_in;
 }
@@ -137,17 +137,17 @@ static ashlar_status check_tensors(const ashlar_arena *arena) {
         const ashlar_arena_entry *tensor = &arena->tensors[i];
         const ashlar_arena_group *group = &arena->groups[tensor->group];
         if (!is_in_group(tensor, group)) {
-            return ashlar_fail(ASHLAR_EMOVED, "tensor %s left its group", tensor->name);
+            return ashlar__fail(ASHLAR_EMOVED, "tensor %s left its group", tensor->name);
         }
         if (!fits_group(tensor, group)) {
-            return ashlar_fail(ASHLAR_EMOVED, "tensor %s has another shape or type than its place",
+            return ashlar__fail(ASHLAR_EMOVED, "tensor %s has another shape or type than its place",
                                tensor->name);
         }
     }
     for (size_t i = 1; i < arena->tensor_count; i++) {
         const size_t a = arena->order[i - 1], b = arena->order[i];
         if (end_of(arena, ASHLAR_LAYOUT_STORAGE, a) > begin_of(arena, ASHLAR_LAYOUT_STORAGE, b)) {
-            return ashlar_fail(ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
+            return ashlar__fail(ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
                                arena->tensors[b].name);
         }
     }
@@ -160,13 +160,13 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->bucket_count; i++) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
         if (bucket->offset + bucket->bytes != end) {
-            return ashlar_fail(ASHLAR_EMOVED, "bucket %zu ends at %zu, the next one begins at %zu",
+            return ashlar__fail(ASHLAR_EMOVED, "bucket %zu ends at %zu, the next one begins at %zu",
                                i, bucket->offset + bucket->bytes, end);
         }
         end = bucket->offset;
     }
     return end == 0 ? ASHLAR_OK
-                    : ashlar_fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
+                    : ashlar__fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
 }
 
 /* The allocator still knows every region as a live block that is large enough. */
@@ -180,11 +180,11 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
         }
         if (ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) !=
             ASHLAR_OK) {
-            return ashlar_fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
+            return ashlar__fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
                                ashlar_error_detail());
         }
         if (bytes < wanted) {
-            return ashlar_fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu", text,
+            return ashlar__fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu", text,
                                wanted, bytes);
         }
     }
@@ -195,14 +195,14 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
 
 static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_arena_binding *binding,
                                     const void *want) {
-    const ashlar_layout layout = ashlar_region_layout(binding->region);
+    const ashlar_layout layout = ashlar__region_layout(binding->region);
     char place[ASHLAR_WHERE_BYTES] = "NULL";
     if (*binding->pointer != NULL) {
-        (void)ashlar_arena_describe(arena, *binding->pointer,
-                                    ashlar_arena_tensor_bytes(arena, layout, binding->tensor),
+        (void)ashlar__arena_describe(arena, *binding->pointer,
+                                    ashlar__arena_tensor_bytes(arena, layout, binding->tensor),
                                     place);
     }
-    return ashlar_fail(ASHLAR_EMOVED,
+    return ashlar__fail(ASHLAR_EMOVED,
                        "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep "
                        "the arena's address and copy into it, or mend it by ashlar_arena_flatten()",
                        arena->tensors[binding->tensor].name, ashlar_region_text(binding->region),
@@ -215,19 +215,19 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
     ASHLAR_CHECK2(binding->pointer == &view->data);
     const char *text = ashlar_region_text(binding->region);
     const ashlar_dtype dtype =
-        ashlar_layout_dtype(info->dtype, ashlar_region_layout(binding->region));
+        ashlar__layout_dtype(info->dtype, ashlar__region_layout(binding->region));
     if (view->dtype != dtype) {
-        return ashlar_fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
-                           info->name, text, ashlar_dtype_text(dtype),
-                           ashlar_dtype_text(view->dtype), (int)view->dtype);
+        return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
+                           info->name, text, ashlar__dtype_text(dtype),
+                           ashlar__dtype_text(view->dtype), (int)view->dtype);
     }
     if (view->rank != info->rank) {
-        return ashlar_fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",
+        return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",
                            info->name, text, info->rank, view->rank);
     }
     for (size_t d = 0; d < ASHLAR_RANK_MAX; d++) {
         if (view->shape[d] != info->shape[d]) {
-            return ashlar_fail(ASHLAR_EMOVED,
+            return ashlar__fail(ASHLAR_EMOVED,
                                "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of "
                                "another shape must not be the bound one",
                                info->name, text, info->shape[d], d, view->shape[d]);
@@ -257,7 +257,7 @@ ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
         check_groups, check_tensors, check_buckets, check_regions, check_bindings,
     };
     if (arena->allocator == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "check: the arena is not committed");
+        return ashlar__fail(ASHLAR_EINVAL, "check: the arena is not committed");
     }
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && status == ASHLAR_OK; i++) {

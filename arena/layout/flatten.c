@@ -41,23 +41,23 @@ static const char *name_of(const gather *g, const piece *p) {
 /* ---- which memory belongs to which tensor ---- */
 
 static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item, piece *out) {
-    const ashlar_layout layout = ashlar_region_layout(g->region);
+    const ashlar_layout layout = ashlar__region_layout(g->region);
     void *dst = ashlar_arena_view(g->arena, g->region, item->tensor);
     if (dst == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "flatten: no tensor %zu in this region", item->tensor);
+        return ashlar__fail(ASHLAR_EINVAL, "flatten: no tensor %zu in this region", item->tensor);
     }
-    *out = (piece){.bytes = ashlar_arena_tensor_bytes(g->arena, layout, item->tensor),
+    *out = (piece){.bytes = ashlar__arena_tensor_bytes(g->arena, layout, item->tensor),
                    .tensor = item->tensor,
                    .dst = dst};
     ASHLAR_CHECK2(out->bytes > 0);
     if (item->pointer == NULL || *item->pointer == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
+        return ashlar__fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
                            name_of(g, out));
     }
     out->src = (uintptr_t)*item->pointer;
     return out->src <= UINTPTR_MAX - out->bytes
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL,
+               : ashlar__fail(ASHLAR_EINVAL,
                              "flatten: the pointer to tensor %s is %p, no address "
                              "of %zu bytes",
                              name_of(g, out), *item->pointer, out->bytes);
@@ -82,7 +82,7 @@ static ashlar_status unite_tied(gather *g) {
         if (last == NULL || last->tensor != g->pieces[i].tensor) {
             g->pieces[count++] = g->pieces[i];
         } else if (last->src != g->pieces[i].src) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "flatten: tensor %s is named with two memories, %p and %p; let all "
                                "its pointers point to the one that counts, or declare two tensors",
                                name_of(g, last), (void *)last->src, (void *)g->pieces[i].src);
@@ -111,21 +111,21 @@ static ashlar_status check_apart(const gather *g) {
     for (size_t i = 0; i < g->count; i++) {
         const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
         ASHLAR_CHECK2(next == NULL || p->src <= next->src);
-        if (ashlar_arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
-            return ashlar_fail(ASHLAR_EINVAL,
+        if (ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
+            return ashlar__fail(ASHLAR_EINVAL,
                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
                                "to its own memory",
                                name_of(g, p), (void *)p->src, place);
         }
         if (next != NULL && next->src == p->src) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "flatten: tensors %s and %s have one memory, %p; if they are tied, "
                                "declare one tensor and name it in both items, else give each its "
                                "own memory",
                                name_of(g, p), name_of(g, next), (void *)p->src);
         }
         if (next != NULL && next->src - p->src < p->bytes) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) "
                                "overlap; give each its own",
                                name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
@@ -193,13 +193,13 @@ static ashlar_status find_blocks(gather *g) {
         const ashlar_snapshot_block *block = &snapshot->blocks[p->block];
         if (p->block >= snapshot->block_count || block->state != ASHLAR_SNAPSHOT_LIVE ||
             p->src < block->address || p->src >= block->address + block->bytes) {
-            return ashlar_fail(ASHLAR_EPOINTER,
+            return ashlar__fail(ASHLAR_EPOINTER,
                                "flatten: the memory of tensor %s (%p) is in no live block of the "
                                "owner; name the allocator it is from, or NULL to free nothing",
                                name_of(g, p), (void *)p->src);
         }
         if (p->bytes > block->address + block->bytes - p->src) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes "
                                "behind its beginning",
                                name_of(g, p), p->bytes, (void *)p->src,
@@ -264,22 +264,22 @@ static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashla
 static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar_arena_binding binding = {
         .pointer = item->pointer, .region = g->region, .tensor = item->tensor};
-    const ashlar_arena_binding *old = ashlar_arena_find_binding(g->arena, item->pointer);
+    const ashlar_arena_binding *old = ashlar__arena_find_binding(g->arena, item->pointer);
     if (old != NULL && old->region == binding.region && old->tensor == binding.tensor) {
         binding.view = old->view;
     }
-    ashlar_arena_put_binding(g->arena, &binding);
+    ashlar__arena_put_binding(g->arena, &binding);
 }
 
 /* Everything that can fail. What the caller has stays as it is. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
-    g->pieces = ashlar_host_calloc(count, sizeof *g->pieces);
-    g->spans = ashlar_host_calloc(count, sizeof *g->spans);
-    g->freed = ashlar_host_calloc(count, sizeof *g->freed);
+    g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);
+    g->spans = ashlar__host_calloc(count, sizeof *g->spans);
+    g->freed = ashlar__host_calloc(count, sizeof *g->freed);
     if (g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
-        !ashlar_arena_reserve_bindings(g->arena, count)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
+        !ashlar__arena_reserve_bindings(g->arena, count)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     }
     ashlar_status status = read_items(g, items, count);
     if (status == ASHLAR_OK && owner != NULL) {
@@ -298,7 +298,7 @@ ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
                                    ashlar_allocator *owner, ashlar_stream stream,
                                    ashlar_flatten_stats *stats) {
     if (ashlar_arena_region(arena, region) == NULL || count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "flatten: %zu items into region %d; give at least one, "
                            "and a region of the arena",
                            count, (int)region);
@@ -315,8 +315,8 @@ ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
         *stats = g.stats;
     }
     ashlar_snapshot_free(g.snapshot);
-    ashlar_host_free(g.pieces);
-    ashlar_host_free(g.spans);
-    ashlar_host_free(g.freed);
+    ashlar__host_free(g.pieces);
+    ashlar__host_free(g.spans);
+    ashlar__host_free(g.freed);
     return status;
 }

@@ -16,7 +16,7 @@ static bool reserve(void **array, size_t count, size_t extra, size_t *capacity, 
         return true;
     }
     const size_t wanted = count + extra + count / 2;
-    void *grown = ashlar_host_realloc(*array, wanted, item_bytes);
+    void *grown = ashlar__host_realloc(*array, wanted, item_bytes);
     if (grown == NULL) {
         return false;
     }
@@ -26,7 +26,7 @@ static bool reserve(void **array, size_t count, size_t extra, size_t *capacity, 
 }
 
 static ashlar_status no_host_memory(const char *name) {
-    return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare tensor %s", name);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to declare tensor %s", name);
 }
 
 /* ---- names ---- */
@@ -62,11 +62,11 @@ static bool reserve_names(ashlar_arena *arena, size_t extra) {
     if (capacity == arena->name_capacity) {
         return true;
     }
-    size_t *names = ashlar_host_calloc(capacity, sizeof *names);
+    size_t *names = ashlar__host_calloc(capacity, sizeof *names);
     if (names == NULL) {
         return false;
     }
-    ashlar_host_free(arena->names);
+    ashlar__host_free(arena->names);
     arena->names = names;
     arena->name_capacity = capacity;
     for (size_t i = 0; i < arena->tensor_count; i++) {
@@ -80,7 +80,7 @@ static bool reserve_names(ashlar_arena *arena, size_t extra) {
 ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, size_t *tensor) {
     const size_t found = arena->name_capacity == 0 ? 0 : *name_entry(arena, name);
     if (found == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
+        return ashlar__fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
     }
     ASHLAR_CHECK2(found <= arena->tensor_count);
     *tensor = found - 1;
@@ -103,7 +103,7 @@ static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *s
 static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
     const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
     if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
                            "dimensions of a known type",
                            spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
@@ -111,15 +111,15 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
     *elements = 1;
     for (size_t d = 0; d < spec->rank; d++) {
         if (spec->shape[d] == 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "tensor %s: dimension %zu is 0", spec->name, d);
+            return ashlar__fail(ASHLAR_EINVAL, "tensor %s: dimension %zu is 0", spec->name, d);
         }
-        if (!ashlar_mul(*elements, spec->shape[d], elements)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many elements", spec->name);
+        if (!ashlar__mul(*elements, spec->shape[d], elements)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "tensor %s: too many elements", spec->name);
         }
     }
-    return ashlar_mul(*elements, element_bytes, bytes)
+    return ashlar__mul(*elements, element_bytes, bytes)
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
+               : ashlar__fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
 }
 
 /* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
@@ -130,9 +130,9 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
         return status;
     }
     const size_t begin = specs[at].group_offset;
-    if (!ashlar_add(begin, bytes, &end) || end > group_bytes ||
+    if (!ashlar__add(begin, bytes, &end) || end > group_bytes ||
         begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "tensor %s: %zu bytes at offset %zu do not fit a group of "
                            "%zu bytes",
                            specs[at].name, bytes, begin, group_bytes);
@@ -144,7 +144,7 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
             return status;
         }
         if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
-            return ashlar_fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
+            return ashlar__fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
                                specs[at].name, specs[i].name);
         }
     }
@@ -154,17 +154,17 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
 static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
                                  const ashlar_tensor_spec *specs, size_t count) {
     if (arena->allocator != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "the arena is committed; declare every tensor before");
+        return ashlar__fail(ASHLAR_EINVAL, "the arena is committed; declare every tensor before");
     }
     if (count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "count: a group without tensors");
+        return ashlar__fail(ASHLAR_EINVAL, "count: a group without tensors");
     }
     for (size_t i = 0; i < count; i++) {
         if (name_is_taken(arena, specs, i, specs[i].name)) {
-            return ashlar_fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
+            return ashlar__fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
         }
         if (specs[i].dtype != specs[0].dtype) {
-            return ashlar_fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
+            return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
                                specs[0].name, specs[i].name);
         }
         const ashlar_status status = check_place(specs, i, bytes);
@@ -184,7 +184,7 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     }
     memcpy(info.shape, spec->shape, spec->rank * sizeof info.shape[0]);
     const size_t length = strlen(spec->name);
-    char *name = ashlar_host_calloc(length + 1, 1);
+    char *name = ashlar__host_calloc(length + 1, 1);
     if (name == NULL) {
         return no_host_memory(spec->name);
     }
@@ -228,7 +228,7 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
     }
     if (status != ASHLAR_OK) {
         while (arena->tensor_count > before) {
-            ashlar_host_free(arena->tensors[--arena->tensor_count].name);
+            ashlar__host_free(arena->tensors[--arena->tensor_count].name);
         }
         return status;
     }
@@ -263,10 +263,10 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
 ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
                                        const ashlar_tensor_options *options) {
     if (tensor >= arena->tensor_count) {
-        return ashlar_fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
+        return ashlar__fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
     }
     if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "tensor %s: rate_scale %g; it must be above 0, or 0 "
                            "for 1",
                            arena->tensors[tensor].name, options->rate_scale);
@@ -278,7 +278,7 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
 ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
                                        size_t world_size) {
     if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "buckets of %zu bytes for a world of %zu: both are at "
                            "least 1, and asked for before commit",
                            bucket_bytes, world_size);

@@ -34,15 +34,15 @@ static void add_gap(gaps *g, ashlar_region region, size_t begin, size_t end, siz
 
 static void find_gaps(gaps *g, ashlar_region region) {
     const ashlar_arena *arena = g->arena;
-    const ashlar_layout layout = ashlar_region_layout(region);
+    const ashlar_layout layout = ashlar__region_layout(region);
     size_t end = 0, before = arena->tensor_count;
     ASHLAR_CHECK2(arena->regions[region] != NULL);
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const size_t tensor = arena->order[i];
         const ashlar_tensor_info *info = &arena->tensors[tensor].info;
-        if (ashlar_layout_has(layout, info->dtype)) {
+        if (ashlar__layout_has(layout, info->dtype)) {
             add_gap(g, region, end, info->offset[layout], before);
-            end = info->offset[layout] + ashlar_arena_tensor_bytes(arena, layout, tensor);
+            end = info->offset[layout] + ashlar__arena_tensor_bytes(arena, layout, tensor);
             before = tensor;
         }
     }
@@ -53,7 +53,7 @@ static void find_gaps(gaps *g, ashlar_region region) {
 static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned char value) {
     const ashlar_arena *arena = g->arena;
     const char *base = arena->regions[at->region];
-    return ashlar_fail(
+    return ashlar__fail(
         ASHLAR_EDAMAGE,
         "byte %zu of the %s (%p) is 0x%02x, in the padding %s%s; padding is zero: "
         "something wrote past the end of a tensor",
@@ -94,9 +94,9 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
 
 static ashlar_status fetch_and_compare(const gaps *g, ashlar_stream stream) {
     void *block = NULL;
-    unsigned char *host = ashlar_host_calloc(g->bytes, 1);
+    unsigned char *host = ashlar__host_calloc(g->bytes, 1);
     if (host == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of padding", g->bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of padding", g->bytes);
     }
     ashlar_status status =
         ashlar_alloc_tagged(g->arena->allocator, g->bytes, ASHLAR_TAG_WORKSPACE, stream, &block);
@@ -108,21 +108,21 @@ static ashlar_status fetch_and_compare(const gaps *g, ashlar_stream stream) {
     if (status == ASHLAR_OK) {
         status = compare(g, host);
     }
-    ashlar_host_free(host);
+    ashlar__host_free(host);
     return status;
 }
 
 ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena, ashlar_stream stream) {
     if (arena->allocator == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "check_padding: the arena is not committed");
+        return ashlar__fail(ASHLAR_EINVAL, "check_padding: the arena is not committed");
     }
     const size_t room = (arena->tensor_count + 1) * ASHLAR_REGION_COUNT;
     gaps g = {.arena = arena,
-              .list = ashlar_host_calloc(room, sizeof *g.list),
-              .spans = ashlar_host_calloc(room, sizeof *g.spans)};
+              .list = ashlar__host_calloc(room, sizeof *g.list),
+              .spans = ashlar__host_calloc(room, sizeof *g.spans)};
     ashlar_status status = ASHLAR_OK;
     if (g.list == NULL || g.spans == NULL) {
-        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu stretches of padding", room);
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu stretches of padding", room);
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if (arena->regions[i] != NULL) {
@@ -133,7 +133,7 @@ ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena, ashlar_strea
     if (status == ASHLAR_OK && g.count > 0) {
         status = fetch_and_compare(&g, stream);
     }
-    ashlar_host_free(g.list);
-    ashlar_host_free(g.spans);
+    ashlar__host_free(g.list);
+    ashlar__host_free(g.spans);
     return status;
 }

@@ -18,12 +18,12 @@ static const ashlar_layout region_layouts[] = {
 };
 ASHLAR_TABLE_IS_FULL(region_layouts, ASHLAR_REGION_COUNT);
 
-ashlar_layout ashlar_region_layout(ashlar_region region) {
+ashlar_layout ashlar__region_layout(ashlar_region region) {
     ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
     return region_layouts[region];
 }
 
-size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
+size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
     const bool is_narrow = ashlar_dtype_is_narrow(dtype);
     ASHLAR_CHECK2(storage_bytes % ashlar_dtype_bytes(dtype) == 0);
     if (layout == ASHLAR_LAYOUT_STORAGE || (layout == ASHLAR_LAYOUT_STATE && !is_narrow)) {
@@ -33,11 +33,11 @@ size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layo
         return 0; /* it is its own master */
     }
     size_t bytes = SIZE_MAX;
-    (void)ashlar_mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
+    (void)ashlar__mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
     return bytes;
 }
 
-const char *ashlar_dtype_text(ashlar_dtype dtype) {
+const char *ashlar__dtype_text(ashlar_dtype dtype) {
     static const char *const texts[] = {
 #define X(name, bytes, text) [ASHLAR_##name] = text,
         ASHLAR_DTYPE_MAP(X)
@@ -47,17 +47,17 @@ const char *ashlar_dtype_text(ashlar_dtype dtype) {
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
 }
 
-ashlar_dtype ashlar_layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
+ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
     return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
 }
 
-size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
-    return ashlar_layout_bytes(info->dtype, info->bytes, layout);
+    return ashlar__layout_bytes(info->dtype, info->bytes, layout);
 }
 
 static ashlar_status too_large(void) {
-    return ashlar_fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
+    return ashlar__fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
 }
 
 /* ---- groups and buckets ---- */
@@ -67,8 +67,8 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
         ashlar_arena_group *group = &arena->groups[i];
-        if (!ashlar_align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
-            !ashlar_add(sum, group->padded, &sum)) {
+        if (!ashlar__align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
+            !ashlar__add(sum, group->padded, &sum)) {
             return too_large();
         }
         ASHLAR_CHECK2(group->bytes <= group->padded);
@@ -95,7 +95,7 @@ static void choose_buckets(ashlar_arena *arena) {
 /* Pad every bucket's last group, so that each rank's shard of the bucket is whole lines. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
-    if (!ashlar_mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
+    if (!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
         return too_large();
     }
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -105,7 +105,7 @@ static ashlar_status pad_buckets(ashlar_arena *arena) {
             continue;
         }
         const size_t over = bytes % step;
-        if (over != 0 && !ashlar_add(group->padded, step - over, &group->padded)) {
+        if (over != 0 && !ashlar__add(group->padded, step - over, &group->padded)) {
             return too_large();
         }
         ASHLAR_CHECK2(group->padded % ASHLAR_ARENA_ALIGN == 0 && group->padded >= group->bytes);
@@ -119,10 +119,10 @@ static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLA
         ashlar_arena_group *group = &arena->groups[i];
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             const size_t bytes =
-                ashlar_layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+                ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
             group->offset[layout] = total[layout];
             ASHLAR_CHECK2(group->offset[layout] % ASHLAR_ARENA_ALIGN == 0);
-            if (bytes == SIZE_MAX || !ashlar_add(total[layout], bytes, &total[layout])) {
+            if (bytes == SIZE_MAX || !ashlar__add(total[layout], bytes, &total[layout])) {
                 return too_large();
             }
         }
@@ -159,9 +159,9 @@ static void place_tensors(ashlar_arena *arena) {
         ASHLAR_CHECK2(tensor->group < arena->group_count && tensor->info.dtype == group->dtype);
         ASHLAR_CHECK2(tensor->group_offset + tensor->info.bytes <= group->bytes);
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            const bool is_there = ashlar_layout_has((ashlar_layout)layout, group->dtype);
+            const bool is_there = ashlar__layout_has((ashlar_layout)layout, group->dtype);
             const size_t inside =
-                ashlar_layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
+                ashlar__layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
             tensor->info.offset[layout] = is_there ? group->offset[layout] + inside : 0;
         }
     }
@@ -201,12 +201,12 @@ static uint64_t hash_layout(const ashlar_arena *arena) {
 
 static ashlar_status take_tables(ashlar_arena *arena, place **places) {
     ASHLAR_CHECK2(arena->order == NULL && arena->buckets == NULL);
-    arena->order = ashlar_host_calloc(arena->tensor_count, sizeof *arena->order);
-    arena->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *arena->buckets);
-    *places = ashlar_host_calloc(arena->tensor_count, sizeof **places);
+    arena->order = ashlar__host_calloc(arena->tensor_count, sizeof *arena->order);
+    arena->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *arena->buckets);
+    *places = ashlar__host_calloc(arena->tensor_count, sizeof **places);
     return arena->order != NULL && arena->buckets != NULL && *places != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to place %zu tensors",
+               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to place %zu tensors",
                              arena->tensor_count);
 }
 
@@ -221,7 +221,7 @@ static void sort_tensors(ashlar_arena *arena, place *places) {
     }
 }
 
-ashlar_status ashlar_arena_place(ashlar_arena *arena) {
+ashlar_status ashlar__arena_place(ashlar_arena *arena) {
     size_t total[ASHLAR_LAYOUT_COUNT] = {0};
     place *places = NULL;
     ASHLAR_CHECK2(arena->tensor_count > 0);
@@ -243,15 +243,15 @@ ashlar_status ashlar_arena_place(ashlar_arena *arena) {
         memcpy(arena->bytes, total, sizeof total);
         arena->layout_hash = hash_layout(arena);
     } else {
-        ashlar_arena_unplace(arena);
+        ashlar__arena_unplace(arena);
     }
-    ashlar_host_free(places);
+    ashlar__host_free(places);
     return status;
 }
 
-void ashlar_arena_unplace(ashlar_arena *arena) {
-    ashlar_host_free(arena->order);
-    ashlar_host_free(arena->buckets);
+void ashlar__arena_unplace(ashlar_arena *arena) {
+    ashlar__host_free(arena->order);
+    ashlar__host_free(arena->buckets);
     arena->order = NULL;
     ASHLAR_CHECK2(arena->allocator == NULL && ashlar_arena_regions(arena) == 0);
     arena->buckets = NULL;
@@ -295,7 +295,7 @@ static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
     run->count = tensor_end - run->first;
 }
 
-size_t ashlar_arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
+size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
     size_t count = 0;
     for (size_t i = 0; i < arena->tensor_count; i++) {
         if (count > 0 && continues(&runs[count - 1], &arena->tensors[arena->order[i]].info)) {

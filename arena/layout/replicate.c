@@ -42,20 +42,20 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
 
 /* Declare all that `source` has in `copy`, and place it. */
 static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source) {
-    ashlar_tensor_spec *specs = ashlar_host_calloc(source->tensor_count, sizeof *specs);
+    ashlar_tensor_spec *specs = ashlar__host_calloc(source->tensor_count, sizeof *specs);
     if (specs == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to replicate an arena of %zu tensors",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to replicate an arena of %zu tensors",
                            source->tensor_count);
     }
     ashlar_status status = declare_groups(copy, source, specs);
-    ashlar_host_free(specs);
+    ashlar__host_free(specs);
     for (size_t i = 0; i < source->tensor_count && status == ASHLAR_OK; i++) {
         copy->tensors[i].info.options = source->tensors[i].info.options;
     }
     copy->bucket_bytes = source->bucket_bytes;
     copy->world_size = source->world_size;
     if (status == ASHLAR_OK) {
-        status = ashlar_arena_place(copy);
+        status = ashlar__arena_place(copy);
     }
     ASHLAR_CHECK2(status != ASHLAR_OK || copy->layout_hash == source->layout_hash);
     return status;
@@ -122,7 +122,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
     if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
         regions > ASHLAR_REGIONS_ALL) {
-        return ashlar_fail(ASHLAR_EINVAL, source->allocator == NULL
+        return ashlar__fail(ASHLAR_EINVAL, source->allocator == NULL
                                               ? "replicate: the source is not committed"
                                               : "replicate: regions: no set with that of the "
                                                 "parameters");
@@ -131,7 +131,7 @@ static ashlar_status check_regions(const ashlar_arena *source, unsigned regions,
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
             ashlar_arena_region_bytes(source, (ashlar_region)i) != 0) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "replicate: the source has no %s; leave them out, and take them by "
                                "ashlar_arena_extend()",
                                ashlar_region_text((ashlar_region)i));
@@ -146,7 +146,7 @@ static ashlar_status fill_replica(ashlar_arena *copy, ashlar_allocator *allocato
     unsigned taken = 0;
     ashlar_status status = declare_like(copy, source);
     if (status == ASHLAR_OK) {
-        status = ashlar_arena_take(copy, allocator, stream, regions, &taken);
+        status = ashlar__arena_take(copy, allocator, stream, regions, &taken);
     }
     if (status == ASHLAR_OK) {
         copy->allocator = allocator; /* from here on ashlar_arena_destroy() gives all back */
@@ -185,7 +185,7 @@ static bool have_same_layout(const ashlar_arena *a, const ashlar_arena *b) {
 ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
                                    const ashlar_arena *source, ashlar_stream source_stream) {
     if (replica == source || !have_same_layout(replica, source)) {
-        return ashlar_fail(ASHLAR_EINVAL, "refresh: needs two committed arenas with the same "
+        return ashlar__fail(ASHLAR_EINVAL, "refresh: needs two committed arenas with the same "
                                           "layout; make one by ashlar_arena_replicate()");
     }
     return copy_in_order(replica, (side){ashlar_allocator_device(replica->allocator), stream},

@@ -31,13 +31,13 @@ static bool is_scaled(const ashlar_optimizer *o) {
 static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
     const unsigned regions = ashlar_arena_regions(arena);
     if (regions == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "optimizer: the arena is not committed");
+        return ashlar__fail(ASHLAR_EINVAL, "optimizer: the arena is not committed");
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_needed = (needed & ASHLAR_REGION_BIT(i)) != 0 &&
                                ashlar_arena_region_bytes(arena, (ashlar_region)i) > 0;
         if (is_needed && (regions & ASHLAR_REGION_BIT(i)) == 0) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "optimizer: the arena has no %s; commit or extend it with "
                                "ashlar_optimizer_regions()",
                                ashlar_region_text((ashlar_region)i));
@@ -51,15 +51,15 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     if (status == ASHLAR_OK) {
         status = check_arena(arena, ashlar_optimizer_regions(config));
     }
-    return status == ASHLAR_OK ? ashlar_workers_check() : status;
+    return status == ASHLAR_OK ? ashlar__workers_check() : status;
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     size_t run_bytes, partial_bytes, bytes;
-    if (!ashlar_mul(o->table.count, sizeof *o->runs, &run_bytes) ||
-        !ashlar_mul(o->table.chunk_count, sizeof *o->partials, &partial_bytes) ||
-        !ashlar_add(sizeof *o->scalars + run_bytes, partial_bytes, &bytes)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "optimizer: too many tensors");
+    if (!ashlar__mul(o->table.count, sizeof *o->runs, &run_bytes) ||
+        !ashlar__mul(o->table.chunk_count, sizeof *o->partials, &partial_bytes) ||
+        !ashlar__add(sizeof *o->scalars + run_bytes, partial_bytes, &bytes)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "optimizer: too many tensors");
     }
     void *block = NULL;
     const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), bytes,
@@ -91,7 +91,7 @@ static ashlar_status open_device(ashlar_optimizer *o) {
     ashlar_device_info info;
     ASHLAR_CHECK2(o->cuda == NULL);
     ashlar_device_get_info(o->device, &info);
-    return info.kind == ASHLAR_DEVICE_CUDA ? ashlar_optimizer_cuda_open(o->device, &o->cuda)
+    return info.kind == ASHLAR_DEVICE_CUDA ? ashlar__optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
 }
 
@@ -101,15 +101,15 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_optimizer *o = ashlar_host_calloc(1, sizeof *o);
+    ashlar_optimizer *o = ashlar__host_calloc(1, sizeof *o);
     if (o == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
     }
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     o->rule =
-        (ashlar_optimizer_rule){.algorithm = ashlar_optimizer_algorithm(config), .config = *config};
-    status = ashlar_optimizer_table_init(&o->table, arena, &o->rule);
+        (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config), .config = *config};
+    status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
     if (status == ASHLAR_OK) {
         status = open_device(o);
     }
@@ -137,9 +137,9 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
         (void)status;
     }
-    ashlar_optimizer_cuda_close(o->cuda);
-    ashlar_optimizer_table_finish(&o->table);
-    ashlar_host_free(o);
+    ashlar__optimizer_cuda_close(o->cuda);
+    ashlar__optimizer_table_finish(&o->table);
+    ashlar__host_free(o);
 }
 
 /* ---- launches ---- */
@@ -157,8 +157,8 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                             ashlar_stream stream) {
     ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
     return o->cuda != NULL
-               ? ashlar_optimizer_cuda_run(o->cuda, job, stream)
-               : ashlar_launch(o->device, stream, ashlar_optimizer_cpu_run, job, sizeof *job);
+               ? ashlar__optimizer_cuda_run(o->cuda, job, stream)
+               : ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
 /* A step's factors must be finite in fp32: 0 times anything else is not 0, and padding stays 0. */
@@ -170,7 +170,7 @@ static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate)
     const bool is_fine = learning_rate >= 0 && corrected <= (double)FLT_MAX &&
                          most * config->weight_decay <= (double)FLT_MAX;
     return is_fine ? ASHLAR_OK
-                   : ashlar_fail(ASHLAR_EINVAL,
+                   : ashlar__fail(ASHLAR_EINVAL,
                                  "optimizer: learning_rate %g; give 0 or more, that fp32 can hold "
                                  "also after scales and bias correction",
                                  learning_rate);
@@ -179,7 +179,7 @@ static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate)
 static ashlar_status check_gradient_scale(double scale) {
     return scale > 0 && scale <= (double)FLT_MAX
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL,
+               : ashlar__fail(ASHLAR_EINVAL,
                              "optimizer: gradient_scale %g; give a number above 0 that fp32 can "
                              "hold",
                              scale);
@@ -189,7 +189,7 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
         bytes > all - offset) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "optimizer: %zu bytes at offset %zu; give multiples of %d inside the "
                            "arena's %zu bytes",
                            bytes, offset, ASHLAR_ARENA_ALIGN, all);
@@ -210,7 +210,7 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
         begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
     job.gradient_scale = gradient_scale;
-    ashlar_optimizer_table_select(
+    ashlar__optimizer_table_select(
         &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
     return launch(o, &job, stream);
 }
@@ -222,7 +222,7 @@ ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t by
         return status;
     }
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
-    ashlar_optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
+    ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
 }
 
@@ -248,7 +248,7 @@ ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t
     }
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
-    ashlar_optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
+    ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
 }
 
@@ -276,7 +276,7 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
         copy.loss_scale = 1;
     }
     if (!(copy.loss_scale >= (double)FLT_MIN && copy.loss_scale <= (double)FLT_MAX)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "optimizer: loss_scale %g; give a positive number that "
                            "fp32 can hold",
                            copy.loss_scale);

@@ -37,7 +37,7 @@ void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_conf
     }
 }
 
-ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *config) {
+ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config) {
     switch (config->kind) {
     case ASHLAR_OPTIMIZER_ADAGRAD:
         return ASHLAR_ALGORITHM_ADAGRAD;
@@ -64,7 +64,7 @@ unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
     ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
-           moments[ashlar_optimizer_algorithm(config)];
+           moments[ashlar__optimizer_algorithm(config)];
 }
 
 /* ---- ranges ---- */
@@ -82,7 +82,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     ASHLAR_CHECK2((unsigned)config->kind < ASHLAR_OPTIMIZER_COUNT);
     for (size_t i = 0; i < count; i++) {
         if (!limits[i].is_fine) {
-            return ashlar_fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
+            return ashlar__fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
                                limits[i].name, limits[i].value, limits[i].range);
         }
     }
@@ -144,7 +144,7 @@ static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
 
 ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
     if ((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
+        return ashlar__fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
                            (int)ASHLAR_OPTIMIZER_COUNT);
     }
     const ashlar_status status = check_kind(config);

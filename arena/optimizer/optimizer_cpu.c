@@ -53,7 +53,7 @@ static void sum_piece(void *context, size_t i) {
     const share *s = context;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);
-    for (size_t run = ashlar_formula_find_run(s->job, chunk); chunk < end; chunk++) {
+    for (size_t run = ashlar__formula_find_run(s->job, chunk); chunk < end; chunk++) {
         const clipped_chunk p = clip_chunk(s->job, chunk, &run);
         const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
         s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
@@ -82,10 +82,10 @@ static void update_piece(void *context, size_t i) {
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);
-    for (size_t run = ashlar_formula_find_run(job, chunk); chunk < end; chunk++) {
+    for (size_t run = ashlar__formula_find_run(job, chunk); chunk < end; chunk++) {
         const clipped_chunk p = clip_chunk(job, chunk, &run);
         if (p.run != known) {
-            factors = ashlar_formula_factors(&job->rule, job->scalars, p.run, job->learning_rate);
+            factors = ashlar__formula_factors(&job->rule, job->scalars, p.run, job->learning_rate);
             known = p.run;
         }
         update_chunk(s, &p, &factors);
@@ -100,7 +100,7 @@ static void add_partials(const ashlar_optimizer_job *job) {
     job->scalars->sum = sum;
 }
 
-void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
+void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                    const ashlar_optimizer_kernels *kernels) {
     const size_t chunks = job->end_chunk - job->first_chunk;
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
@@ -108,18 +108,18 @@ void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     const size_t pieces = job->elements / PIECE_ELEMENTS + 1;
     share s = {.job = job, .kernels = kernels, .pieces = pieces < chunks ? pieces : chunks};
     if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
-        ashlar_workers_run(s.pieces, sum_piece, &s);
+        ashlar__workers_run(s.pieces, sum_piece, &s);
         add_partials(job);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
-        ashlar_formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
+        ashlar__formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
                               job->scalars);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
-        ashlar_workers_run(s.pieces, update_piece, &s);
+        ashlar__workers_run(s.pieces, update_piece, &s);
     }
 }
 
-void ashlar_optimizer_cpu_run(void *job) {
-    ashlar_optimizer_cpu_run_with(job, ashlar_optimizer_kernels_best());
+void ashlar__optimizer_cpu_run(void *job) {
+    ashlar__optimizer_cpu_run_with(job, ashlar__optimizer_kernels_best());
 }

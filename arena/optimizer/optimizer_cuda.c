@@ -6,7 +6,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-extern const unsigned long long ashlar_optimizer_image[]; /* optimizer_cuda.cu, compiled */
+extern const unsigned long long ashlar__optimizer_image[]; /* optimizer_cuda.cu, compiled */
 
 enum {
     KERNEL_SUM,
@@ -25,7 +25,7 @@ static const char *const kernel_names[] = {
 };
 ASHLAR_TABLE_IS_FULL(kernel_names, KERNEL_COUNT);
 
-static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar_optimizer_image};
+static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar__optimizer_image};
 
 struct ashlar_optimizer_cuda {
     ashlar_device *device;
@@ -33,28 +33,28 @@ struct ashlar_optimizer_cuda {
     cu_function kernels[KERNEL_COUNT];
 };
 
-ashlar_status ashlar_optimizer_cuda_open(ashlar_device *device, ashlar_optimizer_cuda **out) {
-    ashlar_optimizer_cuda *cuda = ashlar_host_calloc(1, sizeof *cuda);
+ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device, ashlar_optimizer_cuda **out) {
+    ashlar_optimizer_cuda *cuda = ashlar__host_calloc(1, sizeof *cuda);
     if (cuda == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
     }
     cuda->device = device;
-    const ashlar_status status = ashlar_cuda_kernels_load(
+    const ashlar_status status = ashlar__cuda_kernels_load(
         device, &image, kernel_names, KERNEL_COUNT, &cuda->module, cuda->kernels);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(cuda);
+        ashlar__host_free(cuda);
         return status;
     }
     *out = cuda;
     return ASHLAR_OK;
 }
 
-void ashlar_optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
+void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
     if (cuda == NULL) {
         return;
     }
-    ashlar_cuda_kernels_unload(cuda->device, cuda->module);
-    ashlar_host_free(cuda);
+    ashlar__cuda_kernels_unload(cuda->device, cuda->module);
+    ashlar__host_free(cuda);
 }
 
 /* Inside the device's context. */
@@ -62,7 +62,7 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
                             unsigned int threads, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
     ASHLAR_CHECK2(kernel < KERNEL_COUNT && cuda->kernels[kernel] != NULL);
-    return ashlar_cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
+    return ashlar__cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
                                       blocks, threads, job, stream);
 }
 
@@ -85,12 +85,12 @@ static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_opti
     return status;
 }
 
-ashlar_status ashlar_optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
+ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
                                         const ashlar_optimizer_job *job, ashlar_stream stream) {
-    ashlar_status status = ashlar_device_enter(cuda->device);
+    ashlar_status status = ashlar__device_enter(cuda->device);
     if (status == ASHLAR_OK) {
         status = launch_parts(cuda, job, stream);
-        ashlar_device_leave(cuda->device);
+        ashlar__device_leave(cuda->device);
     }
     return status;
 }

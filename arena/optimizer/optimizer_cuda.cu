@@ -12,7 +12,7 @@ enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_sum
 
 static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
                                   ashlar_optimizer_piece *p) {
-    const size_t run = ashlar_formula_find_run(job, chunk);
+    const size_t run = ashlar__formula_find_run(job, chunk);
     p->run = job->runs[run];
     const size_t begin = (chunk - p->run.first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
     const size_t low = run == 0 ? job->first : 0;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
         }
     }
     if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
-        ashlar_formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale,
+        ashlar__formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale,
                               job.scalars);
     }
 }
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
         if (threadIdx.x == 0) {                                                         \
             find_piece(&job, job.first_chunk + blockIdx.x, &p);                         \
             p.factors =                                                                 \
-                ashlar_formula_factors(&job.rule, job.scalars, &p.run, job.learning_rate); \
+                ashlar__formula_factors(&job.rule, job.scalars, &p.run, job.learning_rate); \
         }                                                                               \
         __syncthreads();                                                                \
         FOR_DTYPE(p.run.dtype, function, (&p))                                          \

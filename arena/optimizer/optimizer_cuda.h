@@ -24,7 +24,7 @@ typedef struct ashlar_optimizer_piece {
     ashlar_optimizer_factors factors; /* of UPDATE */
 } ashlar_optimizer_piece;
 
-ASHLAR_SHARED_FN bool ashlar_is_aligned(const void *array, size_t bytes) {
+ASHLAR_SHARED_FN bool ashlar__is_aligned(const void *array, size_t bytes) {
     return (uintptr_t)array % bytes == 0;
 }
 

@@ -19,7 +19,7 @@
 #include "arena/optimizer/power.h"
 
 /* The run of `chunk`: the last one that begins there or before, which has elements. */
-ASHLAR_SHARED_FN size_t ashlar_formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {
+ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {
     size_t low = 0, high = job->run_count; /* runs[low].first_chunk <= chunk */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -33,7 +33,7 @@ ASHLAR_SHARED_FN size_t ashlar_formula_find_run(const ashlar_optimizer_job *job,
 }
 
 /* GradScaler's update: `is_good` unless a gradient was not finite. */
-ASHLAR_SHARED_FN void ashlar_formula_rescale(const ashlar_optimizer_config *config,
+ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *config,
                                              ashlar_optimizer_state *state, bool is_good) {
     if (!is_good) {
         const double smaller = state->loss_scale * config->scale_backoff;
@@ -47,7 +47,7 @@ ASHLAR_SHARED_FN void ashlar_formula_rescale(const ashlar_optimizer_config *conf
 }
 
 /* DECIDE, from scalars->sum. A skipped step leaves the factors alone: nobody reads them. */
-ASHLAR_SHARED_FN void ashlar_formula_decide(const ashlar_optimizer_config *config,
+ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
                                             ashlar_algorithm algorithm, double gradient_scale,
                                             ashlar_optimizer_scalars *scalars) {
     ashlar_optimizer_state *state = &scalars->state;
@@ -63,13 +63,13 @@ ASHLAR_SHARED_FN void ashlar_formula_decide(const ashlar_optimizer_config *confi
         const bool is_adam = algorithm == ASHLAR_ALGORITHM_ADAM;
         state->step++;
         scalars->factor = factor;
-        scalars->bias1 = is_adam ? 1 - ashlar_power(config->beta1, state->step) : 1;
-        scalars->bias2 = is_adam ? 1 - ashlar_power(config->beta2, state->step) : 1;
+        scalars->bias1 = is_adam ? 1 - ashlar__power(config->beta1, state->step) : 1;
+        scalars->bias2 = is_adam ? 1 - ashlar__power(config->beta2, state->step) : 1;
     } else {
         state->skipped++;
     }
     if (is_scaled) {
-        ashlar_formula_rescale(config, state, is_good);
+        ashlar__formula_rescale(config, state, is_good);
     }
 }
 
@@ -89,7 +89,7 @@ typedef struct ashlar_optimizer_factors {
 } ashlar_optimizer_factors;
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors
-ashlar_formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
+ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
                        const ashlar_optimizer_run *run, double learning_rate) {
     const ashlar_optimizer_config *config = &rule->config;
     const double rate = learning_rate * run->rate_scale;

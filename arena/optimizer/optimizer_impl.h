@@ -103,22 +103,22 @@ typedef struct ashlar_optimizer_job {
 } ashlar_optimizer_job;
 
 /* Number the chunks of a table and return how many there are. */
-size_t ashlar_optimizer_number(ashlar_optimizer_run *runs, size_t count);
+size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count);
 
 /*
  * Make `job` go over whole runs of a table whose chunks are numbered: runs[0] .. runs[count - 1].
  * The table is read here, so it is the host's copy; set job->runs to the device's.
  */
-void ashlar_optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
+void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
                             size_t count);
 
 /* The algorithm that a kind with these values is. */
-ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *config);
+ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
 /* ---- the CPU: what is launched on a software device (optimizer_cpu.c) ---- */
 
 /* Run a job, which is an ashlar_optimizer_job, now, on all workers (workers.h). */
-void ashlar_optimizer_cpu_run(void *job);
+void ashlar__optimizer_cpu_run(void *job);
 
 /*
  * ---- CUDA devices (optimizer_cuda.c) ----
@@ -131,10 +131,10 @@ void ashlar_optimizer_cpu_run(void *job);
  */
 typedef struct ashlar_optimizer_cuda ashlar_optimizer_cuda;
 
-ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_cuda_open(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device,
                                                            ashlar_optimizer_cuda **out);
-void ashlar_optimizer_cuda_close(ashlar_optimizer_cuda *cuda); /* NULL is allowed */
-ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
+void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda); /* NULL is allowed */
+ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
                                                           const ashlar_optimizer_job *job,
                                                           ashlar_stream stream);
 

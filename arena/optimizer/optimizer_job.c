@@ -6,7 +6,7 @@ static size_t count_chunks(size_t elements) {
     return elements / ASHLAR_OPTIMIZER_CHUNK + (elements % ASHLAR_OPTIMIZER_CHUNK != 0);
 }
 
-size_t ashlar_optimizer_number(ashlar_optimizer_run *runs, size_t count) {
+size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count) {
     size_t chunk = 0;
     for (size_t i = 0; i < count; i++) {
         runs[i].first_chunk = chunk;
@@ -15,7 +15,7 @@ size_t ashlar_optimizer_number(ashlar_optimizer_run *runs, size_t count) {
     return chunk;
 }
 
-void ashlar_optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
+void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
                             size_t count) {
     job->runs = runs;
     job->run_count = count;

@@ -9,7 +9,7 @@
 #define SUM(type, set) ashlar_optimizer_sum_##type##_##set
 #define UPDATE(type, set) &ashlar_optimizer_updates_##type##_##set
 #define DEFINE_SET(set)                                               \
-    const ashlar_optimizer_kernels ashlar_optimizer_kernels_##set = { \
+    const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set = { \
         .sum = {[ASHLAR_F32] = SUM(f32, set),                         \
                 [ASHLAR_F64] = SUM(f64, set),                         \
                 [ASHLAR_F16] = SUM(f16, set),                         \
@@ -26,8 +26,8 @@ _Static_assert(ASHLAR_DTYPE_COUNT == 4, "a table has a row for each element type
 #define RUNS_baseline true
 #define RUNS_avx2 (__builtin_cpu_supports("avx2") != 0)
 
-const ashlar_optimizer_kernels *ashlar_optimizer_kernels_best(void) {
-#define ROW(set) {&ashlar_optimizer_kernels_##set, RUNS_##set},
+const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void) {
+#define ROW(set) {&ashlar__optimizer_kernels_##set, RUNS_##set},
     const struct {
         const ashlar_optimizer_kernels *kernels;
         bool runs;

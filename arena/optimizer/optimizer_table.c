@@ -14,7 +14,7 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
                      unsigned regions) {
     char *base = ashlar_arena_region(arena, region);
     const bool is_wanted = base != NULL && (regions & ASHLAR_REGION_BIT(region)) != 0;
-    return is_wanted ? base + run->offset[ashlar_region_layout(region)] : NULL;
+    return is_wanted ? base + run->offset[ashlar__region_layout(region)] : NULL;
 }
 
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
@@ -56,33 +56,33 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
             table->largest_scale = run->options.rate_scale;
         }
     }
-    table->chunk_count = ashlar_optimizer_number(table->runs, table->count);
+    table->chunk_count = ashlar__optimizer_number(table->runs, table->count);
 }
 
-ashlar_status ashlar_optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
+ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
                                           const ashlar_optimizer_rule *rule) {
     const size_t most = ashlar_arena_tensor_count(arena);
-    ashlar_arena_run *runs = ashlar_host_calloc(most, sizeof *runs);
+    ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
     if (runs != NULL) {
-        const size_t count = ashlar_arena_runs(arena, runs);
-        table->runs = ashlar_host_calloc(count, sizeof *table->runs);
-        table->places = ashlar_host_calloc(count, sizeof *table->places);
+        const size_t count = ashlar__arena_runs(arena, runs);
+        table->runs = ashlar__host_calloc(count, sizeof *table->runs);
+        table->places = ashlar__host_calloc(count, sizeof *table->places);
         if (table->runs != NULL && table->places != NULL) {
             fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config));
-            ashlar_host_free(runs);
+            ashlar__host_free(runs);
             return ASHLAR_OK;
         }
     }
-    ashlar_host_free(runs);
-    ashlar_optimizer_table_finish(table);
-    return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's runs of %zu tensors",
+    ashlar__host_free(runs);
+    ashlar__optimizer_table_finish(table);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's runs of %zu tensors",
                        most);
 }
 
-void ashlar_optimizer_table_finish(ashlar_optimizer_table *table) {
-    ashlar_host_free(table->runs);
-    ashlar_host_free(table->places);
+void ashlar__optimizer_table_finish(ashlar_optimizer_table *table) {
+    ashlar__host_free(table->runs);
+    ashlar__host_free(table->places);
     *table = (ashlar_optimizer_table){0};
 }
 
@@ -112,7 +112,7 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
     return (end - place->begin) / ashlar_dtype_bytes(table->runs[i].dtype);
 }
 
-void ashlar_optimizer_table_select(const ashlar_optimizer_table *table,
+void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                    const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                    ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
@@ -120,7 +120,7 @@ void ashlar_optimizer_table_select(const ashlar_optimizer_table *table,
     ASHLAR_CHECK2(offset <= stop); /* no wrap */
     size_t end = find(table, stop);
     end += end < table->count && table->places[end].begin < stop;
-    ashlar_optimizer_cover(job, NULL, 0);
+    ashlar__optimizer_cover(job, NULL, 0);
     if (bytes == 0 || first == end) {
         return;
     }

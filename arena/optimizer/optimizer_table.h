@@ -25,16 +25,16 @@ typedef struct ashlar_optimizer_table {
  * Requires a committed arena with the regions that the rule needs. finish gives the memory back.
  * Errors: ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_table_init(ashlar_optimizer_table *table,
+ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                             const ashlar_arena *arena,
                                                             const ashlar_optimizer_rule *rule);
-void ashlar_optimizer_table_finish(ashlar_optimizer_table *table);
+void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
 /*
  * Make `job` go over the elements of runs in [offset, offset + bytes). `runs`: the device's copy of
  * the table.
  */
-void ashlar_optimizer_table_select(const ashlar_optimizer_table *table,
+void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                    const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                    ashlar_optimizer_job *job);
 

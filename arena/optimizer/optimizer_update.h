@@ -36,7 +36,7 @@ ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar_slope)(
 }
 
 #define ASHLAR_UPDATE(name)                                                              \
-    ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_##name)(                        \
+    ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar__update_##name)(                        \
         const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p, \
         ASHLAR_REAL *m, ASHLAR_REAL *v)
 

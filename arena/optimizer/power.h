@@ -10,7 +10,7 @@
 #include "allocator/base/compiler.h"
 
 /* base^n, by squaring. */
-ASHLAR_SHARED_FN double ashlar_power(double base, uint64_t n) {
+ASHLAR_SHARED_FN double ashlar__power(double base, uint64_t n) {
     double result = 1;
     for (; n != 0; n >>= 1) {
         if ((n & 1) != 0) {

@@ -56,15 +56,15 @@ static bool is_consistent(const ashlar_reducer *r) {
 static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_collectives *c,
                                      ashlar_reduction reduction) {
     if (ashlar_arena_allocator(arena) == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "reducer: the arena is not committed");
+        return ashlar__fail(ASHLAR_EINVAL, "reducer: the arena is not committed");
     }
     if (c->broadcast == NULL || c->all_reduce == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "reducer: broadcast and all_reduce must be given");
+        return ashlar__fail(ASHLAR_EINVAL, "reducer: broadcast and all_reduce must be given");
     }
     if ((unsigned)reduction >= ASHLAR_REDUCTION_COUNT ||
         (reduction == ASHLAR_REDUCTION_SCATTER &&
          (c->reduce_scatter == NULL || c->all_gather == NULL))) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "reducer: reduction %d is unknown, or lacks "
                            "reduce_scatter or all_gather",
                            (int)reduction);
@@ -89,21 +89,21 @@ ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_reducer *r = ashlar_host_calloc(1, sizeof *r);
+    ashlar_reducer *r = ashlar__host_calloc(1, sizeof *r);
     if (r == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
     }
     *r = (ashlar_reducer){.arena = arena,
                           .device = ashlar_allocator_device(arena->allocator),
                           .collectives = *collectives,
                           .reduction = reduction,
                           .stream = stream};
-    r->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *r->buckets);
-    r->is_frozen = ashlar_host_calloc(arena->tensor_count, sizeof *r->is_frozen);
-    r->is_final = ashlar_host_calloc(arena->tensor_count, sizeof *r->is_final);
+    r->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *r->buckets);
+    r->is_frozen = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_frozen);
+    r->is_final = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_final);
     status = r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
                  ? ashlar_event_create(r->device, &r->event)
-                 : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                 : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
                                arena->tensor_count);
     if (status != ASHLAR_OK) {
         ashlar_reducer_destroy(r);
@@ -119,10 +119,10 @@ void ashlar_reducer_destroy(ashlar_reducer *r) {
         return;
     }
     ashlar_event_destroy(r->device, r->event);
-    ashlar_host_free(r->buckets);
-    ashlar_host_free(r->is_frozen);
-    ashlar_host_free(r->is_final);
-    ashlar_host_free(r);
+    ashlar__host_free(r->buckets);
+    ashlar__host_free(r->is_frozen);
+    ashlar__host_free(r->is_final);
+    ashlar__host_free(r);
 }
 
 /* ---- sending ---- */
@@ -182,7 +182,7 @@ static ashlar_status send_ready(ashlar_reducer *r) {
 
 ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
     if (r->is_open || r->arena->regions[ASHLAR_REGION_GRADIENTS] == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "begin: %s",
+        return ashlar__fail(ASHLAR_EINVAL, "begin: %s",
                            r->is_open ? "the step before was not finished"
                                       : "the arena has no gradients");
     }
@@ -200,21 +200,21 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
 
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
     if (!r->is_open || tensor >= r->arena->tensor_count) {
-        return ashlar_fail(ASHLAR_EINVAL, "final: %s",
+        return ashlar__fail(ASHLAR_EINVAL, "final: %s",
                            r->is_open ? "the arena has no such tensor" : "no step has begun");
     }
     if (r->failure != ASHLAR_OK) {
-        return ashlar_fail(r->failure,
+        return ashlar__fail(r->failure,
                            "final: bucket %zu was not sent, an earlier call said why; finish the "
                            "step",
                            r->next);
     }
     const char *name = r->arena->tensors[tensor].name;
     if (r->is_frozen[tensor]) {
-        return ashlar_fail(ASHLAR_EINVAL, "final: tensor %s is frozen, its gradient is of no use",
+        return ashlar__fail(ASHLAR_EINVAL, "final: tensor %s is frozen, its gradient is of no use",
                            name);
     }
-    return r->is_final[tensor] ? ashlar_fail(ASHLAR_EINVAL,
+    return r->is_final[tensor] ? ashlar__fail(ASHLAR_EINVAL,
                                              "final: tensor %s was final before in this step; a "
                                              "gradient that is summed up is final once",
                                              name)
@@ -228,7 +228,7 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
         i++;
     }
     if (i == ASHLAR_REDUCER_STREAMS) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "final: more than %d streams in a step; order some of them by events",
                            ASHLAR_REDUCER_STREAMS);
     }
@@ -266,7 +266,7 @@ static ashlar_status name_missing(const ashlar_reducer *r) {
         tensor++;
     }
     ASHLAR_CHECK2(tensor < range->first_tensor + range->tensor_count);
-    return ashlar_fail(ASHLAR_EINVAL,
+    return ashlar__fail(ASHLAR_EINVAL,
                        "finish: tensor %s is not final, so that bucket %zu and those behind it "
                        "were not sent; report every tensor, or freeze it",
                        r->arena->tensors[tensor].name, r->next);
@@ -274,12 +274,12 @@ static ashlar_status name_missing(const ashlar_reducer *r) {
 
 ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
     if (!r->is_open) {
-        return ashlar_fail(ASHLAR_EINVAL, "finish: no step has begun");
+        return ashlar__fail(ASHLAR_EINVAL, "finish: no step has begun");
     }
     const ashlar_status status = order(r, r->stream, stream);
     r->is_open = false;
     if (r->failure != ASHLAR_OK) {
-        return ashlar_fail(r->failure, "finish: bucket %zu was not sent, an earlier call said why",
+        return ashlar__fail(r->failure, "finish: bucket %zu was not sent, an earlier call said why",
                            r->next);
     }
     return r->next < r->arena->bucket_count ? name_missing(r) : status;
@@ -316,7 +316,7 @@ ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_st
 
 ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {
     if (r->reduction != ASHLAR_REDUCTION_SCATTER) {
-        return ashlar_fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
+        return ashlar__fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
                                           "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
     }
     ashlar_status status = order(r, stream, r->stream);

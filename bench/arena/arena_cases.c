@@ -58,12 +58,12 @@ static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
     ashlar_random random;
     ashlar_status status = ASHLAR_OK;
     (void)is_smoke;
-    ashlar_random_init(&random, LIST_SEED);
+    ashlar__random_init(&random, LIST_SEED);
     for (size_t i = 0; i < COUNT && status == ASHLAR_OK; i++) {
         const bool is_large = i % 100 == 99;
         const size_t elements =
-            (size_t)(is_large ? 4096 + ashlar_random_below(&random, 16384 - 4096 + 1)
-                              : 64 + ashlar_random_below(&random, 512 - 64 + 1));
+            (size_t)(is_large ? 4096 + ashlar__random_below(&random, 16384 - 4096 + 1)
+                              : 64 + ashlar__random_below(&random, 512 - 64 + 1));
         char name[32];
         snprintf(name, sizeof name, "tensor.%zu", i);
         status = ashlar_arena_add(arena, name, ASHLAR_F32, 1, &elements, NULL);
@@ -75,7 +75,7 @@ static ashlar_status declare_large(ashlar_arena *arena, bool is_smoke) {
     return add_matrices(arena, 64, 512, is_smoke ? 8 : 1024);
 }
 
-const ashlar_arena_case *ashlar_arena_cases(size_t *count) {
+const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
     static const ashlar_arena_case cases[] = {
         {"100x128x128", "100 of 16,384 elements", declare_equal},
         {"model", "ashlar-train's default model", declare_model},
@@ -87,7 +87,7 @@ const ashlar_arena_case *ashlar_arena_cases(size_t *count) {
     return cases;
 }
 
-ashlar_status ashlar_arena_case_declare(const ashlar_arena_case *which, bool is_smoke,
+ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which, bool is_smoke,
                                         ashlar_arena *arena) {
     return which->declare(arena, is_smoke);
 }
@@ -102,7 +102,7 @@ static void draw_values(const ashlar_arena *arena, ashlar_random *random, float 
         ashlar_arena_tensor(arena, i, &info);
         float *values = (float *)(void *)(image + info.offset[ASHLAR_LAYOUT_STORAGE]);
         for (size_t k = 0; k < info.elements; k++) {
-            values[k] = width * (float)(2 * ashlar_random_uniform(random) - 1);
+            values[k] = width * (float)(2 * ashlar__random_uniform(random) - 1);
         }
     }
 }
@@ -117,18 +117,18 @@ static ashlar_status fill_region(ashlar_arena *arena, ashlar_region region, floa
     return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
 }
 
-ashlar_status ashlar_arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {
+ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {
     ashlar_random random;
-    char *image = ashlar_host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
+    char *image = ashlar__host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
     if (image == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
     }
-    ashlar_random_init(&random, seed);
+    ashlar__random_init(&random, seed);
     ashlar_status status =
         fill_region(arena, ASHLAR_REGION_PARAMETERS, 1.0f, &random, image, stream);
     if (status == ASHLAR_OK) {
         status = fill_region(arena, ASHLAR_REGION_GRADIENTS, 0.001f, &random, image, stream);
     }
-    ashlar_host_free(image);
+    ashlar__host_free(image);
     return status;
 }

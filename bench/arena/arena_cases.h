@@ -15,7 +15,7 @@ typedef struct ashlar_arena_case {
 } ashlar_arena_case;
 
 /* All of them, in the order of the report. All tensors are fp32 and have no options. */
-const ashlar_arena_case *ashlar_arena_cases(size_t *count);
+const ashlar_arena_case *ashlar__arena_cases(size_t *count);
 
 /*
  * Declare a case's tensors in an arena that is not committed. The same on every machine.
@@ -23,7 +23,7 @@ const ashlar_arena_case *ashlar_arena_cases(size_t *count);
  * is_smoke   less of the case that is as large as memory, the others as they are
  * Errors:    those of ashlar_arena_add().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_case_declare(const ashlar_arena_case *which,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which,
                                                           bool is_smoke, ashlar_arena *arena);
 
 /*
@@ -32,7 +32,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_arena_case_declare(const ashlar_arena_cas
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_case_fill(ashlar_arena *arena, uint64_t seed,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
                                                        ashlar_stream stream);
 
 #endif /* ASHLAR_ARENA_CASES_H */

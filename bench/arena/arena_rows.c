@@ -8,7 +8,7 @@
 
 enum { ARENA, PER_TENSOR };
 
-const char *ashlar_arena_operation_name(ashlar_arena_operation operation) {
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
     static const char *const names[] = {
 #define X(name, text, accesses, arrays, shared) [ASHLAR_ARENA_OPERATION_##name] = text,
         ASHLAR_ARENA_OPERATION_MAP(X)
@@ -18,25 +18,25 @@ const char *ashlar_arena_operation_name(ashlar_arena_operation operation) {
     return names[operation];
 }
 
-const char *ashlar_arena_subject_name(size_t subject) {
+const char *ashlar__arena_subject_name(size_t subject) {
     static const char *const names[] = {
         [ARENA] = "arena", [PER_TENSOR] = "per_tensor", "lists_of_36"};
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_ARENA_SUBJECT_COUNT);
     return names[subject];
 }
 
-ashlar_status ashlar_arena_rows_add(ashlar_arena_rows *rows, const ashlar_arena_row *row) {
+ashlar_status ashlar__arena_rows_add(ashlar_arena_rows *rows, const ashlar_arena_row *row) {
     void *items = rows->items;
-    if (!ashlar_host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
+    if (!ashlar__host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
     }
     rows->items = items;
     rows->items[rows->count++] = *row;
     return ASHLAR_OK;
 }
 
-void ashlar_arena_rows_finish(ashlar_arena_rows *rows) {
-    ashlar_host_free(rows->items);
+void ashlar__arena_rows_finish(ashlar_arena_rows *rows) {
+    ashlar__host_free(rows->items);
     *rows = (ashlar_arena_rows){0};
 }
 
@@ -59,18 +59,18 @@ static const ashlar_arena_row *beside(const ashlar_arena_rows *rows, const ashla
 
 /* ---- table ---- */
 
-void ashlar_arena_rows_print_head(FILE *out) {
+void ashlar__arena_rows_print_head(FILE *out) {
     fprintf(out, "%-13s %-10s %-11s %12s %8s %7s %9s %8s\n", "case", "operation", "subject", "us",
             "GB/s", "/ copy", "/ memcpy", "x arena");
 }
 
-void ashlar_arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t first) {
+void ashlar__arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t first) {
     for (size_t i = first; i < rows->count; i++) {
         const ashlar_arena_row *row = &rows->items[i];
         const ashlar_arena_row *arena = beside(rows, row, ARENA);
         fprintf(out, "%-13s %-10s %-11s %12.1f %8.2f %7.2f %9.2f", row->case_name,
-                ashlar_arena_operation_name(row->operation),
-                ashlar_arena_subject_name(row->subject), row->ns / 1e3, speed(row) / 1e9,
+                ashlar__arena_operation_name(row->operation),
+                ashlar__arena_subject_name(row->subject), row->ns / 1e3, speed(row) / 1e9,
                 speed(row) / row->copy_bytes_per_s, speed(row) / row->memcpy_bytes_per_s);
         if (arena != NULL) {
             fprintf(out, " %8.2f\n", row->ns / arena->ns);
@@ -101,10 +101,10 @@ static void print_verdict(FILE *out, const ashlar_arena_row *row, const char *wh
                           double limit) {
     fprintf(out, "%-8s %-13s %-10s  %-34s %9.3f  (at least %g)\n",
             value >= limit ? "met" : "NOT MET", row->case_name,
-            ashlar_arena_operation_name(row->operation), what, value, limit);
+            ashlar__arena_operation_name(row->operation), what, value, limit);
 }
 
-void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
+void ashlar__arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
     for (size_t i = 0; i < rows->count; i++) {
         const ashlar_arena_row *row = &rows->items[i];
         const bool is_adamw = row->operation == ASHLAR_ARENA_OPERATION_ADAMW;
@@ -130,29 +130,29 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
 static void put_row(ashlar_json_writer *w, const ashlar_arena_rows *rows,
                     const ashlar_arena_row *row) {
     const ashlar_arena_row *arena = beside(rows, row, ARENA);
-    ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "case", row->case_name);
-    ashlar_json_add_string(w, "operation", ashlar_arena_operation_name(row->operation));
-    ashlar_json_add_string(w, "subject", ashlar_arena_subject_name(row->subject));
-    ashlar_json_add_double(w, "ns", row->ns);
-    ashlar_json_add_double(w, "bytes_per_s", speed(row));
-    ashlar_json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
-    ashlar_json_put_key(w, "over_arena");
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "case", row->case_name);
+    ashlar__json_add_string(w, "operation", ashlar__arena_operation_name(row->operation));
+    ashlar__json_add_string(w, "subject", ashlar__arena_subject_name(row->subject));
+    ashlar__json_add_double(w, "ns", row->ns);
+    ashlar__json_add_double(w, "bytes_per_s", speed(row));
+    ashlar__json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
+    ashlar__json_put_key(w, "over_arena");
     if (arena != NULL) {
-        ashlar_json_put_double(w, row->ns / arena->ns);
+        ashlar__json_put_double(w, row->ns / arena->ns);
     } else {
-        ashlar_json_put_null(w);
+        ashlar__json_put_null(w);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
-ashlar_status ashlar_arena_rows_write(const char *path, const ashlar_arena_rows *rows) {
+ashlar_status ashlar__arena_rows_write(const char *path, const ashlar_arena_rows *rows) {
     ashlar_json_writer w;
-    ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_array(&w);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_array(&w);
     for (size_t i = 0; i < rows->count; i++) {
         put_row(&w, rows, &rows->items[i]);
     }
-    ashlar_json_close_array(&w);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_close_array(&w);
+    return ashlar__json_writer_end(&w, path);
 }

@@ -39,11 +39,11 @@ typedef enum ashlar_arena_operation {
     ASHLAR_ARENA_OPERATION_MAP(ASHLAR_ARENA_OPERATION_ENUM) ASHLAR_ARENA_OPERATION_COUNT
 } ashlar_arena_operation;
 
-const char *ashlar_arena_operation_name(ashlar_arena_operation operation);
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
 /* The subjects of a row: "arena", "per_tensor", "lists_of_36". */
 enum { ASHLAR_ARENA_SUBJECT_COUNT = 3 };
-const char *ashlar_arena_subject_name(size_t subject);
+const char *ashlar__arena_subject_name(size_t subject);
 
 typedef struct ashlar_arena_row {
     const char *case_name;
@@ -62,23 +62,23 @@ typedef struct ashlar_arena_rows {
 } ashlar_arena_rows;
 
 /* Errors: ASHLAR_EHOSTMEM. The row's texts are not copied. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_rows_add(ashlar_arena_rows *rows,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_rows_add(ashlar_arena_rows *rows,
                                                       const ashlar_arena_row *row);
-void ashlar_arena_rows_finish(ashlar_arena_rows *rows);
+void ashlar__arena_rows_finish(ashlar_arena_rows *rows);
 
 /* The table's head, and its rows from `first` on with their ratios to the copies and the arena. */
-void ashlar_arena_rows_print_head(FILE *out);
-void ashlar_arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t first);
+void ashlar__arena_rows_print_head(FILE *out);
+void ashlar__arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t first);
 
 /* Each target that the rows can tell of, and whether it is met. */
-void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows);
+void ashlar__arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows);
 
 /*
  * Write all rows as one JSON array, whole or not at all: {case, operation, subject, ns,
  * bytes_per_s, copy_bytes_per_s, over_arena}; the last is the ratio of ns to the arena's. Errors:
  * ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_rows_write(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_rows_write(const char *path,
                                                         const ashlar_arena_rows *rows);
 
 #endif /* ASHLAR_ARENA_ROWS_H */

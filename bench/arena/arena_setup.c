@@ -47,27 +47,27 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
                                 bool is_smoke) {
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
-    ASHLAR_TRY(ashlar_arena_case_declare(which, is_smoke, s->arena));
+    ASHLAR_TRY(ashlar__arena_case_declare(which, is_smoke, s->arena));
     ASHLAR_TRY(
         ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
-    ASHLAR_TRY(ashlar_arena_case_fill(s->arena, VALUES_SEED, s->stream));
+    ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));
     return ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
 }
 
 static ashlar_status make_scattered(ashlar_arena_setup *s) {
     const ashlar_optimizer_config config = adamw();
-    ASHLAR_TRY(ashlar_per_tensor_create(s->arena, &config, &ashlar_list_limits_one, s->stream,
+    ASHLAR_TRY(ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_one, s->stream,
                                         &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
-    return ashlar_per_tensor_create(s->arena, &config, &ashlar_list_limits_36, s->stream,
+    return ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_36, s->stream,
                                     &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
 static ashlar_status list_pointers(ashlar_arena_setup *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
-    s->pointers = ashlar_host_calloc(count, sizeof *s->pointers);
-    s->items = ashlar_host_calloc(count, sizeof *s->items);
+    s->pointers = ashlar__host_calloc(count, sizeof *s->pointers);
+    s->items = ashlar__host_calloc(count, sizeof *s->items);
     if (s->pointers == NULL || s->items == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu pointers", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu pointers", count);
     }
     for (size_t i = 0; i < count; i++) {
         s->items[i] = (ashlar_flatten_item){.tensor = i, .pointer = &s->pointers[i]};
@@ -97,7 +97,7 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
     const char *root = getenv("TMPDIR");
     snprintf(s->folder, sizeof s->folder, "%s/ashlar-arena-XXXXXX", root != NULL ? root : "/tmp");
     if (mkdtemp(s->folder) == NULL) {
-        const ashlar_status status = ashlar_fail(
+        const ashlar_status status = ashlar__fail(
             ASHLAR_EIO, "bench: a folder for checkpoints, %s: %s", s->folder, strerror(errno));
         s->folder[0] = '\0';
         return status;
@@ -106,12 +106,12 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
+ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
                                       const ashlar_arena_case *which, bool is_smoke) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "bench: arenas are measured on software devices only; give --device "
                            "soft");
     }
@@ -126,17 +126,17 @@ ashlar_status ashlar_arena_setup_init(ashlar_arena_setup *s, ashlar_device *devi
 }
 
 /* The allocator takes back what lies on its blocks. */
-void ashlar_arena_setup_finish(ashlar_arena_setup *s) {
+void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     for (size_t i = 0; i < sizeof s->scattered / sizeof s->scattered[0]; i++) {
-        ashlar_per_tensor_destroy(s->scattered[i]);
+        ashlar__per_tensor_destroy(s->scattered[i]);
     }
     ashlar_arena_destroy(s->replica);
     ashlar_optimizer_destroy(s->optimizer);
     ashlar_arena_destroy(s->arena);
     ashlar_allocator_destroy(s->allocator);
     ashlar_stream_destroy(s->device, s->stream);
-    ashlar_host_free((void *)s->pointers);
-    ashlar_host_free(s->items);
+    ashlar__host_free((void *)s->pointers);
+    ashlar__host_free(s->items);
     if (s->folder[0] != '\0') {
         (void)unlink(s->file);
         (void)rmdir(s->folder);
@@ -146,11 +146,11 @@ void ashlar_arena_setup_finish(ashlar_arena_setup *s) {
 
 /* ---- operations ---- */
 
-bool ashlar_arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation) {
+bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation) {
     return runner != ASHLAR_ARENA_RUNNER_LISTS || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT;
 }
 
-double ashlar_arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
+double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
                                 ashlar_arena_operation operation) {
     const size_t accesses = operations[operation].accesses;
     if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
@@ -185,17 +185,17 @@ static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *sca
                                    ashlar_arena_operation operation) {
     switch (operation) {
     case ASHLAR_ARENA_OPERATION_ADAMW:
-        return ashlar_per_tensor_step(scattered, 1e-3);
+        return ashlar__per_tensor_step(scattered, 1e-3);
     case ASHLAR_ARENA_OPERATION_ZERO:
-        return ashlar_per_tensor_zero(scattered);
+        return ashlar__per_tensor_zero(scattered);
     case ASHLAR_ARENA_OPERATION_NORM:
-        return ashlar_per_tensor_norm(scattered);
+        return ashlar__per_tensor_norm(scattered);
     case ASHLAR_ARENA_OPERATION_FLATTEN:
-        return ashlar_per_tensor_flatten(scattered);
+        return ashlar__per_tensor_flatten(scattered);
     case ASHLAR_ARENA_OPERATION_REPLICATE:
-        return ashlar_per_tensor_replicate(scattered);
+        return ashlar__per_tensor_replicate(scattered);
     default:
-        return ashlar_per_tensor_save(scattered, s->file);
+        return ashlar__per_tensor_save(scattered, s->file);
     }
 }
 
@@ -207,7 +207,7 @@ static void run_copy(const ashlar_arena_setup *s, bool is_loop, ashlar_arena_ope
         .times = operations[operation].accesses / operations[operation].arrays,
         .is_shared = operations[operation].is_shared,
     };
-    (is_loop ? ashlar_copy_by_loop : ashlar_copy_by_memcpy)(&work);
+    (is_loop ? ashlar__copy_by_loop : ashlar__copy_by_memcpy)(&work);
 }
 
 static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
@@ -226,27 +226,27 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
-        s->pointers[i] = ashlar_per_tensor_view(scattered, ASHLAR_REGION_PARAMETERS, i);
+        s->pointers[i] = ashlar__per_tensor_view(scattered, ASHLAR_REGION_PARAMETERS, i);
     }
-    ashlar_per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
-    ashlar_per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+    ashlar__per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
+    ashlar__per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
 static void drop_replicas(ashlar_arena_setup *s) {
     ashlar_arena_destroy(s->replica);
     s->replica = NULL;
-    ashlar_per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
-    ashlar_per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+    ashlar__per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
+    ashlar__per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
-ashlar_status ashlar_arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
+ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                                      ashlar_arena_operation operation, double *seconds) {
     if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
         scatter(s);
     }
-    const double start = ashlar_clock_s();
+    const double start = ashlar__clock_s();
     const ashlar_status status = run(s, runner, operation);
-    *seconds = ashlar_clock_s() - start;
+    *seconds = ashlar__clock_s() - start;
     if (operation == ASHLAR_ARENA_OPERATION_REPLICATE) {
         drop_replicas(s);
     }

@@ -43,21 +43,21 @@ typedef struct ashlar_arena_setup {
  * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO (no folder), those of the arena and of the
  *         scattered tensors.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_setup_init(ashlar_arena_setup *setup,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                         ashlar_device *device,
                                                         const ashlar_arena_case *which,
                                                         bool is_smoke);
-void ashlar_arena_setup_finish(ashlar_arena_setup *setup);
+void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
 /* Whether that runner has that operation. */
-bool ashlar_arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
+bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
 /* Bytes that a runner reads and writes in an operation, see arena_rows.h. */
-double ashlar_arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
+double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                 ashlar_arena_operation operation);
 
 /* Run an operation to its end, and say how long it took. Errors: those of the operation. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_setup_run(ashlar_arena_setup *setup,
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
                                                        ashlar_arena_runner runner,
                                                        ashlar_arena_operation operation,
                                                        double *seconds);

@@ -24,7 +24,7 @@ typedef struct ashlar_bench_arena_config {
 } ashlar_bench_arena_config;
 
 /* Errors: ASHLAR_EINVAL (a name that there is not; it says which there are). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_arena_check(const ashlar_bench_arena_config *config);
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_arena_check(const ashlar_bench_arena_config *config);
 
 /*
  * Measure every chosen operation of every chosen case, print each as it is done, and add the rows.
@@ -32,11 +32,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_bench_arena_check(const ashlar_bench_aren
  *
  * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO, those of the operations.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_arena(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_arena(ashlar_device *device,
                                                    const ashlar_bench_arena_config *config,
                                                    ashlar_arena_rows *rows);
 
 /* A line for each case and what its tensors are, for --help. */
-void ashlar_bench_arena_print_cases(FILE *out);
+void ashlar__bench_arena_print_cases(FILE *out);
 
 #endif /* ASHLAR_BENCH_ARENA_H */

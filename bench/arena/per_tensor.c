@@ -6,8 +6,8 @@
 
 enum { SHUFFLE_SEED = 7, CHUNK_ELEMENTS = 65536 };
 
-const ashlar_arena_list_limits ashlar_list_limits_one = {1, SIZE_MAX, CHUNK_ELEMENTS};
-const ashlar_arena_list_limits ashlar_list_limits_36 = {36, 320, CHUNK_ELEMENTS};
+const ashlar_arena_list_limits ashlar__list_limits_one = {1, SIZE_MAX, CHUNK_ELEMENTS};
+const ashlar_arena_list_limits ashlar__list_limits_36 = {36, 320, CHUNK_ELEMENTS};
 
 static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
     switch (region) {
@@ -34,18 +34,18 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     ashlar_device_info device;
     ashlar_device_get_info(ashlar_allocator_device(ashlar_arena_allocator(arena)), &device);
     if (device.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "bench: scattered tensors are measured on software devices only; give "
                            "--device soft");
     }
-    if (ashlar_optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM) {
-        return ashlar_fail(ASHLAR_EINVAL, "bench: scattered tensors know adam and adamw only");
+    if (ashlar__optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM) {
+        return ashlar__fail(ASHLAR_EINVAL, "bench: scattered tensors know adam and adamw only");
     }
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         if (info.dtype != ASHLAR_F32 || !has_no_options(&info.options)) {
-            return ashlar_fail(ASHLAR_EINVAL, "bench: tensor %s is not fp32, or has options",
+            return ashlar__fail(ASHLAR_EINVAL, "bench: tensor %s is not fp32, or has options",
                                info.name);
         }
     }
@@ -53,12 +53,12 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
 }
 
 static ashlar_status take_tables(ashlar_per_tensor *t) {
-    t->runs = ashlar_host_calloc(t->count, sizeof *t->runs);
-    t->pointers = ashlar_host_calloc(t->count, sizeof *t->pointers);
-    t->replica = ashlar_host_calloc(t->count, sizeof *t->replica);
+    t->runs = ashlar__host_calloc(t->count, sizeof *t->runs);
+    t->pointers = ashlar__host_calloc(t->count, sizeof *t->pointers);
+    t->replica = ashlar__host_calloc(t->count, sizeof *t->replica);
     return t->runs != NULL && t->pointers != NULL && t->replica != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+               : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
 }
 
 /* A block as large as the tensor, filled as the arena's is: of moments only those of before the
@@ -99,13 +99,13 @@ static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
 
 static ashlar_status take_all(ashlar_per_tensor *t) {
     ashlar_random random;
-    size_t *order = ashlar_host_calloc(t->count, sizeof *order);
+    size_t *order = ashlar__host_calloc(t->count, sizeof *order);
     if (order == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
     }
-    ashlar_random_init(&random, SHUFFLE_SEED);
+    ashlar__random_init(&random, SHUFFLE_SEED);
     for (size_t i = 0; i < t->count; i++) {
-        const size_t j = (size_t)ashlar_random_below(&random, i + 1);
+        const size_t j = (size_t)ashlar__random_below(&random, i + 1);
         order[i] = order[j];
         order[j] = i;
     }
@@ -113,18 +113,18 @@ static ashlar_status take_all(ashlar_per_tensor *t) {
     for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
         status = take_tensors(t, order[i]);
     }
-    ashlar_host_free(order);
+    ashlar__host_free(order);
     return status;
 }
 
 static ashlar_status split_lists(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
-    t->list_count = ashlar_arena_lists_split(t->runs, t->count, limits, NULL);
-    t->lists = ashlar_host_calloc(t->list_count, sizeof *t->lists);
-    t->jobs = ashlar_host_calloc(t->list_count, sizeof *t->jobs);
+    t->list_count = ashlar__arena_lists_split(t->runs, t->count, limits, NULL);
+    t->lists = ashlar__host_calloc(t->list_count, sizeof *t->lists);
+    t->jobs = ashlar__host_calloc(t->list_count, sizeof *t->jobs);
     if (t->lists == NULL || t->jobs == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
     }
-    (void)ashlar_arena_lists_split(t->runs, t->count, limits, t->lists);
+    (void)ashlar__arena_lists_split(t->runs, t->count, limits, t->lists);
     for (size_t l = 0; l < t->list_count; l++) {
         t->span_count += t->lists[l].count;
     }
@@ -144,16 +144,16 @@ static void fill_span(const ashlar_per_tensor *t, size_t tensor, size_t begin, s
 }
 
 static ashlar_status list_spans(ashlar_per_tensor *t) {
-    t->gradients = ashlar_host_calloc(t->span_count, sizeof *t->gradients);
-    t->gathers = ashlar_host_calloc(t->span_count, sizeof *t->gathers);
-    t->copies = ashlar_host_calloc(t->span_count, sizeof *t->copies);
+    t->gradients = ashlar__host_calloc(t->span_count, sizeof *t->gradients);
+    t->gathers = ashlar__host_calloc(t->span_count, sizeof *t->gathers);
+    t->copies = ashlar__host_calloc(t->span_count, sizeof *t->copies);
     if (t->gradients == NULL || t->gathers == NULL || t->copies == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
     }
     for (size_t l = 0, span = 0; l < t->list_count; l++) {
         for (size_t i = 0; i < t->lists[l].count; i++, span++) {
             size_t begin, end;
-            ashlar_arena_list_piece(&t->lists[l], t->runs, i, &begin, &end);
+            ashlar__arena_list_piece(&t->lists[l], t->runs, i, &begin, &end);
             fill_span(t, t->lists[l].first + i, begin, end, span);
         }
     }
@@ -161,7 +161,7 @@ static ashlar_status list_spans(ashlar_per_tensor *t) {
 }
 
 static ashlar_status take_block(ashlar_per_tensor *t) {
-    const size_t chunks = ashlar_optimizer_number(t->runs, t->count);
+    const size_t chunks = ashlar__optimizer_number(t->runs, t->count);
     const size_t run_bytes = t->count * sizeof *t->runs;
     const size_t scalar_count = 1 + t->list_count;
     const ashlar_optimizer_scalars scalars = {
@@ -179,7 +179,7 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
     double *partials = (double *)(void *)((char *)runs + run_bytes);
     for (size_t l = 0; l < t->list_count; l++) {
         t->jobs[l] = (ashlar_optimizer_job){.rule = t->rule, .partials = partials};
-        ashlar_arena_list_cover(&t->lists[l], t->runs, runs, &t->jobs[l]);
+        ashlar__arena_list_cover(&t->lists[l], t->runs, runs, &t->jobs[l]);
     }
     status = ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream);
     return status == ASHLAR_OK
@@ -193,11 +193,11 @@ static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits 
     ASHLAR_TRY(split_lists(t, limits));
     ASHLAR_TRY(list_spans(t));
     ASHLAR_TRY(take_block(t));
-    ashlar_per_tensor_scatter(t);
+    ashlar__per_tensor_scatter(t);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_per_tensor_create(const ashlar_arena *arena,
+ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                        const ashlar_optimizer_config *config,
                                        const ashlar_arena_list_limits *limits, ashlar_stream stream,
                                        ashlar_per_tensor **out) {
@@ -205,20 +205,20 @@ ashlar_status ashlar_per_tensor_create(const ashlar_arena *arena,
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_per_tensor *t = ashlar_host_calloc(1, sizeof *t);
+    ashlar_per_tensor *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
     }
     t->arena = arena;
     t->allocator = ashlar_arena_allocator(arena);
     t->device = ashlar_allocator_device(t->allocator);
     t->stream = stream;
     t->is_single = limits->tensors == 1;
-    t->rule = (ashlar_optimizer_rule){ashlar_optimizer_algorithm(config), *config};
+    t->rule = (ashlar_optimizer_rule){ashlar__optimizer_algorithm(config), *config};
     t->count = ashlar_arena_tensor_count(arena);
     status = build(t, limits);
     if (status != ASHLAR_OK) {
-        ashlar_per_tensor_destroy(t);
+        ashlar__per_tensor_destroy(t);
         return status;
     }
     *out = t;
@@ -232,7 +232,7 @@ static void give(const ashlar_per_tensor *t, void *block) {
     }
 }
 
-void ashlar_per_tensor_destroy(ashlar_per_tensor *t) {
+void ashlar__per_tensor_destroy(ashlar_per_tensor *t) {
     if (t == NULL) {
         return;
     }
@@ -241,42 +241,42 @@ void ashlar_per_tensor_destroy(ashlar_per_tensor *t) {
             give(t, address(&t->runs[i], (ashlar_region)r));
         }
     }
-    ashlar_per_tensor_drop_replica(t);
+    ashlar__per_tensor_drop_replica(t);
     give(t, t->scalars);
-    ashlar_host_free(t->runs);
-    ashlar_host_free((void *)t->pointers);
-    ashlar_host_free((void *)t->replica);
-    ashlar_host_free(t->lists);
-    ashlar_host_free(t->jobs);
-    ashlar_host_free(t->gradients);
-    ashlar_host_free(t->gathers);
-    ashlar_host_free(t->copies);
-    ashlar_host_free(t);
+    ashlar__host_free(t->runs);
+    ashlar__host_free((void *)t->pointers);
+    ashlar__host_free((void *)t->replica);
+    ashlar__host_free(t->lists);
+    ashlar__host_free(t->jobs);
+    ashlar__host_free(t->gradients);
+    ashlar__host_free(t->gathers);
+    ashlar__host_free(t->copies);
+    ashlar__host_free(t);
 }
 
-void ashlar_per_tensor_drop_replica(ashlar_per_tensor *t) {
+void ashlar__per_tensor_drop_replica(ashlar_per_tensor *t) {
     for (size_t i = 0; t->replica != NULL && i < t->count; i++) {
         give(t, t->replica[i]);
         t->replica[i] = NULL;
     }
 }
 
-const void *ashlar_per_tensor_replica(const ashlar_per_tensor *t, size_t tensor) {
+const void *ashlar__per_tensor_replica(const ashlar_per_tensor *t, size_t tensor) {
     return t->replica[tensor];
 }
 
-size_t ashlar_per_tensor_list_count(const ashlar_per_tensor *t) {
+size_t ashlar__per_tensor_list_count(const ashlar_per_tensor *t) {
     return t->list_count;
 }
 
-void **ashlar_per_tensor_pointer(ashlar_per_tensor *t, size_t tensor) {
+void **ashlar__per_tensor_pointer(ashlar_per_tensor *t, size_t tensor) {
     return &t->pointers[tensor];
 }
 
-void *ashlar_per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
+void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
     return address(&t->runs[tensor], region);
 }
 
-const double *ashlar_per_tensor_sum_address(const ashlar_per_tensor *t) {
+const double *ashlar__per_tensor_sum_address(const ashlar_per_tensor *t) {
     return &t->scalars->sum;
 }

@@ -23,7 +23,7 @@
 #include "bench/arena/arena_lists.h"
 
 /* The two of above. */
-extern const ashlar_arena_list_limits ashlar_list_limits_one, ashlar_list_limits_36;
+extern const ashlar_arena_list_limits ashlar__list_limits_one, ashlar__list_limits_36;
 
 typedef struct ashlar_per_tensor ashlar_per_tensor;
 
@@ -39,55 +39,55 @@ typedef struct ashlar_per_tensor ashlar_per_tensor;
  * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
  *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_create(const ashlar_arena *arena,
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                                          const ashlar_optimizer_config *config,
                                                          const ashlar_arena_list_limits *limits,
                                                          ashlar_stream stream,
                                                          ashlar_per_tensor **out);
-void ashlar_per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
+void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
 
 size_t
-ashlar_per_tensor_list_count(const ashlar_per_tensor *per_tensor); /* launches of each kind */
+ashlar__per_tensor_list_count(const ashlar_per_tensor *per_tensor); /* launches of each kind */
 
 /* The program's pointer to one parameter tensor, which flatten changes; its other tensors. */
-void **ashlar_per_tensor_pointer(ashlar_per_tensor *per_tensor, size_t tensor);
-void *ashlar_per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
+void **ashlar__per_tensor_pointer(ashlar_per_tensor *per_tensor, size_t tensor);
+void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                              size_t tensor);
 
 /*
  * Queue a step, zeros for all gradients, or the norm of all gradients alone. Errors: those of
  * launches and fills.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_step(ashlar_per_tensor *per_tensor,
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
                                                        double learning_rate);
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_zero(ashlar_per_tensor *per_tensor);
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_norm(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
 /* Device address of the sum of squares that the norm is the root of. */
-const double *ashlar_per_tensor_sum_address(const ashlar_per_tensor *per_tensor);
+const double *ashlar__per_tensor_sum_address(const ashlar_per_tensor *per_tensor);
 
 /*
  * Queue copies of all parameters to their places in the arena, and let the pointers point there;
  * scatter lets them point back to the tensors' own allocations. Errors: those of copies.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_flatten(ashlar_per_tensor *per_tensor);
-void ashlar_per_tensor_scatter(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
+void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
 /*
  * Take a block for each parameter tensor of a replica on the same device, and queue the copies;
  * drop frees them. Errors: those of ashlar_alloc() and copies; drop what there is then, too.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_replicate(ashlar_per_tensor *per_tensor);
-void ashlar_per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
+void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
 
 /* Device address of a tensor of the replica; NULL: there is none. */
-const void *ashlar_per_tensor_replica(const ashlar_per_tensor *per_tensor, size_t tensor);
+const void *ashlar__per_tensor_replica(const ashlar_per_tensor *per_tensor, size_t tensor);
 
 /*
  * Save the parameters as ashlar_checkpoint_save() does an arena's, in the same format, after a copy
  * to the host of each. There is no form of it for lists. Waits. Errors: as there.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_per_tensor_save(ashlar_per_tensor *per_tensor,
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *per_tensor,
                                                        const char *path);
 
 #endif /* ASHLAR_PER_TENSOR_H */

@@ -9,7 +9,7 @@
 /* ---- steps ---- */
 
 static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job) {
-    return ashlar_launch(t->device, t->stream, ashlar_optimizer_cpu_run, job, sizeof *job);
+    return ashlar_launch(t->device, t->stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
 static ashlar_status launch_lists(ashlar_per_tensor *t, unsigned pass, double learning_rate) {
@@ -39,19 +39,19 @@ static void add_up(void *args) {
     a->total->sum = sum;
 }
 
-ashlar_status ashlar_per_tensor_norm(ashlar_per_tensor *t) {
+ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *t) {
     const addition all = {.total = t->scalars, .sums = t->sums, .count = t->list_count};
     const ashlar_status status = launch_lists(t, ASHLAR_OPTIMIZER_SUM, 0);
     return status == ASHLAR_OK ? ashlar_launch(t->device, t->stream, add_up, &all, sizeof all)
                                : status;
 }
 
-ashlar_status ashlar_per_tensor_step(ashlar_per_tensor *t, double learning_rate) {
+ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate) {
     const ashlar_optimizer_job decide = {.rule = t->rule,
                                          .passes = ASHLAR_OPTIMIZER_DECIDE,
                                          .scalars = t->scalars,
                                          .gradient_scale = 1};
-    ASHLAR_TRY(ashlar_per_tensor_norm(t));
+    ASHLAR_TRY(ashlar__per_tensor_norm(t));
     ASHLAR_TRY(launch(t, &decide));
     return launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate);
 }
@@ -68,7 +68,7 @@ static void fill_zeros(void *args) {
     }
 }
 
-ashlar_status ashlar_per_tensor_zero(ashlar_per_tensor *t) {
+ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *t) {
     ashlar_status status = ASHLAR_OK;
     const ashlar_copy_span *span = t->gradients;
     for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
@@ -93,7 +93,7 @@ static ashlar_status copy_lists(const ashlar_per_tensor *t, const ashlar_copy_sp
     return status;
 }
 
-ashlar_status ashlar_per_tensor_flatten(ashlar_per_tensor *t) {
+ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *t) {
     const ashlar_status status = copy_lists(t, t->gathers);
     for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
         t->pointers[i] = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, i);
@@ -101,15 +101,15 @@ ashlar_status ashlar_per_tensor_flatten(ashlar_per_tensor *t) {
     return status;
 }
 
-void ashlar_per_tensor_scatter(ashlar_per_tensor *t) {
+void ashlar__per_tensor_scatter(ashlar_per_tensor *t) {
     for (size_t i = 0; i < t->count; i++) {
         t->pointers[i] = t->runs[i].parameters;
     }
 }
 
-ashlar_status ashlar_per_tensor_replicate(ashlar_per_tensor *t) {
+ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *t) {
     ashlar_status status = ASHLAR_OK;
-    ashlar_per_tensor_drop_replica(t);
+    ashlar__per_tensor_drop_replica(t);
     for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
         status = ashlar_alloc(t->allocator, t->runs[i].elements * sizeof(float), t->stream,
                               &t->replica[i]);
@@ -144,17 +144,17 @@ static ashlar_status read_tensors(const ashlar_per_tensor *t, char *image,
     return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
 }
 
-ashlar_status ashlar_per_tensor_save(ashlar_per_tensor *t, const char *path) {
-    char *image = ashlar_host_calloc(ashlar_arena_elements(t->arena), sizeof(float));
-    ashlar_safetensors_entry *entries = ashlar_host_calloc(t->count, sizeof *entries);
+ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *t, const char *path) {
+    char *image = ashlar__host_calloc(ashlar_arena_elements(t->arena), sizeof(float));
+    ashlar_safetensors_entry *entries = ashlar__host_calloc(t->count, sizeof *entries);
     ashlar_status status =
         image != NULL && entries != NULL
             ? read_tensors(t, image, entries)
-            : ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory to save %s", path);
+            : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory to save %s", path);
     if (status == ASHLAR_OK) {
-        status = ashlar_safetensors_write(path, entries, t->count, NULL, 0);
+        status = ashlar__safetensors_write(path, entries, t->count, NULL, 0);
     }
-    ashlar_host_free(entries);
-    ashlar_host_free(image);
+    ashlar__host_free(entries);
+    ashlar__host_free(image);
     return status;
 }

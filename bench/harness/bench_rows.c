@@ -6,22 +6,22 @@
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 
-ashlar_status ashlar_bench_rows_add(ashlar_bench_rows *rows, const ashlar_bench_row *row) {
+ashlar_status ashlar__bench_rows_add(ashlar_bench_rows *rows, const ashlar_bench_row *row) {
     void *items = rows->items;
-    if (!ashlar_host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
+    if (!ashlar__host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
     }
     rows->items = items;
     rows->items[rows->count++] = *row;
     return ASHLAR_OK;
 }
 
-void ashlar_bench_rows_finish(ashlar_bench_rows *rows) {
-    ashlar_host_free(rows->items);
+void ashlar__bench_rows_finish(ashlar_bench_rows *rows) {
+    ashlar__host_free(rows->items);
     *rows = (ashlar_bench_rows){0};
 }
 
-const ashlar_bench_row *ashlar_bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
+const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
                                                const char *variant, size_t threads,
                                                const char *subject) {
     for (size_t i = 0; i < rows->count; i++) {
@@ -34,7 +34,7 @@ const ashlar_bench_row *ashlar_bench_rows_find(const ashlar_bench_rows *rows, co
     return NULL;
 }
 
-void ashlar_bench_print_head(FILE *out) {
+void ashlar__bench_print_head(FILE *out) {
     fprintf(out, "%-9s %-16s %7s %-9s %10s %9s %9s %13s %14s\n", "workload", "variant", "threads",
             "subject", "ns/pair", "x floor", "x ashlar", "driver calls", "reserved/live");
 }
@@ -51,11 +51,11 @@ static void print_cell(FILE *out, int width, int digits, double number) {
 static double over(const ashlar_bench_rows *rows, const ashlar_bench_row *row,
                    const char *subject) {
     const ashlar_bench_row *base =
-        ashlar_bench_rows_find(rows, row->workload, row->variant, row->threads, subject);
+        ashlar__bench_rows_find(rows, row->workload, row->variant, row->threads, subject);
     return base != NULL && base->ns_pair > 0 ? row->ns_pair / base->ns_pair : 0;
 }
 
-void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first) {
+void ashlar__bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first) {
     for (size_t i = first; i < rows->count; i++) {
         const ashlar_bench_row *row = &rows->items[i];
         fprintf(out, "%-9s %-16s %7zu %-9s", row->workload, row->variant, row->threads,
@@ -77,27 +77,27 @@ void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t fi
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 static void put_positive(ashlar_json_writer *w, const char *key, double number) {
-    ashlar_json_put_key(w, key);
+    ashlar__json_put_key(w, key);
     if (number > 0) {
-        ashlar_json_put_double(w, number);
+        ashlar__json_put_double(w, number);
     } else {
-        ashlar_json_put_null(w);
+        ashlar__json_put_null(w);
     }
 }
 
 static void put_row(ashlar_json_writer *w, const ashlar_bench_rows *rows,
                     const ashlar_bench_row *row) {
-    ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "workload", row->workload);
-    ashlar_json_add_string(w, "variant", row->variant);
-    ashlar_json_add_uint64(w, "threads", row->threads);
-    ashlar_json_add_string(w, "subject", row->subject);
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "workload", row->workload);
+    ashlar__json_add_string(w, "variant", row->variant);
+    ashlar__json_add_uint64(w, "threads", row->threads);
+    ashlar__json_add_string(w, "subject", row->subject);
     put_positive(w, "ns_pair", row->ns_pair);
-    ashlar_json_put_key(w, "driver_calls");
+    ashlar__json_put_key(w, "driver_calls");
     if (row->ns_pair > 0 && !row->hides_calls) {
-        ashlar_json_put_uint64(w, row->driver_calls);
+        ashlar__json_put_uint64(w, row->driver_calls);
     } else {
-        ashlar_json_put_null(w);
+        ashlar__json_put_null(w);
     }
     put_positive(w, "reserved_over_live", row->reserved_over_live);
     put_positive(w, "over_floor", over(rows, row, "floor"));
@@ -108,20 +108,20 @@ static void put_row(ashlar_json_writer *w, const ashlar_bench_rows *rows,
     if (row->ns_step > 0) {
         put_positive(w, "ns_step", row->ns_step);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
-void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows) {
-    ashlar_json_open_array(w);
+void ashlar__bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows) {
+    ashlar__json_open_array(w);
     for (size_t i = 0; i < rows->count; i++) {
         put_row(w, rows, &rows->items[i]);
     }
-    ashlar_json_close_array(w);
+    ashlar__json_close_array(w);
 }
 
-ashlar_status ashlar_bench_rows_write(const char *path, const ashlar_bench_rows *rows) {
+ashlar_status ashlar__bench_rows_write(const char *path, const ashlar_bench_rows *rows) {
     ashlar_json_writer w;
-    ashlar_json_writer_init(&w, 2);
-    ashlar_bench_rows_put(&w, rows);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__bench_rows_put(&w, rows);
+    return ashlar__json_writer_end(&w, path);
 }

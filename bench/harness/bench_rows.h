@@ -32,24 +32,24 @@ typedef struct ashlar_bench_rows {
 } ashlar_bench_rows;
 
 /* Errors: ASHLAR_EHOSTMEM. The row's texts are not copied. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rows_add(ashlar_bench_rows *rows,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rows_add(ashlar_bench_rows *rows,
                                                       const ashlar_bench_row *row);
-void ashlar_bench_rows_finish(ashlar_bench_rows *rows);
+void ashlar__bench_rows_finish(ashlar_bench_rows *rows);
 
 /* The row of that name; NULL: there is none. */
-const ashlar_bench_row *ashlar_bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
+const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
                                                const char *variant, size_t threads,
                                                const char *subject);
 
 /* The table's head, and its rows from `first` on with their ratios to the floor and to ashlar. */
-void ashlar_bench_print_head(FILE *out);
-void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first);
+void ashlar__bench_print_head(FILE *out);
+void ashlar__bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first);
 
 /* bench_targets.c: each target that the rows can tell of, and whether it is met. */
-void ashlar_bench_print_targets(FILE *out, const ashlar_bench_rows *rows);
+void ashlar__bench_print_targets(FILE *out, const ashlar_bench_rows *rows);
 
-/* All rows, as an array of what ashlar_bench_rows_write() says. */
-void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows);
+/* All rows, as an array of what ashlar__bench_rows_write() says. */
+void ashlar__bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows);
 
 /*
  * Write all rows as one JSON array, whole or not at all: {workload, variant, threads, subject,
@@ -57,7 +57,7 @@ void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows)
  * `instructions` where they were counted, and `ns_step` where steps were timed. The two ratios are
  * those of ns_pair, as in the table. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rows_write(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rows_write(const char *path,
                                                         const ashlar_bench_rows *rows);
 
 #endif /* ASHLAR_BENCH_ROWS_H */

@@ -69,14 +69,14 @@ static void print_verdict(FILE *out, const ashlar_bench_row *row, const char *wh
 static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_bench_row *row,
                          const target *t) {
     const ashlar_bench_row *of =
-        ashlar_bench_rows_find(rows, row->workload, row->variant, row->threads, t->subject);
+        ashlar__bench_rows_find(rows, row->workload, row->variant, row->threads, t->subject);
     if (of == NULL) {
         return;
     }
     double value = figure_of(of, t->figure);
     if (t->base != NULL) {
         const ashlar_bench_row *base =
-            ashlar_bench_rows_find(rows, row->workload, row->variant, row->threads, t->base);
+            ashlar__bench_rows_find(rows, row->workload, row->variant, row->threads, t->base);
         if (base == NULL) {
             return;
         }
@@ -89,7 +89,7 @@ static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_
 static void print_throughput(FILE *out, const ashlar_bench_rows *rows,
                              const ashlar_bench_row *two) {
     const ashlar_bench_row *one =
-        ashlar_bench_rows_find(rows, two->workload, two->variant, 1, two->subject);
+        ashlar__bench_rows_find(rows, two->workload, two->variant, 1, two->subject);
     if (one != NULL) {
         const double factor = (double)two->threads * one->ns_pair / two->ns_pair;
         print_verdict(out, two, "throughput / that of one thread", factor, AT_LEAST, 1.8);
@@ -143,7 +143,7 @@ static void print_row_targets(FILE *out, const ashlar_bench_rows *rows,
     }
 }
 
-void ashlar_bench_print_targets(FILE *out, const ashlar_bench_rows *rows) {
+void ashlar__bench_print_targets(FILE *out, const ashlar_bench_rows *rows) {
     for (size_t i = 0; i < rows->count; i++) {
         if (strcmp(rows->items[i].subject, "ashlar") == 0) {
             print_row_targets(out, rows, &rows->items[i]);

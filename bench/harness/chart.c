@@ -56,7 +56,7 @@ static ashlar_status measure(scene *s) {
         }
     }
     if (least == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "chart: there is no figure above 0");
+        return ashlar__fail(ASHLAR_EINVAL, "chart: there is no figure above 0");
     }
     s->legend_columns = count_legend_columns(s->results);
     const int rows = ((int)s->results->subject_count + s->legend_columns - 1) / s->legend_columns;
@@ -76,52 +76,52 @@ static int x_of(const scene *s, double figure) {
 /* A disc, or from the ninth subject on, when colours are used again, a square. */
 static void put_mark(const scene *s, size_t subject, int x, int y) {
     if (subject < ASHLAR_SVG_COLOURS) {
-        ashlar_file_buffer_print(s->file, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"%s\"", x, y,
-                                 MARK, ashlar_svg_colours[subject]);
+        ashlar__file_buffer_print(s->file, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"%s\"", x, y,
+                                 MARK, ashlar__svg_colours[subject]);
     } else {
-        ashlar_file_buffer_print(
+        ashlar__file_buffer_print(
             s->file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"", x - MARK,
-            y - MARK, 2 * MARK, 2 * MARK, ashlar_svg_colours[subject % ASHLAR_SVG_COLOURS]);
+            y - MARK, 2 * MARK, 2 * MARK, ashlar__svg_colours[subject % ASHLAR_SVG_COLOURS]);
     }
 }
 
 static void put_text(const scene *s, int x, int y, const char *anchor, const char *text) {
-    ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\">", x, y, anchor);
-    ashlar_svg_put_text(s->file, text, ASHLAR_RESULTS_LABEL_BYTES);
-    ashlar_file_buffer_print(s->file, "</text>\n");
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\">", x, y, anchor);
+    ashlar__svg_put_text(s->file, text, ASHLAR_RESULTS_LABEL_BYTES);
+    ashlar__file_buffer_print(s->file, "</text>\n");
 }
 
 static void put_head(const scene *s, const char *title) {
-    ashlar_svg_begin(s->file, WIDTH, s->bottom + BELOW);
-    ashlar_file_buffer_print(s->file, "<text x=\"200\" y=\"340\" font-size=\"180\">");
-    ashlar_svg_put_text(s->file, title, ASHLAR_RESULTS_LABEL_BYTES);
-    ashlar_file_buffer_print(s->file, "</text>\n");
+    ashlar__svg_begin(s->file, WIDTH, s->bottom + BELOW);
+    ashlar__file_buffer_print(s->file, "<text x=\"200\" y=\"340\" font-size=\"180\">");
+    ashlar__svg_put_text(s->file, title, ASHLAR_RESULTS_LABEL_BYTES);
+    ashlar__file_buffer_print(s->file, "</text>\n");
     for (size_t i = 0; i < s->results->subject_count; i++) {
         const int x = 300 + (int)i % s->legend_columns * (LEGEND_WIDTH / s->legend_columns);
         const int y = 650 + (int)i / s->legend_columns * LEGEND_HEIGHT;
         put_mark(s, i, x, y);
-        ashlar_file_buffer_print(s->file, "/>\n");
+        ashlar__file_buffer_print(s->file, "/>\n");
         put_text(s, x + 120, y + 40, "start", s->results->subjects[i]);
     }
 }
 
 static void put_power(const scene *s, int exponent) {
     const int x = LEFT + (exponent - s->low) * (RIGHT - LEFT) / (s->high - s->low);
-    ashlar_file_buffer_print(s->file,
+    ashlar__file_buffer_print(s->file,
                              "<path d=\"M%d %dV%d\" stroke=\"#ccc\" stroke-width=\"8\"/>\n", x,
                              s->top, s->bottom);
-    ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
                              x, s->bottom + 180, pow(10, exponent));
 }
 
 /* 2 to 9 times a power of ten. */
 static void put_steps(const scene *s, int exponent) {
-    ashlar_file_buffer_print(s->file, "<path d=\"");
+    ashlar__file_buffer_print(s->file, "<path d=\"");
     for (int n = 2; n <= 9; n++) {
-        ashlar_file_buffer_print(s->file, "M%d %dV%d", x_of(s, n * pow(10, exponent)), s->top,
+        ashlar__file_buffer_print(s->file, "M%d %dV%d", x_of(s, n * pow(10, exponent)), s->top,
                                  s->bottom);
     }
-    ashlar_file_buffer_print(s->file, "\" stroke=\"#eee\" stroke-width=\"4\"/>\n");
+    ashlar__file_buffer_print(s->file, "\" stroke=\"#eee\" stroke-width=\"4\"/>\n");
 }
 
 static void put_axis(const scene *s) {
@@ -138,26 +138,26 @@ static void put_axis(const scene *s) {
 static void put_line(const scene *s, size_t line) {
     const int y = s->top + (int)line * LINE_HEIGHT + LINE_HEIGHT / 2;
     put_text(s, LEFT - 120, y + 40, "end", s->results->labels[line]);
-    ashlar_file_buffer_print(
+    ashlar__file_buffer_print(
         s->file, "<path d=\"M%d %dH%d\" stroke=\"#ccc\" stroke-width=\"4\"/>\n", LEFT, y, RIGHT);
     for (size_t i = s->results->subject_count; i-- > 0;) {
         const double figure = s->results->figures[line][i];
         if (figure > 0) {
             put_mark(s, i, x_of(s, figure), y);
-            ashlar_file_buffer_print(s->file, "><title>");
-            ashlar_svg_put_text(s->file, s->results->subjects[i], ASHLAR_RESULTS_NAME_BYTES);
-            ashlar_file_buffer_print(s->file, ": %.4g</title></%s>\n", figure,
+            ashlar__file_buffer_print(s->file, "><title>");
+            ashlar__svg_put_text(s->file, s->results->subjects[i], ASHLAR_RESULTS_NAME_BYTES);
+            ashlar__file_buffer_print(s->file, ": %.4g</title></%s>\n", figure,
                                      i < ASHLAR_SVG_COLOURS ? "circle" : "rect");
         }
     }
 }
 
-ashlar_status ashlar_chart_write(const ashlar_results *results, const char *title, const char *unit,
+ashlar_status ashlar__chart_write(const ashlar_results *results, const char *title, const char *unit,
                                  const char *path) {
     scene s = {.results = results, .unit = unit};
     ashlar_status status = measure(&s);
     if (status == ASHLAR_OK) {
-        status = ashlar_file_buffer_create(path, &s.file);
+        status = ashlar__file_buffer_create(path, &s.file);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -167,6 +167,6 @@ ashlar_status ashlar_chart_write(const ashlar_results *results, const char *titl
     for (size_t i = 0; i < results->line_count; i++) {
         put_line(&s, i);
     }
-    ashlar_svg_end(s.file);
-    return ashlar_file_buffer_commit(s.file);
+    ashlar__svg_end(s.file);
+    return ashlar__file_buffer_commit(s.file);
 }

@@ -47,17 +47,17 @@ static void copy(const ashlar_copy_work *work,
     share s = {.work = work, .copy = fn};
     for (size_t i = 0; i < work->times; i++) {
         if (work->is_shared) {
-            ashlar_workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &s);
+            ashlar__workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &s);
         } else {
             fn(work->dst, work->src, work->bytes);
         }
     }
 }
 
-void ashlar_copy_by_loop(const ashlar_copy_work *work) {
+void ashlar__copy_by_loop(const ashlar_copy_work *work) {
     copy(work, loop);
 }
 
-void ashlar_copy_by_memcpy(const ashlar_copy_work *work) {
+void ashlar__copy_by_memcpy(const ashlar_copy_work *work) {
     copy(work, library);
 }

@@ -25,9 +25,9 @@ typedef struct ashlar_copy_work {
 enum { ASHLAR_COPY_LINE = 64 };
 
 /* The loop: each line is loaded and stored by itself, and never by the C library. */
-void ashlar_copy_by_loop(const ashlar_copy_work *work);
+void ashlar__copy_by_loop(const ashlar_copy_work *work);
 
 /* The same by memcpy, whose large copies go around the caches. */
-void ashlar_copy_by_memcpy(const ashlar_copy_work *work);
+void ashlar__copy_by_memcpy(const ashlar_copy_work *work);
 
 #endif /* ASHLAR_COPY_LOOP_H */

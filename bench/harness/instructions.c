@@ -23,7 +23,7 @@ extern char **environ;
 static ashlar_status find_self(char path[static PATH_BYTES]) {
     const ssize_t bytes = readlink("/proc/self/exe", path, PATH_BYTES - 1);
     if (bytes < 0) {
-        return ashlar_fail(ASHLAR_EIO, "instructions: /proc/self/exe: %s", strerror(errno));
+        return ashlar__fail(ASHLAR_EIO, "instructions: /proc/self/exe: %s", strerror(errno));
     }
     path[bytes] = '\0';
     return ASHLAR_OK;
@@ -48,20 +48,20 @@ static ashlar_status run_valgrind(char *const *arguments) {
     pid_t pid;
     const int error = spawn(arguments, &pid);
     if (error == ENOENT) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
+        return ashlar__fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
                                            "install it (Debian: valgrind)");
     }
     if (error != 0) {
-        return ashlar_fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
+        return ashlar__fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
     }
     int state = 0;
     while (waitpid(pid, &state, 0) < 0) {
         if (errno != EINTR) {
-            return ashlar_fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(errno));
+            return ashlar__fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(errno));
         }
     }
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
-        return ashlar_fail(ASHLAR_EIO, "--instructions: the program failed under valgrind");
+        return ashlar__fail(ASHLAR_EIO, "--instructions: the program failed under valgrind");
     }
     return ASHLAR_OK;
 }
@@ -79,7 +79,7 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
     }
     return is_found
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
+               : ashlar__fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
 }
 
 static ashlar_status count_into(const char *path, const char *device, const char *subject,
@@ -106,7 +106,7 @@ static ashlar_status count_pairs(const char *device, const char *subject, unsign
     snprintf(path, sizeof path, "%s/ashlar-instructions-XXXXXX", folder != NULL ? folder : "/tmp");
     const int fd = mkstemp(path);
     if (fd < 0) {
-        return ashlar_fail(ASHLAR_EIO, "--instructions: %s: %s", path, strerror(errno));
+        return ashlar__fail(ASHLAR_EIO, "--instructions: %s: %s", path, strerror(errno));
     }
     (void)close(fd);
     const ashlar_status status = count_into(path, device, subject, pairs, out);
@@ -114,7 +114,7 @@ static ashlar_status count_pairs(const char *device, const char *subject, unsign
     return status;
 }
 
-ashlar_status ashlar_instructions_of_pair(const char *device, const char *subject, double *out) {
+ashlar_status ashlar__instructions_of_pair(const char *device, const char *subject, double *out) {
     uint64_t few, many;
     ASHLAR_TRY(count_pairs(device, subject, PAIRS_FEW, &few));
     ASHLAR_TRY(count_pairs(device, subject, PAIRS_MANY, &many));

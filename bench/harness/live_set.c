@@ -64,7 +64,7 @@ static ashlar_live_block *join(ashlar_live_block *a, ashlar_live_block *b) {
     return root;
 }
 
-const ashlar_live_block *ashlar_live_set_insert(ashlar_live_set *set, ashlar_live_block *block) {
+const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_live_block *block) {
     if (last_byte(block) < block->address) {
         return block;
     }
@@ -81,7 +81,7 @@ const ashlar_live_block *ashlar_live_set_insert(ashlar_live_set *set, ashlar_liv
     return NULL;
 }
 
-void ashlar_live_set_remove(ashlar_live_set *set, ashlar_live_block *block) {
+void ashlar__live_set_remove(ashlar_live_set *set, ashlar_live_block *block) {
     ashlar_live_block **link = &set->root;
     while (*link != block) {
         link = block->address < (*link)->address ? &(*link)->left : &(*link)->right;

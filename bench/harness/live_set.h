@@ -29,9 +29,9 @@ typedef struct ashlar_live_set {
  * address space, itself), that one is returned and the set stays as it is; else NULL.
  * Cost: O(log n).
  */
-const ashlar_live_block *ashlar_live_set_insert(ashlar_live_set *set, ashlar_live_block *block);
+const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_live_block *block);
 
 /* Take a block out that is in. Cost: O(log n). */
-void ashlar_live_set_remove(ashlar_live_set *set, ashlar_live_block *block);
+void ashlar__live_set_remove(ashlar_live_set *set, ashlar_live_block *block);
 
 #endif /* ASHLAR_LIVE_SET_H */

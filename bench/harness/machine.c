@@ -37,7 +37,7 @@ static void add_line(ashlar_json_writer *w, const char *key, const char *path, c
                      char separator) {
     char value[LINE_BYTES];
     if (find_line(path, name, separator, value)) {
-        ashlar_json_add_string(w, key, value);
+        ashlar__json_add_string(w, key, value);
     }
 }
 
@@ -50,7 +50,7 @@ static void add_date(ashlar_json_writer *w, const char *date) {
         date = today;
     }
     if (date != NULL) {
-        ashlar_json_add_string(w, "date", date);
+        ashlar__json_add_string(w, "date", date);
     }
 }
 
@@ -63,7 +63,7 @@ static void add_c_library(ashlar_json_writer *w) {
     void *found = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
     memcpy(&version, &found, sizeof version);
     if (version != NULL) {
-        ashlar_json_add_string(w, "glibc", version());
+        ashlar__json_add_string(w, "glibc", version());
     }
 }
 
@@ -72,48 +72,48 @@ static void add_host(ashlar_json_writer *w) {
     const long page_bytes = sysconf(_SC_PAGESIZE);
     add_line(w, "processor", "/proc/cpuinfo", "model name", ':');
     if (cores > 0) {
-        ashlar_json_add_uint64(w, "cores", (uint64_t)cores);
+        ashlar__json_add_uint64(w, "cores", (uint64_t)cores);
     }
     if (pages > 0 && page_bytes > 0) {
-        ashlar_json_add_uint64(w, "memory_gib", gib_of((uint64_t)pages * (uint64_t)page_bytes));
+        ashlar__json_add_uint64(w, "memory_gib", gib_of((uint64_t)pages * (uint64_t)page_bytes));
     }
     add_line(w, "system", "/etc/os-release", "PRETTY_NAME", '=');
-    ashlar_json_add_string(w, "compiler", ASHLAR_BENCH_COMPILER); /* the build says it */
+    ashlar__json_add_string(w, "compiler", ASHLAR_BENCH_COMPILER); /* the build says it */
     add_c_library(w);
 }
 
 static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     int version = 0;
     char text[32];
-    ashlar_json_add_string(w, "device", device->info.name);
+    ashlar__json_add_string(w, "device", device->info.name);
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
         return; /* it is as large as one likes */
     }
-    ashlar_json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
+    ashlar__json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
     if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {
         (void)snprintf(text, sizeof text, "CUDA %d.%d", version / 1000, version % 1000 / 10);
-        ashlar_json_add_string(w, "driver", text);
+        ashlar__json_add_string(w, "driver", text);
     }
 }
 
-ashlar_status ashlar_machine_write(const ashlar_machine_config *config, const ashlar_device *device,
+ashlar_status ashlar__machine_write(const ashlar_machine_config *config, const ashlar_device *device,
                                    const char *path) {
     ashlar_json_writer w;
-    ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_object(&w);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_object(&w);
     add_date(&w, config->date);
     if (config->commit != NULL) {
-        ashlar_json_add_string(&w, "commit", config->commit);
+        ashlar__json_add_string(&w, "commit", config->commit);
     }
     if (config->is_smoke) {
-        ashlar_json_add_bool(&w, "smoke", true);
+        ashlar__json_add_bool(&w, "smoke", true);
     }
     add_host(&w);
     add_device(&w, device);
-    ashlar_json_add_string(&w, "products", ashlar_blas_name());
+    ashlar__json_add_string(&w, "products", ashlar__blas_name());
     for (size_t i = 0; i < config->part_count; i++) {
-        ashlar_json_add_string(&w, config->parts[i].name, config->parts[i].version);
+        ashlar__json_add_string(&w, config->parts[i].name, config->parts[i].version);
     }
-    ashlar_json_close_object(&w);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, path);
 }

@@ -8,7 +8,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double ashlar_median(double *numbers, size_t count) {
+double ashlar__median(double *numbers, size_t count) {
     qsort(numbers, count, sizeof numbers[0], by_value);
     return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }

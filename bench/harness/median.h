@@ -7,6 +7,6 @@
 #include <stddef.h>
 
 /* The middle one of `count` > 0 numbers, the mean of the two in the middle; sorts them. */
-double ashlar_median(double *numbers, size_t count);
+double ashlar__median(double *numbers, size_t count);
 
 #endif /* ASHLAR_MEDIAN_H */

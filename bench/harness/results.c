@@ -8,7 +8,7 @@
 #include "allocator/base/error.h"
 
 static ashlar_status fail_row(size_t row, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT, "results: row %zu %s", row, what);
+    return ashlar__fail(ASHLAR_EFORMAT, "results: row %zu %s", row, what);
 }
 
 /* False: it does not fit. */
@@ -25,7 +25,7 @@ static bool append_member(const ashlar_json *member, char *label) {
     if (member->kind == ASHLAR_JSON_STRING) {
         return member->count == 0 || append(label, "%s%s", member->text);
     }
-    if (strcmp(member->key, "threads") == 0 && ashlar_json_get_uint64(member, &number) &&
+    if (strcmp(member->key, "threads") == 0 && ashlar__json_get_uint64(member, &number) &&
         number != 1) {
         (void)snprintf(text, sizeof text, "%" PRIu64, number);
         return append(label, "%s%s threads", text);
@@ -69,7 +69,7 @@ static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, co
 static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t number,
                              const char *figure) {
     char label[ASHLAR_RESULTS_LABEL_BYTES];
-    const ashlar_json *subject = NULL, *value = ashlar_json_member(row, figure);
+    const ashlar_json *subject = NULL, *value = ashlar__json_member(row, figure);
     ASHLAR_TRY(make_label(row, number, label, &subject));
     const size_t line = place_of(r->labels[0], sizeof r->labels[0], &r->line_count,
                                  ASHLAR_RESULTS_LINES_MAX, label);
@@ -87,14 +87,14 @@ static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t n
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_results_read(const ashlar_json *document, const char *figure,
+ashlar_status ashlar__results_read(const ashlar_json *document, const char *figure,
                                   ashlar_results *out) {
     const ashlar_json *rows =
-        document->kind == ASHLAR_JSON_OBJECT ? ashlar_json_member(document, "rows") : document;
+        document->kind == ASHLAR_JSON_OBJECT ? ashlar__json_member(document, "rows") : document;
     ashlar_status status = ASHLAR_OK;
     size_t number = 0;
     if (rows == NULL || rows->kind != ASHLAR_JSON_ARRAY) {
-        return ashlar_fail(ASHLAR_EFORMAT, "results: neither an array nor an object with \"rows\"");
+        return ashlar__fail(ASHLAR_EFORMAT, "results: neither an array nor an object with \"rows\"");
     }
     memset(out, 0, sizeof *out);
     for (const ashlar_json *row = rows->item; row != NULL && status == ASHLAR_OK; row = row->next) {
@@ -103,7 +103,7 @@ ashlar_status ashlar_results_read(const ashlar_json *document, const char *figur
     return status;
 }
 
-size_t ashlar_results_find_subject(const ashlar_results *results, const char *name) {
+size_t ashlar__results_find_subject(const ashlar_results *results, const char *name) {
     size_t i = 0;
     while (i < results->subject_count && strcmp(results->subjects[i], name) != 0) {
         i++;

@@ -34,10 +34,10 @@ typedef struct ashlar_results {
  *
  * Errors: ASHLAR_EFORMAT (not such rows; too many for the table; the detail says which).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_results_read(const ashlar_json *document, const char *figure,
+ASHLAR_MUST_CHECK ashlar_status ashlar__results_read(const ashlar_json *document, const char *figure,
                                                     ashlar_results *out);
 
 /* The subject's place; subject_count: it is not there. */
-size_t ashlar_results_find_subject(const ashlar_results *results, const char *name);
+size_t ashlar__results_find_subject(const ashlar_results *results, const char *name);
 
 #endif /* ASHLAR_RESULTS_H */

@@ -77,7 +77,7 @@ static ashlar_status join(const page *p, const char *name, const char *suffix,
     const int bytes = snprintf(path, PATH_BYTES, "%s/%s%s", p->folder, name, suffix);
     return bytes > 0 && bytes < PATH_BYTES
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EIO, "report: the folder's name is too long");
+               : ashlar__fail(ASHLAR_EIO, "report: the folder's name is too long");
 }
 
 /* *out stays NULL where there is no such file. */
@@ -87,7 +87,7 @@ static ashlar_status read_if_there(const page *p, const char *name, const char *
     size_t bytes = 0;
     ashlar_status status = join(p, name, suffix, path);
     if (status == ASHLAR_OK && access(path, F_OK) == 0) {
-        status = ashlar_file_read(path, out, &bytes);
+        status = ashlar__file_read(path, out, &bytes);
     }
     return status;
 }
@@ -96,14 +96,14 @@ static ashlar_status parse_if_there(const page *p, const char *name, ashlar_json
     char *text = NULL;
     ashlar_status status = read_if_there(p, name, ".json", &text);
     if (status == ASHLAR_OK && text != NULL) {
-        status = ashlar_json_parse(text, strlen(text), out);
+        status = ashlar__json_parse(text, strlen(text), out);
         if (status == ASHLAR_EFORMAT) {
             char detail[160];
             (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
-            status = ashlar_fail(ASHLAR_EFORMAT, "%s.json: %s", name, detail);
+            status = ashlar__fail(ASHLAR_EFORMAT, "%s.json: %s", name, detail);
         }
     }
-    ashlar_host_free(text);
+    ashlar__host_free(text);
     return status;
 }
 
@@ -122,11 +122,11 @@ static ashlar_status read_chapter(const page *p, chapter *c) {
     for (size_t i = 0; i < FIGURES && document != NULL && status == ASHLAR_OK; i++) {
         const figure *f = &c->of->figures[i];
         if (f->key != NULL) {
-            status = ashlar_results_read(document, f->key, &c->results[i]);
+            status = ashlar__results_read(document, f->key, &c->results[i]);
             scale(&c->results[i], f->scale);
         }
     }
-    ashlar_json_free(document);
+    ashlar__json_free(document);
     return status == ASHLAR_OK ? read_if_there(p, c->of->name, ".txt", &c->printed) : status;
 }
 
@@ -142,7 +142,7 @@ static ashlar_status read_all(page *p) {
         is_empty = is_empty && !p->chapters[i].is_there;
     }
     return status == ASHLAR_OK && is_empty
-               ? ashlar_fail(ASHLAR_EIO,
+               ? ashlar__fail(ASHLAR_EIO,
                              "report: %.200s has no results: none of alloc.json, "
                              "plan.json, arena.json, rnn.json",
                              p->folder)
@@ -152,23 +152,23 @@ static ashlar_status read_all(page *p) {
 /* ---- writing ---- */
 
 static void put(page *p, const char *text) {
-    ashlar_file_buffer_put(p->file, text, strlen(text));
+    ashlar__file_buffer_put(p->file, text, strlen(text));
 }
 
 static void put_member(page *p, const ashlar_json *member) {
     if (member->kind == ASHLAR_JSON_STRING) {
-        ashlar_file_buffer_print(p->file, "| %s | %.180s |\n", member->key, member->text);
+        ashlar__file_buffer_print(p->file, "| %s | %.180s |\n", member->key, member->text);
     } else if (member->kind == ASHLAR_JSON_NUMBER) {
-        ashlar_file_buffer_print(p->file, "| %s | %g |\n", member->key, member->number);
+        ashlar__file_buffer_print(p->file, "| %s | %g |\n", member->key, member->number);
     }
 }
 
 static void put_head(page *p) {
-    const ashlar_json *date = ashlar_json_member(p->machine, "date");
-    const ashlar_json *smoke = ashlar_json_member(p->machine, "smoke");
+    const ashlar_json *date = ashlar__json_member(p->machine, "date");
+    const ashlar_json *smoke = ashlar__json_member(p->machine, "smoke");
     put(p, "# Results");
     if (date != NULL && date->kind == ASHLAR_JSON_STRING) {
-        ashlar_file_buffer_print(p->file, " of %.40s", date->text);
+        ashlar__file_buffer_print(p->file, " of %.40s", date->text);
     }
     put(p, "\n\nMade by `ashlar-bench report` from the files beside it; do not edit.\n");
     if (smoke != NULL && smoke->kind == ASHLAR_JSON_BOOL && smoke->boolean) {
@@ -196,15 +196,15 @@ static void put_loss(page *p, const chapter *c, size_t which, size_t line, size_
     const figure *f = &c->of->figures[which];
     const double theirs = r->figures[line][other];
     p->has_loss = true;
-    ashlar_file_buffer_print(p->file, "- %s, %s: `%s` has %.3g of our %s", c->of->name,
+    ashlar__file_buffer_print(p->file, "- %s, %s: `%s` has %.3g of our %s", c->of->name,
                              r->labels[line], r->subjects[other], theirs / ours, f->what);
-    ashlar_file_buffer_print(p->file, " (%.4g of %.4g%s%s)\n", theirs, ours,
+    ashlar__file_buffer_print(p->file, " (%.4g of %.4g%s%s)\n", theirs, ours,
                              f->unit[0] != '\0' ? " " : "", f->unit);
 }
 
 static void put_losses(page *p, const chapter *c, size_t which) {
     const ashlar_results *r = &c->results[which];
-    const size_t mine = ashlar_results_find_subject(r, c->of->ours);
+    const size_t mine = ashlar__results_find_subject(r, c->of->ours);
     for (size_t line = 0; line < r->line_count && mine < r->subject_count; line++) {
         const double ours = r->figures[line][mine];
         for (size_t k = 0; k < r->subject_count; k++) {
@@ -224,11 +224,11 @@ static void put_missed_targets(page *p, const chapter *c) {
         const size_t bytes = strcspn(line, "\n");
         if (strncmp(line, mark, strlen(mark)) == 0) {
             p->has_loss = true;
-            ashlar_file_buffer_print(p->file, "- %s, target missed:", c->of->name);
+            ashlar__file_buffer_print(p->file, "- %s, target missed:", c->of->name);
             for (size_t i = strlen(mark); i < bytes; i++) {
                 const bool is_doubled = line[i] == ' ' && line[i - 1] == ' ';
                 if (!is_doubled || i == strlen(mark)) {
-                    ashlar_file_buffer_put(p->file, line + i, 1);
+                    ashlar__file_buffer_put(p->file, line + i, 1);
                 }
             }
             put(p, "\n");
@@ -253,11 +253,11 @@ static void put_all_losses(page *p) {
 static void put_table(page *p, const chapter *c) {
     const ashlar_results *r = &c->results[0];
     const figure *f = &c->of->figures[0];
-    const size_t mine = ashlar_results_find_subject(r, c->of->ours);
-    ashlar_file_buffer_print(p->file, "\n| | %s, %s |", c->of->ours, f->unit);
+    const size_t mine = ashlar__results_find_subject(r, c->of->ours);
+    ashlar__file_buffer_print(p->file, "\n| | %s, %s |", c->of->ours, f->unit);
     for (size_t k = 0; k < r->subject_count; k++) {
         if (k != mine) {
-            ashlar_file_buffer_print(p->file, " %s |", r->subjects[k]);
+            ashlar__file_buffer_print(p->file, " %s |", r->subjects[k]);
         }
     }
     put(p, "\n|---|---:|");
@@ -267,14 +267,14 @@ static void put_table(page *p, const chapter *c) {
     put(p, "\n");
     for (size_t line = 0; line < r->line_count; line++) {
         const double ours = mine < r->subject_count ? r->figures[line][mine] : 0;
-        ashlar_file_buffer_print(p->file, "| %s | ", r->labels[line]);
-        ashlar_file_buffer_print(p->file, ours > 0 ? "%.4g |" : "- |", ours);
+        ashlar__file_buffer_print(p->file, "| %s | ", r->labels[line]);
+        ashlar__file_buffer_print(p->file, ours > 0 ? "%.4g |" : "- |", ours);
         for (size_t k = 0; k < r->subject_count; k++) {
             const double theirs = r->figures[line][k];
             if (k != mine && (theirs <= 0 || ours <= 0)) {
                 put(p, " - |");
             } else if (k != mine) {
-                ashlar_file_buffer_print(p->file, " %.2f |", theirs / ours);
+                ashlar__file_buffer_print(p->file, " %.2f |", theirs / ours);
             }
         }
         put(p, "\n");
@@ -282,9 +282,9 @@ static void put_table(page *p, const chapter *c) {
 }
 
 static void put_chapter(page *p, const chapter *c) {
-    ashlar_file_buffer_print(p->file, "\n## %s (`%s`)\n\n![%s](%s.svg)\n", c->of->title,
+    ashlar__file_buffer_print(p->file, "\n## %s (`%s`)\n\n![%s](%s.svg)\n", c->of->title,
                              c->of->name, c->of->title, c->of->name);
-    ashlar_file_buffer_print(p->file, "\n%s: %s, the others over it: above 1 they take longer.\n",
+    ashlar__file_buffer_print(p->file, "\n%s: %s, the others over it: above 1 they take longer.\n",
                              c->of->figures[0].what, c->of->ours);
     put_table(p, c);
 }
@@ -296,7 +296,7 @@ static ashlar_status write_charts(const page *p) {
         const chapter *c = &p->chapters[i];
         if (c->is_there) {
             status = join(p, c->of->name, ".svg", path);
-            status = status == ASHLAR_OK ? ashlar_chart_write(&c->results[0], c->of->title,
+            status = status == ASHLAR_OK ? ashlar__chart_write(&c->results[0], c->of->title,
                                                               c->of->figures[0].unit, path)
                                          : status;
         }
@@ -308,7 +308,7 @@ static ashlar_status write_page(page *p) {
     char path[PATH_BYTES];
     ashlar_status status = join(p, "README", ".md", path);
     if (status == ASHLAR_OK) {
-        status = ashlar_file_buffer_create(path, &p->file);
+        status = ashlar__file_buffer_create(path, &p->file);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -325,13 +325,13 @@ static ashlar_status write_page(page *p) {
             put_chapter(p, &p->chapters[i]);
         }
     }
-    return ashlar_file_buffer_commit(p->file);
+    return ashlar__file_buffer_commit(p->file);
 }
 
-ashlar_status ashlar_results_page_write(const char *folder) {
-    page *p = ashlar_host_calloc(1, sizeof *p);
+ashlar_status ashlar__results_page_write(const char *folder) {
+    page *p = ashlar__host_calloc(1, sizeof *p);
     if (p == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a page");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a page");
     }
     p->folder = folder;
     ashlar_status status = read_all(p);
@@ -342,10 +342,10 @@ ashlar_status ashlar_results_page_write(const char *folder) {
         status = write_page(p);
     }
     for (size_t i = 0; i < GROUPS; i++) {
-        ashlar_host_free(p->chapters[i].printed);
+        ashlar__host_free(p->chapters[i].printed);
     }
-    ashlar_json_free(p->machine);
-    ashlar_host_free(p->ran);
-    ashlar_host_free(p);
+    ashlar__json_free(p->machine);
+    ashlar__host_free(p->ran);
+    ashlar__host_free(p);
     return status;
 }

@@ -17,6 +17,6 @@
  *         ASHLAR_EFORMAT (a file that is no result), ASHLAR_EHOSTMEM. What was written before
  *         stays.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_results_page_write(const char *folder);
+ASHLAR_MUST_CHECK ashlar_status ashlar__results_page_write(const char *folder);
 
 #endif /* ASHLAR_RESULTS_PAGE_H */

@@ -34,7 +34,7 @@ struct ashlar_thread_team {
 };
 
 static double now_ns(void) {
-    return (double)ashlar_clock_ns();
+    return (double)ashlar__clock_ns();
 }
 
 /* The condition wakes threads one after the other: what is timed begins when all are awake. */
@@ -92,14 +92,14 @@ static void end(ashlar_thread_team *team, size_t count) {
     pthread_cond_destroy(&team->begun);
     pthread_cond_destroy(&team->ended);
     pthread_mutex_destroy(&team->lock);
-    ashlar_host_free(team);
+    ashlar__host_free(team);
 }
 
-ashlar_status ashlar_thread_team_create(size_t threads, ashlar_thread_team **out) {
+ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **out) {
     ashlar_thread_team *team =
-        ashlar_host_calloc(1, sizeof *team + threads * sizeof team->members[0]);
+        ashlar__host_calloc(1, sizeof *team + threads * sizeof team->members[0]);
     if (team == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu threads", threads);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu threads", threads);
     }
     team->count = threads;
     pthread_mutex_init(&team->lock, NULL);
@@ -110,7 +110,7 @@ ashlar_status ashlar_thread_team_create(size_t threads, ashlar_thread_team **out
         m->team = team;
         if (pthread_create(&m->thread, NULL, live, m) != 0) {
             end(team, i);
-            return ashlar_fail(ASHLAR_EHOSTMEM,
+            return ashlar__fail(ASHLAR_EHOSTMEM,
                                "bench: thread %zu of %zu could not be started; "
                                "use fewer",
                                i + 1, threads);
@@ -120,7 +120,7 @@ ashlar_status ashlar_thread_team_create(size_t threads, ashlar_thread_team **out
     return ASHLAR_OK;
 }
 
-void ashlar_thread_team_destroy(ashlar_thread_team *team) {
+void ashlar__thread_team_destroy(ashlar_thread_team *team) {
     if (team != NULL) {
         end(team, team->count);
     }
@@ -131,7 +131,7 @@ static ashlar_status collect(const ashlar_thread_team *team, double *wall_ns) {
     for (size_t i = 0; i < team->count; i++) {
         const member *m = &team->members[i];
         if (m->status != ASHLAR_OK) {
-            return ashlar_fail(m->status, "%s", m->detail);
+            return ashlar__fail(m->status, "%s", m->detail);
         }
         first = m->start_ns < first->start_ns ? m : first;
         last = m->end_ns > last->end_ns ? m : last;
@@ -140,7 +140,7 @@ static ashlar_status collect(const ashlar_thread_team *team, double *wall_ns) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_thread_team_run(ashlar_thread_team *team, ashlar_thread_team_work work,
+ashlar_status ashlar__thread_team_run(ashlar_thread_team *team, ashlar_thread_team_work work,
                                      void *arg, double *wall_ns) {
     pthread_mutex_lock(&team->lock);
     team->work = work;

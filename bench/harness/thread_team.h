@@ -24,8 +24,8 @@ typedef ashlar_status (*ashlar_thread_team_work)(void *arg, size_t thread);
  * Ownership: *out is the caller's.
  * Errors:    ASHLAR_EHOSTMEM (memory, or the system has no thread left).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_thread_team_create(size_t threads, ashlar_thread_team **out);
-void ashlar_thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed */
+ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **out);
+void ashlar__thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed */
 
 /*
  * Run work(arg, i) on every thread i at once, and wait for all.
@@ -35,7 +35,7 @@ void ashlar_thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed */
  * Errors:   the failure of the lowest thread that failed, with its detail; wall_ns is then as it
  *           was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_thread_team_run(ashlar_thread_team *team,
+ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_run(ashlar_thread_team *team,
                                                        ashlar_thread_team_work work, void *arg,
                                                        double *wall_ns);
 

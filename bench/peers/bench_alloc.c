@@ -34,7 +34,7 @@ static bool is_wanted(const ashlar_bench_config *config, const ashlar_workload_s
 }
 
 static const ashlar_workload_spec *specs_of(const ashlar_bench_config *config, size_t *count) {
-    return config->is_of_plans ? ashlar_workload_plan_specs(count) : ashlar_workload_specs(count);
+    return config->is_of_plans ? ashlar__workload_plan_specs(count) : ashlar__workload_specs(count);
 }
 
 static ashlar_status check_workload(const ashlar_bench_config *config, const char *text) {
@@ -45,7 +45,7 @@ static ashlar_status check_workload(const ashlar_bench_config *config, const cha
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(
+    return ashlar__fail(
         ASHLAR_EINVAL,
         "--workload: there is no \"%.80s\"; there are one_size (or "
         "one_size/4096 and so on), %s",
@@ -53,21 +53,21 @@ static ashlar_status check_workload(const ashlar_bench_config *config, const cha
 }
 
 static ashlar_status check_subject(const char *text) {
-    if (ashlar_peer_find(text) != NULL) {
+    if (ashlar__peer_find(text) != NULL) {
         return ASHLAR_OK;
     }
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar_peers(peers);
+    const size_t count = ashlar__peers(peers);
     char names[256] = "";
     size_t used = 0;
     for (size_t i = 0; i < count && used < sizeof names; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, " %s", peers[i]->name);
     }
-    return ashlar_fail(ASHLAR_EINVAL, "--subject: there is no \"%.80s\" in this build; there are%s",
+    return ashlar__fail(ASHLAR_EINVAL, "--subject: there is no \"%.80s\" in this build; there are%s",
                        text, names);
 }
 
-ashlar_status ashlar_bench_check(const ashlar_bench_config *config) {
+ashlar_status ashlar__bench_check(const ashlar_bench_config *config) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < config->workloads.count && status == ASHLAR_OK; i++) {
         status = check_workload(config, config->workloads.items[i]);
@@ -82,13 +82,13 @@ ashlar_status ashlar_bench_check(const ashlar_bench_config *config) {
 static bool is_usual(const ashlar_bench_config *config, const ashlar_device *device,
                      const ashlar_peer *peer) {
     if (config->is_of_plans) {
-        return peer == ashlar_peer_ashlar() || peer == ashlar_peer_plan() ||
-               peer == ashlar_peer_floor() || ashlar_peer_is_loaded(peer);
+        return peer == ashlar__peer_ashlar() || peer == ashlar__peer_plan() ||
+               peer == ashlar__peer_floor() || ashlar__peer_is_loaded(peer);
     }
-    if (peer == ashlar_peer_cuda_async()) {
-        return device != NULL && ashlar_peer_cuda_async_serves(device);
+    if (peer == ashlar__peer_cuda_async()) {
+        return device != NULL && ashlar__peer_cuda_async_serves(device);
     }
-    return peer != ashlar_peer_plan() && peer != ashlar_peer_none();
+    return peer != ashlar__peer_plan() && peer != ashlar__peer_none();
 }
 
 static bool is_chosen(const ashlar_bench_config *config, const ashlar_device *device,
@@ -107,7 +107,7 @@ static bool is_chosen(const ashlar_bench_config *config, const ashlar_device *de
 static size_t choose_peers(const ashlar_bench_config *config, const ashlar_device *device,
                            const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX];
-    const size_t all_count = ashlar_peers(all);
+    const size_t all_count = ashlar__peers(all);
     size_t count = 0;
     for (size_t i = 0; i < all_count; i++) {
         if (is_chosen(config, device, all[i])) {
@@ -119,7 +119,7 @@ static size_t choose_peers(const ashlar_bench_config *config, const ashlar_devic
 
 /* Of a list that has steps. */
 static double pairs_of_step(const ashlar_workload *w) {
-    return (double)w->body_pairs / (double)ashlar_workload_body_steps(w);
+    return (double)w->body_pairs / (double)ashlar__workload_body_steps(w);
 }
 
 static void print_steps(const ashlar_workload *w, const ashlar_bench_rows *rows, size_t first) {
@@ -144,7 +144,7 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(config, device, peers), first = rows->count;
-    ashlar_status status = ashlar_measure(&how, workload, peers, count, results);
+    ashlar_status status = ashlar__measure(&how, workload, peers, count, results);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         const ashlar_bench_row row = {
             .workload = workload->name,
@@ -157,10 +157,10 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
             .reserved_over_live = results[i].reserved_over_live,
             .ns_step = config->is_of_plans ? results[i].ns_pair * pairs_of_step(workload) : 0,
         };
-        status = ashlar_bench_rows_add(rows, &row);
+        status = ashlar__bench_rows_add(rows, &row);
     }
     if (status == ASHLAR_OK) {
-        ashlar_bench_print_rows(stdout, rows, first);
+        ashlar__bench_print_rows(stdout, rows, first);
         if (config->is_of_plans) {
             print_steps(workload, rows, first);
         }
@@ -174,23 +174,23 @@ static ashlar_status measure_spec(ashlar_device *device, const ashlar_bench_conf
     ashlar_workload workload;
     const size_t first = config->threads != 0 ? config->threads : 1;
     const size_t last = config->threads != 0 ? config->threads : spec->has_threads ? 2 : 1;
-    ashlar_status status = ashlar_workload_init(&workload, spec);
+    ashlar_status status = ashlar__workload_init(&workload, spec);
     if (status != ASHLAR_OK) {
         return status;
     }
     for (size_t threads = first; threads <= last && status == ASHLAR_OK; threads++) {
         status = measure_one(device, config, &workload, threads, rows);
     }
-    ashlar_workload_finish(&workload);
+    ashlar__workload_finish(&workload);
     return status;
 }
 
-ashlar_status ashlar_bench_alloc(ashlar_device *device, const ashlar_bench_config *config,
+ashlar_status ashlar__bench_alloc(ashlar_device *device, const ashlar_bench_config *config,
                                  ashlar_bench_rows *rows) {
     size_t count;
     const ashlar_workload_spec *specs = specs_of(config, &count);
     ashlar_status status = ASHLAR_OK;
-    ashlar_bench_print_head(stdout);
+    ashlar__bench_print_head(stdout);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         if (is_wanted(config, &specs[i])) {
             status = measure_spec(device, config, &specs[i], rows);
@@ -203,14 +203,14 @@ ashlar_status ashlar_bench_alloc(ashlar_device *device, const ashlar_bench_confi
 
 static ashlar_status record_4096(ashlar_workload *out) {
     size_t count, i = 0;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
     while (!is_named(&specs[i], "one_size/4096")) {
         i++;
     }
-    return ashlar_workload_init(out, &specs[i]);
+    return ashlar__workload_init(out, &specs[i]);
 }
 
-ashlar_status ashlar_bench_pairs(ashlar_device *device, const ashlar_bench_config *config,
+ashlar_status ashlar__bench_pairs(ashlar_device *device, const ashlar_bench_config *config,
                                  size_t pairs) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(config, device, peers);
@@ -221,24 +221,24 @@ ashlar_status ashlar_bench_pairs(ashlar_device *device, const ashlar_bench_confi
     }
     const size_t times = (pairs + workload.body_pairs - 1) / workload.body_pairs;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = ashlar_measure_repeat(device, &workload, peers[i], times);
+        status = ashlar__measure_repeat(device, &workload, peers[i], times);
     }
-    ashlar_workload_finish(&workload);
+    ashlar__workload_finish(&workload);
     return status;
 }
 
-ashlar_status ashlar_bench_instructions(const char *device, const ashlar_bench_config *config,
+ashlar_status ashlar__bench_instructions(const char *device, const ashlar_bench_config *config,
                                         ashlar_bench_rows *rows) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(config, NULL, peers);
     double of_loop = 0;
-    ashlar_status status = ashlar_instructions_of_pair(device, ashlar_peer_none()->name, &of_loop);
+    ashlar_status status = ashlar__instructions_of_pair(device, ashlar__peer_none()->name, &of_loop);
     if (status != ASHLAR_OK) {
         return status;
     }
     printf("%-9s %20s  (without the loop's own %.2f)\n", "subject", "instructions/pair", of_loop);
     for (size_t i = 0; i < count; i++) {
-        if (peers[i] == ashlar_peer_driver() && config->subjects.count == 0) {
+        if (peers[i] == ashlar__peer_driver() && config->subjects.count == 0) {
             continue; /* it has no hit */
         }
         ashlar_bench_row row = {
@@ -248,10 +248,10 @@ ashlar_status ashlar_bench_instructions(const char *device, const ashlar_bench_c
             .subject = peers[i]->name,
         };
         double counted = 0;
-        status = ashlar_instructions_of_pair(device, row.subject, &counted);
+        status = ashlar__instructions_of_pair(device, row.subject, &counted);
         if (status == ASHLAR_OK) {
             row.instructions = counted - of_loop;
-            status = ashlar_bench_rows_add(rows, &row);
+            status = ashlar__bench_rows_add(rows, &row);
         }
         if (status != ASHLAR_OK) {
             return status;

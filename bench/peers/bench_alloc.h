@@ -21,13 +21,13 @@ typedef struct ashlar_bench_config {
 } ashlar_bench_config;
 
 /* Errors: ASHLAR_EINVAL (a name that is not in this build; it says which there are). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_check(const ashlar_bench_config *config);
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_check(const ashlar_bench_config *config);
 
 /*
  * Measure every chosen workload on every chosen subject, print each as it is done, and add the
  * rows. Errors: those of the subjects, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_alloc(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_alloc(ashlar_device *device,
                                                    const ashlar_bench_config *config,
                                                    ashlar_bench_rows *rows);
 
@@ -38,12 +38,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_bench_alloc(ashlar_device *device,
  * benchmark's own loop takes, counted with a subject that does nothing, is taken off. Errors:
  * ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_instructions(const char *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_instructions(const char *device,
                                                           const ashlar_bench_config *config,
                                                           ashlar_bench_rows *rows);
 
 /* What is counted: at least `pairs` pairs of 4 KiB on each chosen subject, and nothing else. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_pairs(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pairs(ashlar_device *device,
                                                    const ashlar_bench_config *config, size_t pairs);
 
 #endif /* ASHLAR_BENCH_ALLOC_H */

@@ -24,11 +24,11 @@ static int work_fns[ASHLAR_DRIVER_FN_COUNT]; /* those that queue work */
 static size_t work_fn_count;
 static _Thread_local cudaError_t last_error;
 
-void ashlar_cudart_use(ashlar_device *device) {
+void ashlar__cudart_use(ashlar_device *device) {
     device_in_use = device;
     work_fn_count = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        if (ashlar_driver_fn_kind((ashlar_driver_fn)fn) == ASHLAR_DRIVER_WORK) {
+        if (ashlar__driver_fn_kind((ashlar_driver_fn)fn) == ASHLAR_DRIVER_WORK) {
             work_fns[work_fn_count++] = fn;
         }
     }
@@ -49,7 +49,7 @@ static cu_result push(void) {
 }
 
 static void pop(void) {
-    ashlar_device_leave(device_in_use);
+    ashlar__device_leave(device_in_use);
 }
 
 #define IN_CONTEXT(field, args)                                               \
@@ -89,7 +89,7 @@ cudaError_t cudaMalloc(void **ptr, size_t bytes) {
     cu_ptr taken = 0;
     const cudaError_t error = malloc_in_context(&taken, bytes);
     if (error == cudaSuccess) {
-        *ptr = ashlar_ptr_out(taken);
+        *ptr = ashlar__ptr_out(taken);
     }
     return error;
 }
@@ -98,11 +98,11 @@ cudaError_t cudaFree(void *ptr) {
     if (ptr == NULL) {
         return cudaSuccess;
     }
-    IN_CONTEXT(mem_free, (ashlar_ptr_in(ptr)));
+    IN_CONTEXT(mem_free, (ashlar__ptr_in(ptr)));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
-    struct CUevent_st *created = ashlar_host_calloc(1, sizeof *created);
+    struct CUevent_st *created = ashlar__host_calloc(1, sizeof *created);
     if (created == NULL) {
         return done(CU_OUT_OF_MEMORY);
     }
@@ -118,7 +118,7 @@ static cudaError_t destroy_recorded(cu_event event) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     const cudaError_t error =
         event->recorded != NULL ? destroy_recorded(event->recorded) : cudaSuccess;
-    ashlar_host_free(event);
+    ashlar__host_free(event);
     return error;
 }
 

@@ -16,7 +16,7 @@ ASHLAR_BEGIN_DECLS
  * The one device that the runtime's functions act on from now on; it must be chosen before the
  * first call of any. Threads: no other may be in a call.
  */
-void ashlar_cudart_use(ashlar_device *device);
+void ashlar__cudart_use(ashlar_device *device);
 
 ASHLAR_END_DECLS
 

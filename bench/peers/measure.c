@@ -104,7 +104,7 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
                              : run_sized_ops(s, b->streams[thread], s->variables + first,
                                              s->sizes + first, &at, stop);
     return is_done ? ASHLAR_OK
-                   : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
+                   : ashlar__fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
                                  s->peer->name, at->bytes, w->name);
 }
 
@@ -169,7 +169,7 @@ static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, s
                          double *wall_ns) {
     stretch turn = {b, s, begin, end, repeats};
     *wall_ns = 0;
-    return begin < end ? ashlar_thread_team_run(b->team, run_stretch, &turn, wall_ns) : ASHLAR_OK;
+    return begin < end ? ashlar__thread_team_run(b->team, run_stretch, &turn, wall_ns) : ASHLAR_OK;
 }
 
 /* --- set-up and end -------------------------------------------------------------------------- */
@@ -178,12 +178,12 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     const size_t count = b->config->threads * variable_stride(b->workload);
     s->peer = peer;
     s->self = peer->origin;
-    s->variables = ashlar_host_calloc(count, sizeof s->variables[0]);
+    s->variables = ashlar__host_calloc(count, sizeof s->variables[0]);
     if (peer->give_sized != NULL) {
-        s->sizes = ashlar_host_calloc(count, sizeof s->sizes[0]);
+        s->sizes = ashlar__host_calloc(count, sizeof s->sizes[0]);
     }
     if (s->variables == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the variables");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the variables");
     }
     const ashlar_status status =
         peer->create != NULL ? peer->create(b->config->device, &s->self) : ASHLAR_OK;
@@ -218,22 +218,22 @@ static void destroy_subject(const bench *b, subject *s) {
     if (s->is_created && b->team != NULL) {
         stretch turn = {.bench = b, .subject = s};
         double wall_ns;
-        const ashlar_status status = ashlar_thread_team_run(b->team, give_rest, &turn, &wall_ns);
+        const ashlar_status status = ashlar__thread_team_run(b->team, give_rest, &turn, &wall_ns);
         (void)status; /* what cannot even be entered holds nothing */
     }
     if (s->is_created && s->peer->destroy != NULL) {
         s->peer->destroy(s->self);
     }
-    ashlar_host_free(s->variables);
-    ashlar_host_free(s->sizes);
+    ashlar__host_free(s->variables);
+    ashlar__host_free(s->sizes);
 }
 
 static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t count) {
-    b->subjects = ashlar_host_calloc(count, sizeof b->subjects[0]);
+    b->subjects = ashlar__host_calloc(count, sizeof b->subjects[0]);
     if (b->subjects == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
     }
-    ashlar_status status = ashlar_thread_team_create(b->config->threads, &b->team);
+    ashlar_status status = ashlar__thread_team_create(b->config->threads, &b->team);
     for (size_t i = 0; i < b->config->threads && status == ASHLAR_OK; i++) {
         status = ashlar_stream_create(b->config->device, &b->streams[i]);
     }
@@ -248,11 +248,11 @@ static void tear_down(bench *b) {
     for (size_t i = 0; i < b->count; i++) {
         destroy_subject(b, &b->subjects[i]);
     }
-    ashlar_thread_team_destroy(b->team);
+    ashlar__thread_team_destroy(b->team);
     for (size_t i = 0; i < b->config->threads; i++) {
         ashlar_stream_destroy(b->config->device, b->streams[i]);
     }
-    ashlar_host_free(b->subjects);
+    ashlar__host_free(b->subjects);
 }
 
 /* --- the phases ------------------------------------------------------------------------------ */
@@ -330,13 +330,13 @@ static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
     }
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
         subject *s = &b->subjects[i];
-        out[i].ns_pair = ashlar_median(s->ns_pair, s->rounds);
+        out[i].ns_pair = ashlar__median(s->ns_pair, s->rounds);
         out[i].reserved_over_live = reserved_over_live(b, s);
     }
     return status;
 }
 
-ashlar_status ashlar_measure(const ashlar_measure_config *config, const ashlar_workload *workload,
+ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_workload *workload,
                              const ashlar_peer *const *peers, size_t count,
                              ashlar_measurement *out) {
     bench b = {.config = config, .workload = workload};
@@ -348,7 +348,7 @@ ashlar_status ashlar_measure(const ashlar_measure_config *config, const ashlar_w
     return status;
 }
 
-ashlar_status ashlar_measure_repeat(ashlar_device *device, const ashlar_workload *workload,
+ashlar_status ashlar__measure_repeat(ashlar_device *device, const ashlar_workload *workload,
                                     const ashlar_peer *peer, size_t times) {
     const ashlar_measure_config config = {.device = device, .threads = 1};
     bench b = {.config = &config, .workload = workload};

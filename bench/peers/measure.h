@@ -35,13 +35,13 @@ typedef struct ashlar_measurement {
  * Errors: those of the subjects and of threads; ASHLAR_ENOMEM where a subject had no block to give.
  *         Nothing stays taken.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_measure(const ashlar_measure_config *config,
+ASHLAR_MUST_CHECK ashlar_status ashlar__measure(const ashlar_measure_config *config,
                                                const ashlar_workload *workload,
                                                const ashlar_peer *const *peers, size_t count,
                                                ashlar_measurement *out);
 
 /* Run the body `times` times on one subject and one thread, for tools that count instructions. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_measure_repeat(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
                                                       const ashlar_workload *workload,
                                                       const ashlar_peer *peer, size_t times);
 

@@ -43,23 +43,23 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver past our table, so that nobody counts */
 } ashlar_peer;
 
-const ashlar_peer *ashlar_peer_ashlar(void);
-const ashlar_peer *ashlar_peer_floor(void);
-const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CUB */
-const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
-const ashlar_peer *ashlar_peer_glibc(void);
-const ashlar_peer *ashlar_peer_driver(void);
-const ashlar_peer *ashlar_peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
-bool ashlar_peer_cuda_async_serves(const ashlar_device *device);
-const ashlar_peer *ashlar_peer_plan(void); /* ashlar in steps; only where it is asked for */
-const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
+const ashlar_peer *ashlar__peer_ashlar(void);
+const ashlar_peer *ashlar__peer_floor(void);
+const ashlar_peer *ashlar__peer_cub(void);      /* NULL where the build has no CUB */
+const ashlar_peer *ashlar__peer_jemalloc(void); /* NULL where the build has none */
+const ashlar_peer *ashlar__peer_glibc(void);
+const ashlar_peer *ashlar__peer_driver(void);
+const ashlar_peer *ashlar__peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
+bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
+const ashlar_peer *ashlar__peer_plan(void); /* ashlar in steps; only where it is asked for */
+const ashlar_peer *ashlar__peer_none(void); /* the empty loop; only where it is asked for */
 
 /* Those that there are, in the order of the report: ashlar, floor, the build's others, those that
  * were loaded (peer_loaded.h), plan, none. */
 enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
-size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
+size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
 /* The one of that name; NULL: there is none. */
-const ashlar_peer *ashlar_peer_find(const char *name);
+const ashlar_peer *ashlar__peer_find(const char *name);
 
 #endif /* ASHLAR_PEER_H */

@@ -36,7 +36,7 @@ static void usage(void *self, ashlar_peer_usage *out) {
     *out = (ashlar_peer_usage){stats.reserved_peak_bytes, stats.live_peak_bytes};
 }
 
-const ashlar_peer *ashlar_peer_ashlar(void) {
+const ashlar_peer *ashlar__peer_ashlar(void) {
     static const ashlar_peer peer = {
         .name = "ashlar",
         .create = create,
@@ -56,7 +56,7 @@ static ashlar_status end_step(void *self) {
     return ashlar_step_end(self);
 }
 
-const ashlar_peer *ashlar_peer_plan(void) {
+const ashlar_peer *ashlar__peer_plan(void) {
     static const ashlar_peer peer = {
         .name = "plan",
         .create = create,

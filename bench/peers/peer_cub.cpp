@@ -22,10 +22,10 @@ constexpr unsigned int bin_max = 12; // 64 GiB
 using allocator = cub::CachingDeviceAllocator;
 
 ashlar_status create(ashlar_device *device, void **self) {
-    ashlar_cudart_use(device);
+    ashlar__cudart_use(device);
     allocator *made = new (std::nothrow) allocator(bin_growth, bin_min, bin_max);
     if (made == nullptr) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "cub: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "cub: no host memory");
     }
     *self = made;
     return ASHLAR_OK;
@@ -60,7 +60,7 @@ const ashlar_peer peer = {"cub", version, create,  destroy, nullptr, nullptr, ta
 
 } // namespace
 
-extern "C" const ashlar_peer *ashlar_peer_cub(void) {
+extern "C" const ashlar_peer *ashlar__peer_cub(void) {
     (void)std::snprintf(version, sizeof version, "%d.%d", CUB_MAJOR_VERSION, CUB_MINOR_VERSION);
     return &peer;
 }

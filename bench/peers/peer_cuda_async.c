@@ -49,7 +49,7 @@ static ashlar_status find_functions(void) {
     POOL_MAP(X)
 #undef X
     return missing == NULL ? ASHLAR_OK
-                           : ashlar_fail(ASHLAR_ENOTSUP,
+                           : ashlar__fail(ASHLAR_ENOTSUP,
                                          "cuda_async: the driver has no memory pools (%s is "
                                          "missing); choose other subjects",
                                          missing);
@@ -66,62 +66,62 @@ static cu_result set_up(const ashlar_device *device) {
     return result == CU_SUCCESS ? driver.set(pool, USED_MEM_HIGH, &none) : result;
 }
 
-bool ashlar_peer_cuda_async_serves(const ashlar_device *device) {
+bool ashlar__peer_cuda_async_serves(const ashlar_device *device) {
     return device->info.kind == ASHLAR_DEVICE_CUDA && find_functions() == ASHLAR_OK;
 }
 
 static ashlar_status create(ashlar_device *device, void **self) {
     (void)self;
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "cuda_async: the software device has no memory pools; "
+        return ashlar__fail(ASHLAR_ENOTSUP, "cuda_async: the software device has no memory pools; "
                                            "measure on a GPU with --device cuda, or choose other "
                                            "subjects");
     }
     ashlar_status status = find_functions();
     if (status == ASHLAR_OK) {
-        status = ashlar_device_enter(device);
+        status = ashlar__device_enter(device);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     const cu_result result = set_up(device);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     device_in_use = device;
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(device->driver, "cuda_async", result);
+                                : ashlar__driver_error(device->driver, "cuda_async", result);
 }
 
 /* So that the next list begins anew. */
 static void destroy(void *self) {
     (void)self;
-    if (ashlar_device_synchronize(device_in_use) == ASHLAR_OK &&
-        ashlar_device_enter(device_in_use) == ASHLAR_OK) {
+    if (ashlar__device_synchronize(device_in_use) == ASHLAR_OK &&
+        ashlar__device_enter(device_in_use) == ASHLAR_OK) {
         (void)driver.trim(pool, 0);
-        ashlar_device_leave(device_in_use);
+        ashlar__device_leave(device_in_use);
     }
 }
 
 static ashlar_status enter(void *self, size_t thread) {
     (void)self;
     (void)thread;
-    return ashlar_device_enter(device_in_use);
+    return ashlar__device_enter(device_in_use);
 }
 
 static void leave(void *self) {
     (void)self;
-    ashlar_device_leave(device_in_use);
+    ashlar__device_leave(device_in_use);
 }
 
 static void *take(void *self, size_t bytes, ashlar_stream stream) {
     cu_ptr ptr = 0;
     (void)self;
-    return driver.alloc(&ptr, bytes, stream) == CU_SUCCESS ? ashlar_ptr_out(ptr) : NULL;
+    return driver.alloc(&ptr, bytes, stream) == CU_SUCCESS ? ashlar__ptr_out(ptr) : NULL;
 }
 
 static void give_sized(void *self, void *ptr, size_t bytes, ashlar_stream stream) {
     (void)self;
     (void)bytes;
-    (void)driver.free(ashlar_ptr_in(ptr), stream);
+    (void)driver.free(ashlar__ptr_in(ptr), stream);
 }
 
 static void usage(void *self, ashlar_peer_usage *out) {
@@ -133,7 +133,7 @@ static void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-const ashlar_peer *ashlar_peer_cuda_async(void) {
+const ashlar_peer *ashlar__peer_cuda_async(void) {
     static const ashlar_peer peer = {
         .name = "cuda_async",
         .create = create,

@@ -10,11 +10,11 @@ static ashlar_status create(ashlar_device *device, void **self) {
 
 static ashlar_status enter(void *self, size_t thread) {
     (void)thread;
-    return ashlar_device_enter(self);
+    return ashlar__device_enter(self);
 }
 
 static void leave(void *self) {
-    ashlar_device_leave(self);
+    ashlar__device_leave(self);
 }
 
 static void *take(void *self, size_t bytes, ashlar_stream stream) {
@@ -22,15 +22,15 @@ static void *take(void *self, size_t bytes, ashlar_stream stream) {
     cu_ptr ptr = 0;
     (void)stream;
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, mem_alloc, (&ptr, bytes));
-    return result == CU_SUCCESS ? ashlar_ptr_out(ptr) : NULL;
+    return result == CU_SUCCESS ? ashlar__ptr_out(ptr) : NULL;
 }
 
 static void give(void *self, void *ptr) {
     ashlar_device *device = self;
-    (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar_ptr_in(ptr)));
+    (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar__ptr_in(ptr)));
 }
 
-const ashlar_peer *ashlar_peer_driver(void) {
+const ashlar_peer *ashlar__peer_driver(void) {
     static const ashlar_peer peer = {
         .name = "driver",
         .create = create,

@@ -103,7 +103,7 @@ static floor_block **leaf_entry(const floor_state *state, const void *ptr) {
 
 static floor_block *new_block(floor_cache *cache) {
     if (cache->slab_left == 0) {
-        floor_slab *slab = ashlar_host_calloc(1, sizeof *slab);
+        floor_slab *slab = ashlar__host_calloc(1, sizeof *slab);
         if (slab == NULL) {
             return NULL;
         }
@@ -139,7 +139,7 @@ static bool refill(floor_cache *cache) {
 }
 
 static void *miss_small(floor_cache *cache, uint32_t list) {
-    const size_t bytes = ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)list});
+    const size_t bytes = ashlar__sc_bytes((ashlar_sc){.idx = (uint16_t)list});
     if ((size_t)(cache->chunk_end - cache->chunk) < bytes && !refill(cache)) {
         return NULL;
     }
@@ -201,10 +201,10 @@ static void give(void *self, void *ptr) {
 static void delete_cache(floor_cache *cache) {
     while (cache->slabs != NULL) {
         floor_slab *next = cache->slabs->next;
-        ashlar_host_free(cache->slabs);
+        ashlar__host_free(cache->slabs);
         cache->slabs = next;
     }
-    ashlar_host_free(cache);
+    ashlar__host_free(cache);
 }
 
 static void destroy(void *self) {
@@ -226,7 +226,7 @@ static void destroy(void *self) {
     if (state->base != NULL) {
         munmap(state->base, state->range_bytes);
     }
-    ashlar_host_free(state);
+    ashlar__host_free(state);
 }
 
 /* Where addresses are scarce (ulimit -v, valgrind), fewer of them do for short lists. */
@@ -243,20 +243,20 @@ static void reserve_range(floor_state *state) {
 
 static ashlar_status create(ashlar_device *device, void **self) {
     (void)device;
-    floor_state *state = ashlar_host_calloc(1, sizeof *state);
+    floor_state *state = ashlar__host_calloc(1, sizeof *state);
     if (state == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "floor: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "floor: no host memory");
     }
     reserve_range(state);
     if (state->base == NULL || state->chunks == NULL) {
         destroy(state);
-        return ashlar_fail(ASHLAR_ENOMEM,
+        return ashlar__fail(ASHLAR_ENOMEM,
                            "floor: not even %zu bytes of addresses can be reserved; "
                            "raise the limit (ulimit -v) or choose other subjects",
                            RANGE_MIN_BYTES);
     }
     for (size_t grains = 1; grains <= SMALL_BYTES / GRAIN; grains++) {
-        state->class_of[grains] = (unsigned char)ashlar_sc_of_bytes(grains * GRAIN).idx;
+        state->class_of[grains] = (unsigned char)ashlar__sc_of_bytes(grains * GRAIN).idx;
     }
     *self = state;
     return ASHLAR_OK;
@@ -265,9 +265,9 @@ static ashlar_status create(ashlar_device *device, void **self) {
 static ashlar_status enter(void *self, size_t thread) {
     floor_state *state = self;
     if (state->caches[thread] == NULL) {
-        floor_cache *cache = ashlar_host_calloc(1, sizeof *cache);
+        floor_cache *cache = ashlar__host_calloc(1, sizeof *cache);
         if (cache == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "floor: no host memory for a thread");
+            return ashlar__fail(ASHLAR_EHOSTMEM, "floor: no host memory for a thread");
         }
         cache->owner = state;
         state->caches[thread] = cache;
@@ -281,7 +281,7 @@ static void leave(void *self) {
     mine = NULL;
 }
 
-const ashlar_peer *ashlar_peer_floor(void) {
+const ashlar_peer *ashlar__peer_floor(void) {
     static const ashlar_peer peer = {
         .name = "floor",
         .create = create,

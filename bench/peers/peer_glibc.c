@@ -20,7 +20,7 @@ static ashlar_status create(ashlar_device *device, void **self) {
     void *take_symbol = library != NULL ? dlsym(library, "malloc") : NULL;
     void *give_symbol = library != NULL ? dlsym(library, "free") : NULL;
     if (take_symbol == NULL || give_symbol == NULL) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "glibc: this program runs on another C library; "
+        return ashlar__fail(ASHLAR_ENOTSUP, "glibc: this program runs on another C library; "
                                            "choose other subjects");
     }
     memcpy(&take_host, &take_symbol, sizeof take_host);
@@ -40,7 +40,7 @@ static void give(void *self, void *ptr) {
     give_host(ptr);
 }
 
-const ashlar_peer *ashlar_peer_glibc(void) {
+const ashlar_peer *ashlar__peer_glibc(void) {
     static const ashlar_peer peer = {
         .name = "glibc",
         .create = create,

@@ -1,5 +1,5 @@
 #include "bench/peers/peer.h"
 
-const ashlar_peer *ashlar_peer_jemalloc(void) {
+const ashlar_peer *ashlar__peer_jemalloc(void) {
     return NULL;
 }

@@ -38,9 +38,9 @@ static size_t library_count;
 /* ---- the subject ---- */
 
 static ashlar_status create(ashlar_device *device, void **self) {
-    instance *made = ashlar_host_calloc(1, sizeof *made);
+    instance *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a peer");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a peer");
     }
     *made = (instance){.from = *self, .device = device, .ordinal = device->info.ordinal};
     *self = made;
@@ -48,16 +48,16 @@ static ashlar_status create(ashlar_device *device, void **self) {
 }
 
 static void destroy(void *self) {
-    ashlar_host_free(self);
+    ashlar__host_free(self);
 }
 
 static ashlar_status enter(void *self, size_t thread) {
     (void)thread;
-    return ashlar_device_enter(((const instance *)self)->device);
+    return ashlar__device_enter(((const instance *)self)->device);
 }
 
 static void leave(void *self) {
-    ashlar_device_leave(((const instance *)self)->device);
+    ashlar__device_leave(((const instance *)self)->device);
 }
 
 static void *take(void *self, size_t bytes, ashlar_stream stream) {
@@ -97,7 +97,7 @@ static ashlar_status take_apart(const char *text, spec *out) {
                                              copy(colon + 1, comma, out->alloc, NAME_BYTES) &&
                                              copy(comma + 1, end, out->free, NAME_BYTES);
     return is_good ? ASHLAR_OK
-                   : ashlar_fail(ASHLAR_EINVAL,
+                   : ashlar__fail(ASHLAR_EINVAL,
                                  "--peer: \"%.80s\" is not FILE.so or FILE.so:ALLOC,FREE (names "
                                  "of 1 to %d letters)",
                                  text, NAME_BYTES - 1);
@@ -111,14 +111,14 @@ static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
     const char *suffix = strstr(begin, ".so");
     const char *end = suffix != NULL ? suffix : begin + strlen(begin);
     if (!copy(begin, end, name, NAME_BYTES) || name[strspn(name, name_letters)] != '\0') {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--peer: %.80s: the file's name is the subject's; give it one of 1 to "
                            "%d letters, digits, '_', '-', '+' and '.', and .so",
                            path, NAME_BYTES - 1);
     }
-    return ashlar_peer_find(name) == NULL
+    return ashlar__peer_find(name) == NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL,
+               : ashlar__fail(ASHLAR_EINVAL,
                              "--peer: %.80s: there is a subject \"%s\" already; rename the file",
                              path, name);
 }
@@ -145,7 +145,7 @@ static void *find_function(void *object, const char *name) {
 static ashlar_status find_functions(const spec *from, void *object, library *out) {
     void *alloc = find_function(object, from->alloc), *give = find_function(object, from->free);
     if (alloc == NULL || give == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--peer: %.80s has no function \"%s\"; it needs %s, with C's names",
                            from->path, alloc == NULL ? from->alloc : from->free,
                            alloc == NULL ? "void *alloc(size_t, int, cudaStream_t)"
@@ -156,10 +156,10 @@ static ashlar_status find_functions(const spec *from, void *object, library *out
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_peer_load(const char *text) {
+ashlar_status ashlar__peer_load(const char *text) {
     spec from;
     if (library_count == ASHLAR_PEERS_LOADED_MAX) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.80s: there is room for %d only", text,
+        return ashlar__fail(ASHLAR_EINVAL, "--peer: %.80s: there is room for %d only", text,
                            (int)ASHLAR_PEERS_LOADED_MAX);
     }
     library *out = &libraries[library_count];
@@ -172,7 +172,7 @@ ashlar_status ashlar_peer_load(const char *text) {
     }
     void *object = open_object(from.path);
     if (object == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %s", dlerror());
+        return ashlar__fail(ASHLAR_EINVAL, "--peer: %s", dlerror());
     }
     status = find_functions(&from, object, out);
     if (status != ASHLAR_OK) {
@@ -192,10 +192,10 @@ ashlar_status ashlar_peer_load(const char *text) {
     return ASHLAR_OK;
 }
 
-const ashlar_peer *ashlar_peer_loaded(size_t i) {
+const ashlar_peer *ashlar__peer_loaded(size_t i) {
     return i < library_count ? &libraries[i].peer : NULL;
 }
 
-bool ashlar_peer_is_loaded(const ashlar_peer *peer) {
+bool ashlar__peer_is_loaded(const ashlar_peer *peer) {
     return peer->origin != NULL;
 }

@@ -36,11 +36,11 @@
  *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Nothing is added
  * then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_peer_load(const char *text);
+ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 
 /* The i-th of those loaded, in that order; NULL: there are no more. */
-const ashlar_peer *ashlar_peer_loaded(size_t i);
+const ashlar_peer *ashlar__peer_loaded(size_t i);
 
-bool ashlar_peer_is_loaded(const ashlar_peer *peer);
+bool ashlar__peer_is_loaded(const ashlar_peer *peer);
 
 #endif /* ASHLAR_PEER_LOADED_H */

@@ -15,7 +15,7 @@ static void give(void *self, void *ptr) {
     (void)ptr;
 }
 
-const ashlar_peer *ashlar_peer_none(void) {
+const ashlar_peer *ashlar__peer_none(void) {
     static const ashlar_peer peer = {.name = "none", .take = take, .give = give};
     return &peer;
 }

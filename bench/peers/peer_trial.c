@@ -40,17 +40,17 @@ static ashlar_status take(trial *t, ashlar_live_block *block, size_t bytes) {
         wrong = "NULL";
     } else if (block->address % ASHLAR_PEER_ALIGNMENT != 0) {
         wrong = "a block that is not aligned to 16 bytes";
-    } else if (ashlar_live_set_insert(&t->live, block) != NULL) {
+    } else if (ashlar__live_set_insert(&t->live, block) != NULL) {
         wrong = "a block that shares bytes with one that is in use";
     }
     return wrong == NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: asked for %zu bytes it returned %s",
+               : ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: asked for %zu bytes it returned %s",
                              t->text, bytes, wrong);
 }
 
 static void give(trial *t, ashlar_live_block *block) {
-    ashlar_live_set_remove(&t->live, block);
+    ashlar__live_set_remove(&t->live, block);
     t->peer->give_sized(t->self, (void *)block->address, block->bytes, t->stream);
     block->bytes = 0;
 }
@@ -59,15 +59,15 @@ static void give(trial *t, ashlar_live_block *block) {
 static ashlar_status take_and_give(trial *t) {
     ashlar_random random;
     ashlar_status status = ASHLAR_OK;
-    ashlar_random_init(&random, 1);
+    ashlar__random_init(&random, 1);
     for (size_t i = 0; i < OPERATIONS && status == ASHLAR_OK; i++) {
-        ashlar_live_block *block = &t->blocks[ashlar_random_below(&random, BLOCKS)];
+        ashlar_live_block *block = &t->blocks[ashlar__random_below(&random, BLOCKS)];
         if (block->bytes != 0) {
             give(t, block);
         } else {
             const uint64_t least =
-                SIZE_MIN * (UINT64_C(1) << ashlar_random_below(&random, SIZE_POWERS));
-            status = take(t, block, (size_t)(least + ashlar_random_below(&random, least)));
+                SIZE_MIN * (UINT64_C(1) << ashlar__random_below(&random, SIZE_POWERS));
+            status = take(t, block, (size_t)(least + ashlar__random_below(&random, least)));
         }
     }
     for (size_t i = 0; i < BLOCKS && status == ASHLAR_OK; i++) {
@@ -90,10 +90,10 @@ static ashlar_status try_on(trial *t, ashlar_device *device) {
 static ashlar_status try_here(const char *text, const char *device_name) {
     static trial t;
     ashlar_device *device = NULL;
-    ASHLAR_TRY(ashlar_peer_load(text));
+    ASHLAR_TRY(ashlar__peer_load(text));
     ASHLAR_TRY(ashlar_device_open(device_name, &device));
     t.text = text;
-    t.peer = ashlar_peer_loaded(0);
+    t.peer = ashlar__peer_loaded(0);
     return try_on(&t, device);
 }
 
@@ -116,25 +116,25 @@ static void serve(int out, const char *text, const char *device) {
 static ashlar_status judge(const char *text, const verdict *said, bool has_said, int how) {
     if (has_said) {
         return said->status == ASHLAR_OK ? ASHLAR_OK
-                                         : ashlar_fail(said->status, "%s", said->detail);
+                                         : ashlar__fail(said->status, "%s", said->detail);
     }
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it did not end within %d s when tried",
+        return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it did not end within %d s when tried",
                            text, (int)SECONDS);
     }
     if (WIFSIGNALED(how)) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it crashed when tried (signal %d, %s)",
+        return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it crashed when tried (signal %d, %s)",
                            text, WTERMSIG(how), strsignal(WTERMSIG(how)));
     }
-    return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it ended the process when tried (status %d)",
+    return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it ended the process when tried (status %d)",
                        text, WEXITSTATUS(how));
 }
 
-ashlar_status ashlar_peer_trial(const char *text, const char *device) {
+ashlar_status ashlar__peer_trial(const char *text, const char *device) {
     int ends[2], how = 0;
     verdict said;
     if (pipe(ends) != 0) {
-        return ashlar_fail(ASHLAR_EIO, "--peer: %.200s: no pipe to try it with", text);
+        return ashlar__fail(ASHLAR_EIO, "--peer: %.200s: no pipe to try it with", text);
     }
     const pid_t child = fork();
     if (child == 0) {
@@ -145,7 +145,7 @@ ashlar_status ashlar_peer_trial(const char *text, const char *device) {
     const bool has_said = child > 0 && read(ends[0], &said, sizeof said) == (ssize_t)sizeof said;
     (void)close(ends[0]);
     if (child < 0 || waitpid(child, &how, 0) != child) {
-        return ashlar_fail(ASHLAR_EIO, "--peer: %.200s: no process to try it in", text);
+        return ashlar__fail(ASHLAR_EIO, "--peer: %.200s: no process to try it in", text);
     }
     return judge(text, &said, has_said, how);
 }

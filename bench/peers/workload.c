@@ -6,7 +6,7 @@
 
 static void append(ashlar_workload *w, ashlar_op op) {
     void *ops = w->ops;
-    if (!ashlar_host_grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
+    if (!ashlar__host_grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
         w->has_failed = true;
         return;
     }
@@ -18,13 +18,13 @@ static void append(ashlar_workload *w, ashlar_op op) {
 static uint32_t new_variable(ashlar_workload *w) {
     void *taken = w->taken, *free_variables = w->free_variables;
     size_t capacity = w->variable_capacity;
-    if (!ashlar_host_grow(&taken, &capacity, w->variable_count, sizeof w->taken[0])) {
+    if (!ashlar__host_grow(&taken, &capacity, w->variable_count, sizeof w->taken[0])) {
         w->has_failed = true;
         return 0;
     }
     w->taken = taken;
     /* As many again: every variable may come to be free. */
-    if (!ashlar_host_grow(&free_variables, &w->variable_capacity, w->variable_count,
+    if (!ashlar__host_grow(&free_variables, &w->variable_capacity, w->variable_count,
                           sizeof w->free_variables[0])) {
         w->has_failed = true;
         return 0;
@@ -34,7 +34,7 @@ static uint32_t new_variable(ashlar_workload *w) {
     return (uint32_t)w->variable_count++;
 }
 
-uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes) {
+uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes) {
     ASHLAR_ASSERT(bytes > 0);
     if (w->has_failed) {
         return 0;
@@ -53,7 +53,7 @@ uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes) {
     return variable;
 }
 
-void ashlar_workload_give(ashlar_workload *w, uint32_t variable) {
+void ashlar__workload_give(ashlar_workload *w, uint32_t variable) {
     if (w->has_failed) {
         return;
     }
@@ -66,9 +66,9 @@ void ashlar_workload_give(ashlar_workload *w, uint32_t variable) {
     }
 }
 
-void ashlar_workload_begin_step(ashlar_workload *w) {
+void ashlar__workload_begin_step(ashlar_workload *w) {
     void *steps = w->steps;
-    if (!ashlar_host_grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
+    if (!ashlar__host_grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
         w->has_failed = true;
         return;
     }
@@ -76,28 +76,28 @@ void ashlar_workload_begin_step(ashlar_workload *w) {
     w->steps[w->step_count++] = w->count;
 }
 
-void ashlar_workload_begin_body(ashlar_workload *w) {
+void ashlar__workload_begin_body(ashlar_workload *w) {
     w->body_begin = w->count;
 }
 
-void ashlar_workload_end_body(ashlar_workload *w) {
+void ashlar__workload_end_body(ashlar_workload *w) {
     w->body_end = w->count;
 }
 
 /* What only the recording needs. */
 static void drop_variables(ashlar_workload *w) {
-    ashlar_host_free(w->taken);
-    ashlar_host_free(w->free_variables);
+    ashlar__host_free(w->taken);
+    ashlar__host_free(w->free_variables);
     w->taken = NULL;
     w->free_variables = NULL;
 }
 
-ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_spec *spec) {
+ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_spec *spec) {
     ashlar_workload w = {.name = spec->name, .variant = spec->variant};
     spec->record(&w, spec->bytes);
     if (w.has_failed) {
-        ashlar_workload_finish(&w);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the operations of %s",
+        ashlar__workload_finish(&w);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the operations of %s",
                            spec->name);
     }
     ASHLAR_ASSERT(w.live_bytes == 0);
@@ -110,7 +110,7 @@ ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_s
     return ASHLAR_OK;
 }
 
-size_t ashlar_workload_body_steps(const ashlar_workload *w) {
+size_t ashlar__workload_body_steps(const ashlar_workload *w) {
     size_t count = 0;
     for (size_t i = 0; i < w->step_count; i++) {
         count += w->steps[i] >= w->body_begin && w->steps[i] < w->body_end;
@@ -118,9 +118,9 @@ size_t ashlar_workload_body_steps(const ashlar_workload *w) {
     return count;
 }
 
-void ashlar_workload_finish(ashlar_workload *w) {
+void ashlar__workload_finish(ashlar_workload *w) {
     drop_variables(w);
-    ashlar_host_free(w->ops);
-    ashlar_host_free(w->steps);
+    ashlar__host_free(w->ops);
+    ashlar__host_free(w->steps);
     *w = (ashlar_workload){0};
 }

@@ -60,42 +60,42 @@ typedef struct ashlar_workload_spec {
 } ashlar_workload_spec;
 
 /* All that allocators are compared by, in the order of the report. */
-const ashlar_workload_spec *ashlar_workload_specs(size_t *count);
+const ashlar_workload_spec *ashlar__workload_specs(size_t *count);
 
 /* Those that a plan is compared with the ordinary path by. They have steps. */
-const ashlar_workload_spec *ashlar_workload_plan_specs(size_t *count);
+const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count);
 
 /*
  * Record one.
  *
- * Ownership: the caller ends *out with ashlar_workload_finish().
+ * Ownership: the caller ends *out with ashlar__workload_finish().
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_workload_init(ashlar_workload *out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
                                                      const ashlar_workload_spec *spec);
-void ashlar_workload_finish(ashlar_workload *w);
+void ashlar__workload_finish(ashlar_workload *w);
 
 /* How many of the steps are the body's. */
-size_t ashlar_workload_body_steps(const ashlar_workload *w);
+size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
-/* --- for those who record: a failure is kept until the end of ashlar_workload_init() --------- */
+/* --- for those who record: a failure is kept until the end of ashlar__workload_init() --------- */
 
 /* Take `bytes` > 0 into a free variable, which is returned; the most recently given one first. */
-uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes);
-void ashlar_workload_give(ashlar_workload *w, uint32_t variable);
+uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
+void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
 
 /* Where the body begins and ends. Without a call: at the list's beginning and end. */
-void ashlar_workload_begin_body(ashlar_workload *w);
-void ashlar_workload_end_body(ashlar_workload *w);
+void ashlar__workload_begin_body(ashlar_workload *w);
+void ashlar__workload_end_body(ashlar_workload *w);
 
 /* A step of the program begins here, for subjects that want to know. */
-void ashlar_workload_begin_step(ashlar_workload *w);
+void ashlar__workload_begin_step(ashlar_workload *w);
 
 /* workload_rnn.c: 1000 training steps of random length; bytes != 0: after one of full length. */
-void ashlar_workload_record_rnn(ashlar_workload *w, uint32_t is_warm);
+void ashlar__workload_record_rnn(ashlar_workload *w, uint32_t is_warm);
 /* A training step without a block above 1 MiB, beside others; after one that is no part of the
  * body. `turns` of them are one step of the list. */
-void ashlar_workload_record_rnn_step(ashlar_workload *w, uint32_t turns);
+void ashlar__workload_record_rnn_step(ashlar_workload *w, uint32_t turns);
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
 
 #endif /* ASHLAR_WORKLOAD_H */

@@ -38,48 +38,48 @@ typedef struct kept {
 } kept;
 
 static void record_forward(ashlar_workload *w, shape s, kept *k) {
-    k->targets = ashlar_workload_take(w, sequence_bytes(s.length, 1));
-    k->input = ashlar_workload_take(w, sequence_bytes(s.length, s.hidden));
+    k->targets = ashlar__workload_take(w, sequence_bytes(s.length, 1));
+    k->input = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
     for (int layer = 0; layer < LAYERS; layer++) {
-        k->output[layer] = ashlar_workload_take(w, sequence_bytes(s.length, s.hidden));
-        k->final[layer] = ashlar_workload_take(w, sequence_bytes(2, s.hidden));
+        k->output[layer] = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+        k->final[layer] = ashlar__workload_take(w, sequence_bytes(2, s.hidden));
         k->reserve[layer] =
-            ashlar_workload_take(w, sequence_bytes(s.length, (GATES + 1) * s.hidden));
+            ashlar__workload_take(w, sequence_bytes(s.length, (GATES + 1) * s.hidden));
         const uint32_t workspace =
-            ashlar_workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
-        ashlar_workload_give(w, workspace);
+            ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        ashlar__workload_give(w, workspace);
     }
 }
 
 /* The gradient of the last layer's output. */
 static uint32_t record_loss(ashlar_workload *w, shape s) {
-    const uint32_t logits = ashlar_workload_take(w, sequence_bytes(s.length, SYMBOLS));
-    const uint32_t row_losses = ashlar_workload_take(w, sequence_bytes(s.length, 1));
-    const uint32_t loss = ashlar_workload_take(w, sizeof(float));
-    ashlar_workload_give(w, loss);
-    ashlar_workload_give(w, row_losses);
-    const uint32_t gradient = ashlar_workload_take(w, sequence_bytes(s.length, s.hidden));
-    ashlar_workload_give(w, logits);
+    const uint32_t logits = ashlar__workload_take(w, sequence_bytes(s.length, SYMBOLS));
+    const uint32_t row_losses = ashlar__workload_take(w, sequence_bytes(s.length, 1));
+    const uint32_t loss = ashlar__workload_take(w, sizeof(float));
+    ashlar__workload_give(w, loss);
+    ashlar__workload_give(w, row_losses);
+    const uint32_t gradient = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+    ashlar__workload_give(w, logits);
     return gradient;
 }
 
 static void record_backward(ashlar_workload *w, shape s, const kept *k, uint32_t gradient) {
     for (int layer = LAYERS - 1; layer >= 0; layer--) {
-        const uint32_t below = ashlar_workload_take(w, sequence_bytes(s.length, s.hidden));
-        const uint32_t gates = ashlar_workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        const uint32_t below = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+        const uint32_t gates = ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
         const uint32_t weights = /* [4H, 2H], of input and recurrence */
-            ashlar_workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
-        ashlar_workload_give(w, k->reserve[layer]);
-        ashlar_workload_give(w, k->output[layer]);
-        ashlar_workload_give(w, k->final[layer]);
-        ashlar_workload_give(w, gates);
-        ashlar_workload_give(w, gradient);
-        ashlar_workload_give(w, weights);
+            ashlar__workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
+        ashlar__workload_give(w, k->reserve[layer]);
+        ashlar__workload_give(w, k->output[layer]);
+        ashlar__workload_give(w, k->final[layer]);
+        ashlar__workload_give(w, gates);
+        ashlar__workload_give(w, gradient);
+        ashlar__workload_give(w, weights);
         gradient = below;
     }
-    ashlar_workload_give(w, gradient);
-    ashlar_workload_give(w, k->input);
-    ashlar_workload_give(w, k->targets);
+    ashlar__workload_give(w, gradient);
+    ashlar__workload_give(w, k->input);
+    ashlar__workload_give(w, k->targets);
 }
 
 static void record_step(ashlar_workload *w, shape s) {
@@ -88,33 +88,33 @@ static void record_step(ashlar_workload *w, shape s) {
     record_backward(w, s, &k, record_loss(w, s));
 }
 
-void ashlar_workload_record_rnn(ashlar_workload *w, uint32_t is_warm) {
+void ashlar__workload_record_rnn(ashlar_workload *w, uint32_t is_warm) {
     ashlar_random random;
-    ashlar_random_init(&random, SEED);
+    ashlar__random_init(&random, SEED);
     if (is_warm != 0) {
-        ashlar_workload_begin_step(w);
+        ashlar__workload_begin_step(w);
         record_step(w, (shape){ASHLAR_WORKLOAD_RNN_LENGTH_MAX, HIDDEN});
     }
-    ashlar_workload_begin_body(w);
+    ashlar__workload_begin_body(w);
     for (int i = 0; i < ASHLAR_WORKLOAD_RNN_STEPS; i++) {
-        const uint64_t shorter = ashlar_random_below(&random, ASHLAR_WORKLOAD_RNN_LENGTH_MAX);
-        ashlar_workload_begin_step(w);
+        const uint64_t shorter = ashlar__random_below(&random, ASHLAR_WORKLOAD_RNN_LENGTH_MAX);
+        ashlar__workload_begin_step(w);
         record_step(w, (shape){1 + (uint32_t)shorter, HIDDEN});
     }
 }
 
 static void record_turns(ashlar_workload *w, uint32_t turns) {
-    ashlar_workload_begin_step(w);
+    ashlar__workload_begin_step(w);
     for (uint32_t i = 0; i < turns; i++) {
         record_step(w, (shape){SMALL_LENGTH, SMALL_HIDDEN});
     }
 }
 
-void ashlar_workload_record_rnn_step(ashlar_workload *w, uint32_t turns) {
-    const uint32_t others = ashlar_workload_take(w, OTHERS_BYTES);
+void ashlar__workload_record_rnn_step(ashlar_workload *w, uint32_t turns) {
+    const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
     record_turns(w, turns);
-    ashlar_workload_begin_body(w);
+    ashlar__workload_begin_body(w);
     record_turns(w, turns);
-    ashlar_workload_end_body(w);
-    ashlar_workload_give(w, others);
+    ashlar__workload_end_body(w);
+    ashlar__workload_give(w, others);
 }

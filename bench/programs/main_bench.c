@@ -67,7 +67,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar_peers(peers);
+    const size_t count = ashlar__peers(peers);
     printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
            "       %s machine|report ...\n"
@@ -75,7 +75,7 @@ static void print_help(const ashlar_option *options) {
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
            "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
            program, program, program);
-    ashlar_options_print(stdout, options, OPTION_COUNT);
+    ashlar__options_print(stdout, options, OPTION_COUNT);
     printf("\nSubjects of this build:");
     for (size_t i = 0; i < count; i++) {
         printf(" %s", peers[i]->name);
@@ -115,7 +115,7 @@ static void print_help(const ashlar_option *options) {
         "memcpy) and as many threads. Takes --smoke, --workload, --json, --device. JSON: rows\n"
         "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
         "of fp32 tensors:\n");
-    ashlar_bench_arena_print_cases(stdout);
+    ashlar__bench_arena_print_cases(stdout);
     printf(
         "\n"
         "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
@@ -125,15 +125,15 @@ static void print_help(const ashlar_option *options) {
         "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
         "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
         "product_share}. Cases, all of fp32:");
-    ashlar_bench_rnn_print_cases(stdout);
-    ashlar_results_print_help();
+    ashlar__bench_rnn_print_cases(stdout);
+    ashlar__results_print_help();
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
     if (c->pairs != 0) {
-        return ashlar_bench_pairs(device, &c->config, c->pairs);
+        return ashlar__bench_pairs(device, &c->config, c->pairs);
     }
-    return ashlar_bench_alloc(device, &c->config, rows);
+    return ashlar__bench_alloc(device, &c->config, rows);
 }
 
 /* Rows of `alloc` are all there is; to those of `plan` belongs what packing took. */
@@ -145,7 +145,7 @@ typedef struct results {
 
 static void add_packing(results *r, const ashlar_packing *packing) {
     r->packings[r->packing_count++] = *packing;
-    ashlar_bench_pack_print(stdout, packing);
+    ashlar__bench_pack_print(stdout, packing);
 }
 
 /* Only where nothing less is asked for. */
@@ -154,7 +154,7 @@ static ashlar_status pack(const command *c, results *r) {
         return ASHLAR_OK;
     }
     ashlar_packing packing;
-    ASHLAR_TRY(ashlar_bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &packing));
+    ASHLAR_TRY(ashlar__bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &packing));
     printf("\n");
     add_packing(r, &packing);
     return ASHLAR_OK;
@@ -164,7 +164,7 @@ static ashlar_status pack_files(const command *c, results *r) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < c->file_count && status == ASHLAR_OK; i++) {
         ashlar_packing packing;
-        status = ashlar_bench_pack_file(c->files[i], c->capacity, c->seconds, &packing);
+        status = ashlar__bench_pack_file(c->files[i], c->capacity, c->seconds, &packing);
         if (status == ASHLAR_OK) {
             add_packing(r, &packing);
         }
@@ -184,26 +184,26 @@ static ashlar_status run_on_device(const command *c, results *r) {
 
 static void print_targets(const results *r) {
     printf("\n");
-    ashlar_bench_print_targets(stdout, &r->rows);
+    ashlar__bench_print_targets(stdout, &r->rows);
     for (size_t i = 0; i < r->packing_count; i++) {
-        ashlar_bench_pack_print_targets(stdout, &r->packings[i]);
+        ashlar__bench_pack_print_targets(stdout, &r->packings[i]);
     }
 }
 
 static ashlar_status write_plan_json(const char *path, const results *r) {
     ashlar_json_writer w;
-    ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_object(&w);
-    ashlar_json_put_key(&w, "rows");
-    ashlar_bench_rows_put(&w, &r->rows);
-    ashlar_json_put_key(&w, "packings");
-    ashlar_json_open_array(&w);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_object(&w);
+    ashlar__json_put_key(&w, "rows");
+    ashlar__bench_rows_put(&w, &r->rows);
+    ashlar__json_put_key(&w, "packings");
+    ashlar__json_open_array(&w);
     for (size_t i = 0; i < r->packing_count; i++) {
-        ashlar_bench_pack_put(&w, &r->packings[i]);
+        ashlar__bench_pack_put(&w, &r->packings[i]);
     }
-    ashlar_json_close_array(&w);
-    ashlar_json_close_object(&w);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_close_array(&w);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, path);
 }
 
 /* ---- arena ---- */
@@ -211,7 +211,7 @@ static ashlar_status write_plan_json(const char *path, const results *r) {
 static ashlar_status check_arena_options(const command *c) {
     const bool has_others = c->config.subjects.count > 0 || c->config.threads != 0 ||
                             c->peers.count > 0 || c->pairs != 0 || c->counts_instructions;
-    return has_others ? ashlar_fail(ASHLAR_EINVAL, "arena: takes --smoke, --workload, --json and "
+    return has_others ? ashlar__fail(ASHLAR_EINVAL, "arena: takes --smoke, --workload, --json and "
                                                    "--device only; leave out the others")
                       : ASHLAR_OK;
 }
@@ -221,17 +221,17 @@ static ashlar_status measure_arenas(const command *c, const ashlar_bench_arena_c
     ashlar_device *device = NULL;
     ashlar_status status = ashlar_device_open(c->device, &device);
     if (status == ASHLAR_OK) {
-        status = ashlar_bench_arena(device, config, &rows);
+        status = ashlar__bench_arena(device, config, &rows);
         ashlar_device_close(device);
     }
     if (status == ASHLAR_OK) {
         printf("\n");
-        ashlar_arena_rows_print_targets(stdout, &rows);
+        ashlar__arena_rows_print_targets(stdout, &rows);
     }
     if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar_arena_rows_write(c->json, &rows);
+        status = ashlar__arena_rows_write(c->json, &rows);
     }
-    ashlar_arena_rows_finish(&rows);
+    ashlar__arena_rows_finish(&rows);
     return status;
 }
 
@@ -239,8 +239,8 @@ static ashlar_status run_arenas(const command *c) {
     const ashlar_bench_arena_config config = {.is_smoke = c->config.is_smoke,
                                               .wanted = c->config.workloads};
     ASHLAR_TRY(check_arena_options(c));
-    ASHLAR_TRY(ashlar_bench_arena_check(&config));
-    ASHLAR_TRY(ashlar_program_check_writable(c->json));
+    ASHLAR_TRY(ashlar__bench_arena_check(&config));
+    ASHLAR_TRY(ashlar__program_check_writable(c->json));
     return measure_arenas(c, &config);
 }
 
@@ -248,7 +248,7 @@ static ashlar_status run_arenas(const command *c) {
 
 static ashlar_status check_rnn_options(const command *c) {
     return c->pairs != 0 || c->counts_instructions || c->peers.count > 0
-               ? ashlar_fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
+               ? ashlar__fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
                                             "--json and --device only; leave out the others")
                : ASHLAR_OK;
 }
@@ -258,14 +258,14 @@ static ashlar_status measure_rnns(const command *c, const ashlar_bench_rnn_confi
     ashlar_device *device = NULL;
     ashlar_status status = ashlar_device_open(c->device, &device);
     if (status == ASHLAR_OK) {
-        status = ashlar_bench_rnn(device, config, &rows);
+        status = ashlar__bench_rnn(device, config, &rows);
         ashlar_device_close(device);
     }
     if (status == ASHLAR_OK) {
         printf("\n");
-        ashlar_rnn_results_print_targets(stdout, &rows);
+        ashlar__rnn_results_print_targets(stdout, &rows);
     }
-    return status == ASHLAR_OK && c->json != NULL ? ashlar_rnn_results_write(c->json, &rows)
+    return status == ASHLAR_OK && c->json != NULL ? ashlar__rnn_results_write(c->json, &rows)
                                                   : status;
 }
 
@@ -275,8 +275,8 @@ static ashlar_status run_rnns(const command *c) {
                                             .subjects = c->config.subjects,
                                             .threads = c->config.threads};
     ASHLAR_TRY(check_rnn_options(c));
-    ASHLAR_TRY(ashlar_bench_rnn_check(&config));
-    ASHLAR_TRY(ashlar_program_check_writable(c->json));
+    ASHLAR_TRY(ashlar__bench_rnn_check(&config));
+    ASHLAR_TRY(ashlar__program_check_writable(c->json));
     return measure_rnns(c, &config);
 }
 
@@ -286,17 +286,17 @@ static ashlar_status run_group(const command *c, results *r) {
     if (c->file_count > 0) {
         return pack_files(c, r);
     }
-    return c->counts_instructions ? ashlar_bench_instructions(c->device, &c->config, &r->rows)
+    return c->counts_instructions ? ashlar__bench_instructions(c->device, &c->config, &r->rows)
                                   : run_on_device(c, r);
 }
 
 static ashlar_status run_command(const command *c) {
-    results r = {.packings = ashlar_host_calloc(c->file_count + 1, sizeof *r.packings)};
+    results r = {.packings = ashlar__host_calloc(c->file_count + 1, sizeof *r.packings)};
     ashlar_status status = r.packings != NULL
-                               ? ashlar_bench_check(&c->config)
-                               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the results");
+                               ? ashlar__bench_check(&c->config)
+                               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the results");
     if (status == ASHLAR_OK) {
-        status = ashlar_program_check_writable(c->json);
+        status = ashlar__program_check_writable(c->json);
     }
     if (status == ASHLAR_OK) {
         status = run_group(c, &r);
@@ -306,10 +306,10 @@ static ashlar_status run_command(const command *c) {
     }
     if (status == ASHLAR_OK && c->json != NULL) {
         status = c->config.is_of_plans ? write_plan_json(c->json, &r)
-                                       : ashlar_bench_rows_write(c->json, &r.rows);
+                                       : ashlar__bench_rows_write(c->json, &r.rows);
     }
-    ashlar_bench_rows_finish(&r.rows);
-    ashlar_host_free(r.packings);
+    ashlar__bench_rows_finish(&r.rows);
+    ashlar__host_free(r.packings);
     return status;
 }
 
@@ -317,20 +317,20 @@ static ashlar_status run_command(const command *c) {
 static ashlar_status load_peers(const command *c) {
     ashlar_status status = ASHLAR_OK;
     if (c->peers.count > 0 && c->counts_instructions) {
-        return ashlar_fail(ASHLAR_EINVAL, "--instructions: not of peers; leave out --peer");
+        return ashlar__fail(ASHLAR_EINVAL, "--instructions: not of peers; leave out --peer");
     }
     for (size_t i = 0; i < c->peers.count && status == ASHLAR_OK; i++) {
-        status = ashlar_peer_trial(c->peers.items[i], c->device);
+        status = ashlar__peer_trial(c->peers.items[i], c->device);
     }
     for (size_t i = 0; i < c->peers.count && status == ASHLAR_OK; i++) {
-        status = ashlar_peer_load(c->peers.items[i]);
+        status = ashlar__peer_load(c->peers.items[i]);
     }
     return status;
 }
 
 static int run_words(command *c, const ashlar_option *options, int argc, char **argv) {
-    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
+        return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c->wants_help) {
         print_help(options);
@@ -344,16 +344,16 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     }
     return status == ASHLAR_OK
                ? 0
-               : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+               : ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
                                                                       : ASHLAR_EXIT_FAILED);
 }
 
 static ashlar_status take_files(command *c, const ashlar_option *options, int *argc, char **argv) {
-    c->files = ashlar_host_calloc((size_t)*argc, sizeof *c->files);
+    c->files = ashlar__host_calloc((size_t)*argc, sizeof *c->files);
     if (c->files == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the names of the files");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the names of the files");
     }
-    c->file_count = (size_t)ashlar_options_take_words(options, OPTION_COUNT, argc, argv, c->files);
+    c->file_count = (size_t)ashlar__options_take_words(options, OPTION_COUNT, argc, argv, c->files);
     return ASHLAR_OK;
 }
 
@@ -370,17 +370,17 @@ static int run(int argc, char **argv) {
         argv++;
     }
     if (c.config.is_of_plans && take_files(&c, options, &argc, argv) != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     const int exit_status = run_words(&c, options, argc, argv);
-    ashlar_host_free(c.files);
+    ashlar__host_free(c.files);
     return exit_status;
 }
 
 int main(int argc, char **argv) {
-    ashlar_program_init();
-    const int exit_status = ashlar_results_are_meant(argc, argv)
-                                ? ashlar_results_run(program, argc - 1, argv + 1)
+    ashlar__program_init();
+    const int exit_status = ashlar__results_are_meant(argc, argv)
+                                ? ashlar__results_run(program, argc - 1, argv + 1)
                                 : run(argc, argv);
-    return ashlar_program_finish(program, exit_status);
+    return ashlar__program_finish(program, exit_status);
 }

@@ -57,7 +57,7 @@ static void print_help(const ashlar_option *options) {
            "       %s --pack FILE [OPTION]...\n"
            "Replay logs of allocations on a software device, and say what they take.\n",
            program, program);
-    ashlar_options_print(stdout, options, OPTION_COUNT);
+    ashlar__options_print(stdout, options, OPTION_COUNT);
     printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
            "Its events are done in its order, on its threads and streams, and each block is\n"
            "checked against every live one. Memory is not touched: the device may be larger\n"
@@ -76,12 +76,12 @@ static void print_help(const ashlar_option *options) {
 static ashlar_status parse_memory(const char *text, size_t *out) {
     const uint64_t most = (uint64_t)64 << 40; /* the software device's */
     uint64_t bytes = 0;
-    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_GRAIN_BYTES &&
+    if (ashlar__parse_bytes(ashlar__piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_GRAIN_BYTES &&
         bytes <= most) {
         *out = (size_t)bytes & ~(ASHLAR_REPLAY_GRAIN_BYTES - 1);
         return ASHLAR_OK;
     }
-    return ashlar_fail(ASHLAR_EINVAL,
+    return ashlar__fail(ASHLAR_EINVAL,
                        "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
                        "MiB, GiB or TiB",
                        text);
@@ -98,7 +98,7 @@ typedef struct progress {
 /* One line, made anew; nothing for a replay that is over at once. */
 static void show_progress(void *context, size_t done, size_t count) {
     progress *p = context;
-    const double now = ashlar_clock_s();
+    const double now = ashlar__clock_s();
     if (now - p->shown_at < 0.2) {
         return;
     }
@@ -136,7 +136,7 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
     printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
            (unsigned long long)r->driver_calls, r->ns_per_op);
     if (plan != NULL) {
-        ashlar_replay_plan_print(stdout, plan, &r->plan);
+        ashlar__replay_plan_print(stdout, plan, &r->plan);
     }
     if (capacity != 0) {
         printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
@@ -146,27 +146,27 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
 static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
                        const ashlar_replay_plan *plan, const ashlar_replay_result *r,
                        size_t capacity) {
-    ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "trace", log->name);
-    ashlar_json_add_uint64(w, "memory", c->memory_bytes);
-    ashlar_json_add_uint64(w, "events", log->event_count);
-    ashlar_json_add_uint64(w, "allocations", r->allocations);
-    ashlar_json_add_uint64(w, "threads", log->thread_count);
-    ashlar_json_add_uint64(w, "streams", log->stream_count);
-    ashlar_json_add_uint64(w, "recorded_failures", log->recorded_failures);
-    ashlar_json_add_uint64(w, "failures", r->failures);
-    ashlar_json_add_uint64(w, "peak_live", r->peak_live);
-    ashlar_json_add_uint64(w, "peak_reserved", r->peak_reserved);
-    ashlar_json_add_uint64(w, "driver_calls", r->driver_calls);
-    ashlar_json_add_double(w, "hit_rate", r->hit_rate);
-    ashlar_json_add_double(w, "ns_per_op", r->ns_per_op);
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "trace", log->name);
+    ashlar__json_add_uint64(w, "memory", c->memory_bytes);
+    ashlar__json_add_uint64(w, "events", log->event_count);
+    ashlar__json_add_uint64(w, "allocations", r->allocations);
+    ashlar__json_add_uint64(w, "threads", log->thread_count);
+    ashlar__json_add_uint64(w, "streams", log->stream_count);
+    ashlar__json_add_uint64(w, "recorded_failures", log->recorded_failures);
+    ashlar__json_add_uint64(w, "failures", r->failures);
+    ashlar__json_add_uint64(w, "peak_live", r->peak_live);
+    ashlar__json_add_uint64(w, "peak_reserved", r->peak_reserved);
+    ashlar__json_add_uint64(w, "driver_calls", r->driver_calls);
+    ashlar__json_add_double(w, "hit_rate", r->hit_rate);
+    ashlar__json_add_double(w, "ns_per_op", r->ns_per_op);
     if (plan != NULL) {
-        ashlar_replay_plan_put(w, plan, &r->plan);
+        ashlar__replay_plan_put(w, plan, &r->plan);
     }
     if (capacity != 0) {
-        ashlar_json_add_uint64(w, "capacity", capacity);
+        ashlar__json_add_uint64(w, "capacity", capacity);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
 /* ---- the work ---- */
@@ -175,9 +175,9 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 const ashlar_replay_plan *plan, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
-    progress shown = {.name = log->name, .shown_at = ashlar_clock_s()};
-    ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
-                                   .report = ashlar_program_print_report,
+    progress shown = {.name = log->name, .shown_at = ashlar__clock_s()};
+    ashlar_replay_config config = {.calls = &ashlar__replay_calls_of_ashlar,
+                                   .report = ashlar__program_print_report,
                                    .memory_bytes = c->memory_bytes,
                                    .addresses = addresses,
                                    .plan = plan,
@@ -187,9 +187,9 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
     if (isatty(STDERR_FILENO) == 1) {
         config.progress = show_progress;
     }
-    ashlar_status status = ashlar_replay_run(log, &config, &result);
+    ashlar_status status = ashlar__replay_run(log, &config, &result);
     if (status == ASHLAR_OK && c->finds_capacity && result.failures == 0) {
-        status = ashlar_replay_find_capacity(log, &config, &result, &capacity);
+        status = ashlar__replay_find_capacity(log, &config, &result, &capacity);
     }
     hide_progress(&shown);
     if (status != ASHLAR_OK) {
@@ -198,31 +198,31 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
     print_result(c, log, plan, &result, capacity);
     put_result(w, c, log, plan, &result, capacity);
     if (c->svg != NULL) {
-        status = ashlar_replay_draw(log, addresses, &result, c->svg);
+        status = ashlar__replay_draw(log, addresses, &result, c->svg);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    return result.failures == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "%s", result.failure);
+    return result.failures == 0 ? ASHLAR_OK : ashlar__fail(ASHLAR_ENOMEM, "%s", result.failure);
 }
 
 static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
     ashlar_rmm_log *log = NULL;
     ashlar_replay_plan plan = {0};
-    ashlar_status status = ashlar_rmm_log_read(path, &log);
+    ashlar_status status = ashlar__rmm_log_read(path, &log);
     if (status == ASHLAR_OK && c->has_plan) {
-        status = ashlar_replay_plan_init(log, &plan);
+        status = ashlar__replay_plan_init(log, &plan);
     }
     if (status == ASHLAR_OK) {
         const ashlar_rmm_log *replayed = c->has_plan ? plan.log : log;
-        uintptr_t *addresses = ashlar_host_calloc(replayed->block_count + 1, sizeof *addresses);
+        uintptr_t *addresses = ashlar__host_calloc(replayed->block_count + 1, sizeof *addresses);
         status = addresses != NULL
                      ? replay_log(c, replayed, c->has_plan ? &plan : NULL, addresses, w)
-                     : ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
-        ashlar_host_free(addresses);
+                     : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+        ashlar__host_free(addresses);
     }
-    ashlar_replay_plan_finish(&plan);
-    ashlar_rmm_log_free(log);
+    ashlar__replay_plan_finish(&plan);
+    ashlar__rmm_log_free(log);
     return status;
 }
 
@@ -230,27 +230,27 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
-    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar_program_check_writable(c->svg) != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar__program_check_writable(c->svg) != ASHLAR_OK) {
+        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
-    ashlar_json_writer_init(&w, 2);
+    ashlar__json_writer_init(&w, 2);
     if (count > 1) {
-        ashlar_json_open_array(&w);
+        ashlar__json_open_array(&w);
     }
     for (int i = 0; i < count; i++) {
         if (replay_file(c, files[i], &w) != ASHLAR_OK) {
-            exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+            exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
         }
     }
     const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than an array's bracket */
     if (count > 1) {
-        ashlar_json_close_array(&w);
+        ashlar__json_close_array(&w);
     }
-    if (c->json != NULL && has_figures && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
-        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    if (c->json != NULL && has_figures && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
-    ashlar_json_writer_finish(&w);
+    ashlar__json_writer_finish(&w);
     return exit_status;
 }
 
@@ -259,20 +259,20 @@ static int run_pack(const command *c) {
     ashlar_replay_pack pack = c->pack;
     ashlar_json_writer w;
     int exit_status = 0;
-    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar_program_check_writable(pack.svg) != ASHLAR_OK ||
-        ashlar_program_check_writable(pack.solution) != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar__program_check_writable(pack.svg) != ASHLAR_OK ||
+        ashlar__program_check_writable(pack.solution) != ASHLAR_OK) {
+        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
-    ashlar_json_writer_init(&w, 2);
-    if (ashlar_replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
-        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    ashlar__json_writer_init(&w, 2);
+    if (ashlar__replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
-    if (c->json != NULL && w.bytes > 0 && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
-        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    if (c->json != NULL && w.bytes > 0 && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
-    ashlar_json_writer_finish(&w);
+    ashlar__json_writer_finish(&w);
     return exit_status;
 }
 
@@ -282,20 +282,20 @@ static ashlar_status check_pack(command *c, int file_count) {
     if (c->pack.path == NULL) {
         return c->capacity == NULL && c->pack.solution == NULL
                    ? ASHLAR_OK
-                   : ashlar_fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
+                   : ashlar__fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
                                  c->capacity != NULL ? "capacity" : "out");
     }
     if (file_count > 0 || c->finds_capacity || c->has_plan) {
-        return ashlar_fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
+        return ashlar__fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
                            file_count > 0      ? "the other files"
                            : c->finds_capacity ? "--find-capacity"
                                                : "--plan");
     }
     c->pack.svg = c->svg;
-    if (c->capacity != NULL && ((!ashlar_parse_count(ashlar_piece_of(c->capacity), &capacity) &&
-                                 !ashlar_parse_bytes(ashlar_piece_of(c->capacity), &capacity)) ||
+    if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
+                                 !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
                                 capacity == 0)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
                            "1MiB",
                            c->capacity);
@@ -308,17 +308,17 @@ static int run_command(int argc, char **argv) {
     command c = {.memory = default_memory, .pack.seconds = 60};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    char **files = ashlar_host_calloc((size_t)argc + 1, sizeof *files);
+    char **files = ashlar__host_calloc((size_t)argc + 1, sizeof *files);
     if (files == NULL) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const int count = ashlar_options_take_words(options, OPTION_COUNT, &argc, argv, files);
+    const int count = ashlar__options_take_words(options, OPTION_COUNT, &argc, argv, files);
     int exit_status = 0;
-    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+    if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
         check_pack(&c, count) != ASHLAR_OK) {
-        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     } else if (c.wants_help) {
         c.memory = default_memory; /* the help shows it, not what was given */
         print_help(options);
@@ -333,11 +333,11 @@ static int run_command(int argc, char **argv) {
     } else {
         exit_status = run(&c, count, files);
     }
-    ashlar_host_free(files);
+    ashlar__host_free(files);
     return exit_status;
 }
 
 int main(int argc, char **argv) {
-    ashlar_program_init();
-    return ashlar_program_finish(program, run_command(argc, argv));
+    ashlar__program_init();
+    return ashlar__program_finish(program, run_command(argc, argv));
 }

@@ -10,11 +10,11 @@
 #include "bench/harness/results_page.h"
 #include "rnn/programs/program.h"
 
-bool ashlar_results_are_meant(int argc, char **argv) {
+bool ashlar__results_are_meant(int argc, char **argv) {
     return argc > 1 && (strcmp(argv[1], "machine") == 0 || strcmp(argv[1], "report") == 0);
 }
 
-void ashlar_results_print_help(void) {
+void ashlar__results_print_help(void) {
     printf(
         "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
         "(what to write there) and --smoke. report FOLDER: charts and a README.md from the\n"
@@ -24,7 +24,7 @@ void ashlar_results_print_help(void) {
 /* The peers that tell their version. */
 static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar_peers(peers);
+    const size_t count = ashlar__peers(peers);
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         if (peers[i]->version != NULL) {
@@ -47,15 +47,15 @@ static ashlar_status write_machine(int argc, char **argv) {
     };
     ashlar_device *device = NULL;
     ashlar_status status =
-        ashlar_options_parse(options, sizeof options / sizeof options[0], argc, argv);
+        ashlar__options_parse(options, sizeof options / sizeof options[0], argc, argv);
     if (status == ASHLAR_OK && path == NULL) {
-        status = ashlar_fail(ASHLAR_EINVAL, "machine: --json FILE is missing");
+        status = ashlar__fail(ASHLAR_EINVAL, "machine: --json FILE is missing");
     }
     if (status == ASHLAR_OK) {
         status = ashlar_device_open(device_name, &device);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_machine_write(&config, device, path);
+        status = ashlar__machine_write(&config, device, path);
         ashlar_device_close(device);
     }
     return status;
@@ -63,15 +63,15 @@ static ashlar_status write_machine(int argc, char **argv) {
 
 static ashlar_status write_report(int argc, char **argv) {
     return argc == 2 && argv[1][0] != '-'
-               ? ashlar_results_page_write(argv[1])
-               : ashlar_fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
+               ? ashlar__results_page_write(argv[1])
+               : ashlar__fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
 }
 
-int ashlar_results_run(const char *program, int argc, char **argv) {
+int ashlar__results_run(const char *program, int argc, char **argv) {
     const ashlar_status status =
         strcmp(argv[0], "machine") == 0 ? write_machine(argc, argv) : write_report(argc, argv);
     return status == ASHLAR_OK
                ? 0
-               : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+               : ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
                                                                       : ASHLAR_EXIT_FAILED);
 }

@@ -8,12 +8,12 @@
 #include <stdbool.h>
 
 /* Whether the command line begins with one of them. */
-bool ashlar_results_are_meant(int argc, char **argv);
+bool ashlar__results_are_meant(int argc, char **argv);
 
 /* Run it, without the program's own name: the exit status, and on failure a line on stderr. */
-int ashlar_results_run(const char *program, int argc, char **argv);
+int ashlar__results_run(const char *program, int argc, char **argv);
 
 /* For --help. */
-void ashlar_results_print_help(void);
+void ashlar__results_print_help(void);
 
 #endif /* ASHLAR_MAIN_RESULTS_H */

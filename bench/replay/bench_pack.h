@@ -20,7 +20,7 @@ typedef struct ashlar_packing {
 } ashlar_packing;
 
 /* plan_bytes / bound_bytes - 1; 0 where there is nothing to pack. */
-double ashlar_packing_gap(const ashlar_packing *packing);
+double ashlar__packing_gap(const ashlar_packing *packing);
 
 /*
  * Pack 20,000 buffers of training steps by the greedy orders alone.
@@ -28,7 +28,7 @@ double ashlar_packing_gap(const ashlar_packing *packing);
  * tries    1 .. ASHLAR_PACKING_TRIES_MAX
  * Errors:  ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_pack(size_t tries, ashlar_packing *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out);
 enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 
 /*
@@ -36,18 +36,18 @@ enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
  * verify the plan. That it does not fit is no error.
  *
  * path     stays the caller's; it must outlive *out
- * Errors:  as ashlar_pack_table_read(), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for
+ * Errors:  as ashlar__pack_table_read(), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for
  *          a wrong plan.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_pack_file(const char *path, size_t capacity_bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes,
                                                        size_t seconds, ashlar_packing *out);
 
 /* A line with the figures, and, of training steps, one for each target: less than a second, at most
  * 3 % above. */
-void ashlar_bench_pack_print(FILE *out, const ashlar_packing *packing);
-void ashlar_bench_pack_print_targets(FILE *out, const ashlar_packing *packing);
+void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
+void ashlar__bench_pack_print_targets(FILE *out, const ashlar_packing *packing);
 
 /* {problem, buffers, seconds, plan_bytes, bound_bytes, gap}, and of a file {capacity, fits}. */
-void ashlar_bench_pack_put(ashlar_json_writer *w, const ashlar_packing *packing);
+void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *packing);
 
 #endif /* ASHLAR_BENCH_PACK_H */

@@ -10,10 +10,10 @@
 #include <ashlar/status.h>
 
 /* Whether this build can unpack. */
-bool ashlar_gzip_is_supported(void);
+bool ashlar__gzip_is_supported(void);
 
 /* Whether `data` begins as gzip data does. */
-static inline bool ashlar_gzip_is_magic(const void *data, size_t bytes) {
+static inline bool ashlar__gzip_is_magic(const void *data, size_t bytes) {
     const unsigned char *head = data;
     return bytes >= 2 && head[0] == 0x1f && head[1] == 0x8b;
 }
@@ -23,12 +23,12 @@ static inline bool ashlar_gzip_is_magic(const void *data, size_t bytes) {
  *
  * name   what a message calls the data
  *
- * Ownership: the caller gives *out back with ashlar_host_free().
+ * Ownership: the caller gives *out back with ashlar__host_free().
  * Threads:   any.
  * Errors:    ASHLAR_EFORMAT (damaged, cut off, or followed by something else), ASHLAR_EHOSTMEM,
  *            ASHLAR_ENOTSUP (a build without zlib).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_gzip_unpack(const char *name, const void *data, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes,
                                                    char **out, size_t *out_bytes);
 
 #endif /* ASHLAR_GZIP_H */

@@ -18,7 +18,7 @@ typedef struct unpacker {
     size_t capacity;
 } unpacker;
 
-bool ashlar_gzip_is_supported(void) {
+bool ashlar__gzip_is_supported(void) {
     return true;
 }
 
@@ -27,9 +27,9 @@ static ashlar_status reserve(unpacker *u) {
         return ASHLAR_OK;
     }
     const size_t capacity = u->capacity == 0 ? 1 << 16 : 2 * u->capacity;
-    char *grown = ashlar_host_realloc(u->text, capacity, 1);
+    char *grown = ashlar__host_realloc(u->text, capacity, 1);
     if (grown == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
     }
     u->text = grown;
     u->capacity = capacity;
@@ -51,13 +51,13 @@ static ashlar_status advance(unpacker *u, const unsigned char *data, size_t byte
     *used = in - u->zlib.avail_in;
     u->bytes += out - u->zlib.avail_out;
     if (*result == Z_BUF_ERROR) { /* no progress: there was room, so the data has ended */
-        return ashlar_fail(ASHLAR_EFORMAT, "%s: the gzip data is cut off", u->name);
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is cut off", u->name);
     }
     if (*result == Z_MEM_ERROR) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
     }
     if (*result != Z_OK && *result != Z_STREAM_END) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s: the gzip data is damaged: %s", u->name,
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is damaged: %s", u->name,
                            u->zlib.msg != NULL ? u->zlib.msg : "no more is known");
     }
     return ASHLAR_OK;
@@ -79,24 +79,24 @@ static ashlar_status unpack_all(unpacker *u, const unsigned char *data, size_t b
         if (bytes == 0) {
             return ASHLAR_OK;
         }
-        if (!ashlar_gzip_is_magic(data, bytes)) {
-            return ashlar_fail(ASHLAR_EFORMAT, "%s: %zu bytes that are no gzip data follow it",
+        if (!ashlar__gzip_is_magic(data, bytes)) {
+            return ashlar__fail(ASHLAR_EFORMAT, "%s: %zu bytes that are no gzip data follow it",
                                u->name, bytes);
         }
         (void)inflateReset(&u->zlib); /* fails only for a stream that was never begun */
     }
 }
 
-ashlar_status ashlar_gzip_unpack(const char *name, const void *data, size_t bytes, char **out,
+ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes, char **out,
                                  size_t *out_bytes) {
     unpacker u = {.name = name};
     if (inflateInit2(&u.zlib, WINDOW_OF_GZIP) != Z_OK) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", name);
     }
     const ashlar_status status = unpack_all(&u, data, bytes);
     (void)inflateEnd(&u.zlib);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(u.text);
+        ashlar__host_free(u.text);
         return status;
     }
     *out = u.text;

@@ -35,9 +35,9 @@ static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, u
 static ashlar_status grow(ashlar_number_map *map) {
     ashlar_number_map grown = {.count = map->count};
     grown.capacity = map->capacity == 0 ? CAPACITY_MIN : 2 * map->capacity;
-    grown.entries = ashlar_host_calloc(grown.capacity, sizeof *grown.entries);
+    grown.entries = ashlar__host_calloc(grown.capacity, sizeof *grown.entries);
     if (grown.entries == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a map of %zu numbers",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a map of %zu numbers",
                            grown.capacity);
     }
     for (size_t i = 0; i < map->capacity; i++) {
@@ -46,17 +46,17 @@ static ashlar_status grow(ashlar_number_map *map) {
             *probe(&grown, entry->high, entry->low) = *entry;
         }
     }
-    ashlar_number_map_finish(map);
+    ashlar__number_map_finish(map);
     *map = grown;
     return ASHLAR_OK;
 }
 
-void ashlar_number_map_finish(ashlar_number_map *map) {
-    ashlar_host_free(map->entries);
+void ashlar__number_map_finish(ashlar_number_map *map) {
+    ashlar__host_free(map->entries);
     *map = (ashlar_number_map){0};
 }
 
-ashlar_status ashlar_number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
+ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
                                      size_t **value) {
     if (map->count >= map->capacity / 2) { /* at most half full: short walks */
         const ashlar_status status = grow(map);

@@ -23,13 +23,13 @@ typedef struct ashlar_number_map {
     size_t count;
 } ashlar_number_map;
 
-void ashlar_number_map_finish(ashlar_number_map *map);
+void ashlar__number_map_finish(ashlar_number_map *map);
 
 /*
  * The place of the value of (high, low), which is ASHLAR_NUMBER_NONE at first. Valid until the next
  * call. Errors: ASHLAR_EHOSTMEM; the map is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_number_map_find(ashlar_number_map *map, uint64_t high,
+ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high,
                                                        uint64_t low, size_t **value);
 
 #endif /* ASHLAR_NUMBER_MAP_H */

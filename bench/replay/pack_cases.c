@@ -19,7 +19,7 @@ typedef struct recording {
 } recording;
 
 static size_t draw(recording *r, size_t first, size_t last) {
-    return first + (size_t)ashlar_random_below(&r->random, last - first + 1);
+    return first + (size_t)ashlar__random_below(&r->random, last - first + 1);
 }
 
 static size_t in_units(size_t bytes) {
@@ -84,12 +84,12 @@ static void run_step(recording *r, const size_t *parameters, size_t layers) {
     }
 }
 
-void ashlar_pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count) {
+void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count) {
     enum { STATES = 3, BUFFERS_OF_LAYER = 20, STEPS = 8 };
     recording r = {.buffers = buffers, .capacity = count};
     size_t parameters[LAYERS_MAX];
     size_t layers = count / (BUFFERS_OF_LAYER * STEPS);
-    ashlar_random_init(&r.random, seed);
+    ashlar__random_init(&r.random, seed);
     layers = layers < 1 ? 1 : layers > LAYERS_MAX ? LAYERS_MAX : layers;
     for (size_t l = 0; l < layers; l++) {
         parameters[l] = draw(&r, 1, 4096) << 10;
@@ -121,7 +121,7 @@ typedef struct cutting {
 /* Strictly between the two, and not close to them where there is a choice. */
 static uint64_t between(cutting *c, uint64_t low, uint64_t high) {
     const uint64_t length = high - low, margin = length / 8;
-    return low + 1 + margin + ashlar_random_below(&c->random, length - 1 - 2 * margin);
+    return low + 1 + margin + ashlar__random_below(&c->random, length - 1 - 2 * margin);
 }
 
 static void put_piece(cutting *c, size_t idx, uint64_t begin, uint64_t end, uint64_t bottom,
@@ -165,7 +165,7 @@ static size_t choose(cutting *c) {
     size_t best = 0;
     double best_area = 0;
     for (int i = 0; i < FEW; i++) {
-        const size_t idx = (size_t)ashlar_random_below(&c->random, c->count);
+        const size_t idx = (size_t)ashlar__random_below(&c->random, c->count);
         const ashlar_pack_buffer *b = &c->buffers[idx];
         const double area = (double)b->bytes * (double)(b->end - b->begin);
         if (area > best_area) {
@@ -181,7 +181,7 @@ static void cut_one(cutting *c, size_t count) {
     const size_t idx = choose(c);
     const bool has_time = c->buffers[idx].end - c->buffers[idx].begin >= SIDE_MIN;
     const bool has_bytes = c->buffers[idx].bytes >= SIDE_MIN;
-    const uint64_t way = ashlar_random_below(&c->random, 3);
+    const uint64_t way = ashlar__random_below(&c->random, 3);
     if (way == 0 && has_time && has_bytes && count - c->count >= PIECES - 1) {
         cut_pinwheel(c, idx);
     } else if (has_time && (way == 1 || !has_bytes)) {
@@ -193,7 +193,7 @@ static void cut_one(cutting *c, size_t count) {
 
 static void shuffle(cutting *c) {
     for (size_t i = c->count; i > 1; i--) {
-        const size_t j = (size_t)ashlar_random_below(&c->random, i);
+        const size_t j = (size_t)ashlar__random_below(&c->random, i);
         const ashlar_pack_buffer b = c->buffers[i - 1];
         const size_t offset = c->offsets[i - 1];
         c->buffers[i - 1] = c->buffers[j];
@@ -203,10 +203,10 @@ static void shuffle(cutting *c) {
     }
 }
 
-void ashlar_pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
+void ashlar__pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
                               ashlar_pack_buffer *buffers, size_t *offsets, size_t count) {
     cutting c = {.buffers = buffers, .offsets = offsets};
-    ashlar_random_init(&c.random, seed);
+    ashlar__random_init(&c.random, seed);
     put_piece(&c, 0, 0, time, 0, capacity / unit);
     while (c.count < count) {
         cut_one(&c, count);

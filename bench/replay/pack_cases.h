@@ -16,7 +16,7 @@
  *
  * buffers   [count], in the order of their beginnings; sizes are multiples of 512 B
  */
-void ashlar_pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
+void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
 
 /*
  * A rectangle of `capacity` bytes over `time` units of time, cut into pieces, in random order: it
@@ -26,7 +26,7 @@ void ashlar_pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_
  * capacity, time   large against count; sizes are multiples of `unit`, which divides capacity
  * offsets          [count] of that plan
  */
-void ashlar_pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
+void ashlar__pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
                               ashlar_pack_buffer *buffers, size_t *offsets, size_t count);
 
 #endif /* ASHLAR_PACK_CASES_H */

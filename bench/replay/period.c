@@ -54,7 +54,7 @@ static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *ru
     *run_count = 0;
     for (size_t i = 0; status == ASHLAR_OK && i + width < length; i++) {
         size_t *value = NULL;
-        status = ashlar_number_map_find(&map, runs[i], runs[i + width], &value);
+        status = ashlar__number_map_find(&map, runs[i], runs[i + width], &value);
         if (status == ASHLAR_OK) {
             if (*value == ASHLAR_NUMBER_NONE) {
                 *value = (*run_count)++;
@@ -62,7 +62,7 @@ static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *ru
             runs[i] = *value; /* what is read later lies behind */
         }
     }
-    ashlar_number_map_finish(&map);
+    ashlar__number_map_finish(&map);
     return status;
 }
 
@@ -281,19 +281,19 @@ static ashlar_status find(finder *f, ashlar_period *p) {
 }
 
 static ashlar_status reserve(finder *f) {
-    f->runs = ashlar_host_calloc(f->count, sizeof *f->runs);
-    f->wide = ashlar_host_calloc(f->count, sizeof *f->wide);
-    f->last = ashlar_host_calloc(f->count, sizeof *f->last);
-    f->uses = ashlar_host_calloc(f->count, sizeof *f->uses);
-    f->votes = ashlar_host_calloc(f->count, sizeof *f->votes);
+    f->runs = ashlar__host_calloc(f->count, sizeof *f->runs);
+    f->wide = ashlar__host_calloc(f->count, sizeof *f->wide);
+    f->last = ashlar__host_calloc(f->count, sizeof *f->last);
+    f->uses = ashlar__host_calloc(f->count, sizeof *f->uses);
+    f->votes = ashlar__host_calloc(f->count, sizeof *f->votes);
     return f->runs != NULL && f->wide != NULL && f->last != NULL && f->uses != NULL &&
                    f->votes != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
+               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
                              f->count);
 }
 
-ashlar_status ashlar_period_find(const size_t *numbers, size_t count, size_t prefix,
+ashlar_status ashlar__period_find(const size_t *numbers, size_t count, size_t prefix,
                                  ashlar_period *out) {
     ashlar_period period = {0};
     if (count < 2 * RUN) {
@@ -306,18 +306,18 @@ ashlar_status ashlar_period_find(const size_t *numbers, size_t count, size_t pre
         memcpy(f.runs, numbers, count * sizeof *numbers);
         status = find(&f, &period);
     }
-    ashlar_host_free(f.runs);
-    ashlar_host_free(f.wide);
-    ashlar_host_free(f.last);
-    ashlar_host_free(f.uses);
-    ashlar_host_free(f.votes);
+    ashlar__host_free(f.runs);
+    ashlar__host_free(f.wide);
+    ashlar__host_free(f.last);
+    ashlar__host_free(f.uses);
+    ashlar__host_free(f.votes);
     if (status == ASHLAR_OK) {
         *out = period;
     }
     return status;
 }
 
-void ashlar_period_finish(ashlar_period *period) {
-    ashlar_host_free(period->links);
+void ashlar__period_finish(ashlar_period *period) {
+    ashlar__host_free(period->links);
     *period = (ashlar_period){0};
 }

@@ -43,13 +43,13 @@ typedef struct ashlar_period {
  * numbers  [count], each below count; only equality matters
  * prefix   how many of the first ones need not repeat
  *
- * Ownership: the caller ends *out with ashlar_period_finish().
+ * Ownership: the caller ends *out with ashlar__period_finish().
  * Errors:    ASHLAR_EHOSTMEM.
  * Cost:      O(count log count), some 200 bytes of host memory for each number.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_period_find(const size_t *numbers, size_t count,
+ASHLAR_MUST_CHECK ashlar_status ashlar__period_find(const size_t *numbers, size_t count,
                                                    size_t prefix, ashlar_period *out);
 
-void ashlar_period_finish(ashlar_period *period);
+void ashlar__period_finish(ashlar_period *period);
 
 #endif /* ASHLAR_PERIOD_H */

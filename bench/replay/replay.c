@@ -60,7 +60,7 @@ struct replay {
 
 _Static_assert((int)ASHLAR_REPLAY_TEXT_BYTES == (int)ASHLAR_DETAIL_BYTES, "a failure is a detail");
 
-const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
+const ashlar_replay_calls ashlar__replay_calls_of_ashlar = {
     .alloc = ashlar_alloc,
     .free = ashlar_free,
     .free_on = ashlar_free_on,
@@ -72,7 +72,7 @@ const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
 /* ---- time ---- */
 
 static double now_ns(void) {
-    return (double)ashlar_clock_ns();
+    return (double)ashlar__clock_ns();
 }
 
 /* The least that a call of nothing would seem to take. */
@@ -102,7 +102,7 @@ static void stop_locked(replay *r, ashlar_status status) {
 
 static ashlar_status fail_event(const replay *r, const ashlar_rmm_event *event,
                                 ashlar_status status) {
-    return ashlar_fail(status, "%s:%zu: %s", r->log->name, event->line, ashlar_error_detail());
+    return ashlar__fail(status, "%s:%zu: %s", r->log->name, event->line, ashlar_error_detail());
 }
 
 static ashlar_status note_failure_locked(replay *r, const ashlar_rmm_event *event) {
@@ -116,9 +116,9 @@ static ashlar_status note_failure_locked(replay *r, const ashlar_rmm_event *even
 static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event, const void *ptr) {
     block *taken = &r->blocks[event->block];
     *taken = (block){{.address = (uintptr_t)ptr, .bytes = event->bytes}, event->stream};
-    const ashlar_live_block *other = ashlar_live_set_insert(&r->live, &taken->place);
+    const ashlar_live_block *other = ashlar__live_set_insert(&r->live, &taken->place);
     if (other != NULL) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s:%zu: the block at %p of %zu bytes overlaps a live one of %zu at %p",
                            r->log->name, event->line, ptr, event->bytes, other->bytes,
                            (const void *)other->address);
@@ -165,7 +165,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     if (status != ASHLAR_OK) {
         return fail_event(r, event, status);
     }
-    ashlar_live_set_remove(&r->live, &taken->place);
+    ashlar__live_set_remove(&r->live, &taken->place);
     r->live_bytes -= taken->place.bytes;
     taken->place.bytes = 0;
     return ASHLAR_OK;
@@ -247,7 +247,7 @@ static void pass_turn_locked(replay *r) {
         if (w->is_started) {
             return;
         }
-        stop_locked(r, ashlar_fail(ASHLAR_EHOSTMEM, "a thread for the replay cannot be started"));
+        stop_locked(r, ashlar__fail(ASHLAR_EHOSTMEM, "a thread for the replay cannot be started"));
     }
     for (size_t i = 0; i < r->log->thread_count; i++) {
         pthread_cond_signal(&r->workers[i].turn);
@@ -301,7 +301,7 @@ static void run_threads(replay *r) {
 static ashlar_status open_device(replay *r) {
     char spec[64];
     (void)snprintf(spec, sizeof spec, "memory=%zuB", r->config->memory_bytes);
-    ashlar_status status = ashlar_soft_configure(spec);
+    ashlar_status status = ashlar__soft_configure(spec);
     if (status == ASHLAR_OK) {
         status = ashlar_device_open("soft", &r->device);
     }
@@ -322,11 +322,11 @@ static ashlar_status set_up(replay *r) {
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
     pthread_mutex_init(&r->lock, NULL); /* neither can fail on Linux */
     pthread_cond_init(&r->over, NULL);
-    r->streams = ashlar_host_calloc(log->stream_count, sizeof *r->streams);
-    r->blocks = ashlar_host_calloc(block_count, sizeof *r->blocks);
-    r->workers = ashlar_host_calloc(log->thread_count, sizeof *r->workers);
+    r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
+    r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
+    r->workers = ashlar__host_calloc(log->thread_count, sizeof *r->workers);
     if (r->streams == NULL || r->blocks == NULL || r->workers == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
     }
     return open_device(r);
 }
@@ -338,9 +338,9 @@ static void tear_down(replay *r) {
         ashlar_stream_destroy(r->device, r->streams[i]);
     }
     ashlar_device_close(r->device);
-    ashlar_host_free(r->workers);
-    ashlar_host_free(r->blocks);
-    ashlar_host_free(r->streams);
+    ashlar__host_free(r->workers);
+    ashlar__host_free(r->blocks);
+    ashlar__host_free(r->streams);
     pthread_cond_destroy(&r->over);
     pthread_mutex_destroy(&r->lock);
 }
@@ -374,22 +374,22 @@ static ashlar_status finish_log(const replay *r) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(r->allocator, &stats);
     if (status == ASHLAR_OK && stats.live_blocks != 0) {
-        status = ashlar_fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
+        status = ashlar__fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
                              (unsigned long long)stats.live_blocks);
     }
     return status == ASHLAR_OK ? ASHLAR_OK
-                               : ashlar_fail(status, "%s:%zu: at the end: %s", r->log->name, last,
+                               : ashlar__fail(status, "%s:%zu: at the end: %s", r->log->name, last,
                                              ashlar_error_detail());
 }
 
-ashlar_status ashlar_replay_run(const ashlar_rmm_log *log, const ashlar_replay_config *config,
+ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_config *config,
                                 ashlar_replay_result *result) {
     ashlar_replay_result fresh = {0};
     replay r = {.log = log, .config = config, .result = &fresh, .clock_ns = clock_cost()};
     ashlar_status status = set_up(&r);
     if (status == ASHLAR_OK) {
         run_threads(&r);
-        status = r.status == ASHLAR_OK ? ASHLAR_OK : ashlar_fail(r.status, "%s", r.detail);
+        status = r.status == ASHLAR_OK ? ASHLAR_OK : ashlar__fail(r.status, "%s", r.detail);
     }
     if (status == ASHLAR_OK) {
         read_figures(&r);

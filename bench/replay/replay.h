@@ -31,7 +31,7 @@ typedef struct ashlar_replay_calls {
     ashlar_status (*step_end)(ashlar_allocator *allocator);
 } ashlar_replay_calls;
 
-extern const ashlar_replay_calls ashlar_replay_calls_of_ashlar;
+extern const ashlar_replay_calls ashlar__replay_calls_of_ashlar;
 
 typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
@@ -71,7 +71,7 @@ typedef struct ashlar_replay_result {
  *          the detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and what the allocator says,
  *          ASHLAR_ENOMEM of an allocation apart, which is counted.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_replay_run(const ashlar_rmm_log *log,
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                   const ashlar_replay_config *config,
                                                   ashlar_replay_result *result);
 
@@ -84,9 +84,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_replay_run(const ashlar_rmm_log *log,
  * result     of a run without failures
  * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
- * Errors: as ashlar_replay_run().
+ * Errors: as ashlar__replay_run().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_replay_find_capacity(const ashlar_rmm_log *log,
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                                             const ashlar_replay_config *config,
                                                             const ashlar_replay_result *result,
                                                             size_t *capacity);

@@ -8,12 +8,12 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
     smaller.memory_bytes = steps * ASHLAR_REPLAY_GRAIN_BYTES;
     smaller.stops_at_a_failure = true;
     smaller.addresses = NULL; /* they are of the run that `result` is of */
-    const ashlar_status status = ashlar_replay_run(log, &smaller, &result);
+    const ashlar_status status = ashlar__replay_run(log, &smaller, &result);
     *passes = status == ASHLAR_OK;
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-ashlar_status ashlar_replay_find_capacity(const ashlar_rmm_log *log,
+ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                           const ashlar_replay_config *config,
                                           const ashlar_replay_result *result, size_t *capacity) {
     const size_t step = ASHLAR_REPLAY_GRAIN_BYTES;

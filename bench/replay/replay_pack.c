@@ -36,22 +36,22 @@ static void print_line(FILE *out, const ashlar_replay_pack *c, const ashlar_pack
 
 static void put_object(ashlar_json_writer *w, const ashlar_replay_pack *c,
                        const ashlar_pack_table *table, const outcome *o) {
-    ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "problem", c->path);
-    ashlar_json_add_uint64(w, "buffers", table->count);
-    ashlar_json_add_uint64(w, "plan_bytes", o->result.plan_bytes);
-    ashlar_json_add_uint64(w, "bound_bytes", o->result.bound_bytes);
-    ashlar_json_add_double(w, "gap", o->gap);
-    ashlar_json_put_key(w, "capacity");
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "problem", c->path);
+    ashlar__json_add_uint64(w, "buffers", table->count);
+    ashlar__json_add_uint64(w, "plan_bytes", o->result.plan_bytes);
+    ashlar__json_add_uint64(w, "bound_bytes", o->result.bound_bytes);
+    ashlar__json_add_double(w, "gap", o->gap);
+    ashlar__json_put_key(w, "capacity");
     if (c->capacity_bytes > 0) {
-        ashlar_json_put_uint64(w, c->capacity_bytes);
+        ashlar__json_put_uint64(w, c->capacity_bytes);
     } else {
-        ashlar_json_put_null(w);
+        ashlar__json_put_null(w);
     }
-    ashlar_json_add_bool(w, "fits", o->fits);
-    ashlar_json_add_double(w, "seconds", o->seconds);
-    ashlar_json_add_string(w, "strategy", o->result.strategy);
-    ashlar_json_close_object(w);
+    ashlar__json_add_bool(w, "fits", o->fits);
+    ashlar__json_add_double(w, "seconds", o->seconds);
+    ashlar__json_add_string(w, "strategy", o->result.strategy);
+    ashlar__json_close_object(w);
 }
 
 static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *table,
@@ -63,9 +63,9 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
         .user = c->progress,
     };
     size_t bytes = 0;
-    const double begin = ashlar_clock_s();
+    const double begin = ashlar__clock_s();
     ashlar_status status = ashlar_pack(table->buffers, table->count, &options, offsets, &o->result);
-    o->seconds = ashlar_clock_s() - begin;
+    o->seconds = ashlar__clock_s() - begin;
     if (c->progress != NULL) {
         fputs("\r\033[K", c->progress);
     }
@@ -73,7 +73,7 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
         status = ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes);
     }
     if (status == ASHLAR_OK && bytes != o->result.plan_bytes) {
-        status = ashlar_fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", c->path, bytes,
+        status = ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", c->path, bytes,
                              o->result.plan_bytes);
     }
     if (status == ASHLAR_OK) {
@@ -85,9 +85,9 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
 
 static ashlar_status draw(const ashlar_replay_pack *c, const ashlar_pack_table *table,
                           const size_t *offsets, const outcome *o) {
-    ashlar_picture_block *blocks = ashlar_host_calloc(table->count + 1, sizeof *blocks);
+    ashlar_picture_block *blocks = ashlar__host_calloc(table->count + 1, sizeof *blocks);
     if (blocks == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to draw its plan", c->path);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to draw its plan", c->path);
     }
     for (size_t i = 0; i < table->count; i++) {
         const ashlar_pack_buffer *buffer = &table->buffers[i];
@@ -104,8 +104,8 @@ static ashlar_status draw(const ashlar_replay_pack *c, const ashlar_pack_table *
         .limit_label = c->capacity_bytes > 0 ? "capacity" : "plan",
         .limit_bytes = c->capacity_bytes > 0 ? c->capacity_bytes : o->result.plan_bytes,
     };
-    const ashlar_status status = ashlar_picture_write(&picture, c->svg);
-    ashlar_host_free(blocks);
+    const ashlar_status status = ashlar__picture_write(&picture, c->svg);
+    ashlar__host_free(blocks);
     return status;
 }
 
@@ -114,7 +114,7 @@ static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *t
     outcome o;
     ashlar_status status = pack(c, table, offsets, &o);
     if (status == ASHLAR_OK && c->solution != NULL) {
-        status = ashlar_pack_table_write(table, offsets, c->solution);
+        status = ashlar__pack_table_write(table, offsets, c->solution);
     }
     if (status == ASHLAR_OK && c->svg != NULL) {
         status = draw(c, table, offsets, &o);
@@ -125,7 +125,7 @@ static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *t
     print_line(out, c, table, &o);
     put_object(w, c, table, &o);
     if (!o.fits) {
-        return ashlar_fail(ASHLAR_ENOMEM,
+        return ashlar__fail(ASHLAR_ENOMEM,
                            "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
                            c->path, c->seconds, o.result.plan_bytes, c->capacity_bytes,
                            o.result.bound_bytes > c->capacity_bytes || o.result.is_optimal
@@ -135,18 +135,18 @@ static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *t
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_replay_pack_run(const ashlar_replay_pack *command, FILE *out,
+ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
                                      ashlar_json_writer *w) {
     ashlar_pack_table table;
-    ashlar_status status = ashlar_pack_table_read(command->path, &table);
+    ashlar_status status = ashlar__pack_table_read(command->path, &table);
     if (status != ASHLAR_OK) {
         return status;
     }
-    size_t *offsets = ashlar_host_calloc(table.count + 1, sizeof *offsets); /* count may be 0 */
-    status = offsets == NULL ? ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
+    size_t *offsets = ashlar__host_calloc(table.count + 1, sizeof *offsets); /* count may be 0 */
+    status = offsets == NULL ? ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
                                            command->path, table.count)
                              : run(command, &table, offsets, out, w);
-    ashlar_host_free(offsets);
-    ashlar_pack_table_finish(&table);
+    ashlar__host_free(offsets);
+    ashlar__pack_table_finish(&table);
     return status;
 }

@@ -24,11 +24,11 @@ typedef struct ashlar_replay_pack {
 /*
  * Pack, verify, write the solution, print one line on `out` and put an object to `w`.
  *
- * Errors: as ashlar_pack_table_read(), ashlar_pack(), ashlar_pack_verify(),
- *         ashlar_pack_table_write() and ashlar_picture_write(); ASHLAR_ENOMEM (it does not fit:
+ * Errors: as ashlar__pack_table_read(), ashlar_pack(), ashlar_pack_verify(),
+ *         ashlar__pack_table_write() and ashlar__picture_write(); ASHLAR_ENOMEM (it does not fit:
  *         the line, the object and the solution are there all the same).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_replay_pack_run(const ashlar_replay_pack *command, FILE *out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
                                                        ashlar_json_writer *w);
 
 #endif /* ASHLAR_REPLAY_PACK_H */

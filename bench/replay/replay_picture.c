@@ -37,11 +37,11 @@ static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
     return kept;
 }
 
-ashlar_status ashlar_replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
+ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
                                  const ashlar_replay_result *result, const char *path) {
-    ashlar_picture_block *blocks = ashlar_host_calloc(log->block_count + 1, sizeof *blocks);
+    ashlar_picture_block *blocks = ashlar__host_calloc(log->block_count + 1, sizeof *blocks);
     if (blocks == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw %s", log->name);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw %s", log->name);
     }
     fill_blocks(log, addresses, blocks);
     const ashlar_picture picture = {
@@ -52,7 +52,7 @@ ashlar_status ashlar_replay_draw(const ashlar_rmm_log *log, const uintptr_t *add
         .limit_label = "reserved",
         .limit_bytes = result->peak_reserved,
     };
-    const ashlar_status status = ashlar_picture_write(&picture, path);
-    ashlar_host_free(blocks);
+    const ashlar_status status = ashlar__picture_write(&picture, path);
+    ashlar__host_free(blocks);
     return status;
 }

@@ -7,7 +7,7 @@
 #include "allocator/base/host.h"
 
 static ashlar_status fail_memory(const ashlar_rmm_log *log) {
-    return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay its steps", log->name);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay its steps", log->name);
 }
 
 /* ---- a log done twice ---- */
@@ -16,8 +16,8 @@ static bool reserve_twice(const ashlar_rmm_log *log, ashlar_rmm_log *twice) {
     const size_t name_bytes = strlen(log->name) + 1;
     /* Beside the log's own events, at most as many frees as it has allocations. */
     twice->event_capacity = 2 * (log->event_count + log->block_count);
-    twice->events = ashlar_host_calloc(twice->event_capacity, sizeof *twice->events);
-    twice->name = ashlar_host_calloc(name_bytes, 1);
+    twice->events = ashlar__host_calloc(twice->event_capacity, sizeof *twice->events);
+    twice->name = ashlar__host_calloc(name_bytes, 1);
     if (twice->events == NULL || twice->name == NULL) {
         return false;
     }
@@ -53,11 +53,11 @@ static void append_again(ashlar_rmm_log *twice) {
 }
 
 static ashlar_status make_twice(const ashlar_rmm_log *log, ashlar_rmm_log **out) {
-    bool *is_live = ashlar_host_calloc(log->block_count + 1, sizeof *is_live);
-    ashlar_rmm_log *twice = ashlar_host_calloc(1, sizeof *twice);
+    bool *is_live = ashlar__host_calloc(log->block_count + 1, sizeof *is_live);
+    ashlar_rmm_log *twice = ashlar__host_calloc(1, sizeof *twice);
     if (is_live == NULL || twice == NULL || !reserve_twice(log, twice)) {
-        ashlar_host_free(is_live);
-        ashlar_rmm_log_free(twice);
+        ashlar__host_free(is_live);
+        ashlar__rmm_log_free(twice);
         return fail_memory(log);
     }
     twice->block_count = log->block_count;
@@ -73,24 +73,24 @@ static ashlar_status make_twice(const ashlar_rmm_log *log, ashlar_rmm_log **out)
     }
     append_frees(log, is_live, twice);
     append_again(twice);
-    ashlar_host_free(is_live);
+    ashlar__host_free(is_live);
     *out = twice;
     return ASHLAR_OK;
 }
 
 /* The log is one step, and that is done twice. */
 static ashlar_status repeat(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
-    size_t *boundaries = ashlar_host_calloc(3, sizeof *boundaries);
+    size_t *boundaries = ashlar__host_calloc(3, sizeof *boundaries);
     const ashlar_status status =
         boundaries == NULL ? fail_memory(log) : make_twice(log, &plan->twice);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(boundaries);
+        ashlar__host_free(boundaries);
         return status;
     }
     plan->log = plan->twice;
     boundaries[1] = plan->twice->event_count / 2;
     boundaries[2] = plan->twice->event_count;
-    ashlar_steps_finish(&plan->steps);
+    ashlar__steps_finish(&plan->steps);
     plan->steps = (ashlar_steps){.boundaries = boundaries, .count = 2};
     return ASHLAR_OK;
 }
@@ -100,7 +100,7 @@ static ashlar_status repeat(const ashlar_rmm_log *log, ashlar_replay_plan *plan)
 static ashlar_status choose_thread(ashlar_replay_plan *plan) {
     const ashlar_rmm_event *events = plan->log->events;
     const size_t *boundaries = plan->steps.boundaries;
-    size_t *counts = ashlar_host_calloc(plan->log->thread_count, sizeof *counts);
+    size_t *counts = ashlar__host_calloc(plan->log->thread_count, sizeof *counts);
     if (counts == NULL) {
         return fail_memory(plan->log);
     }
@@ -112,7 +112,7 @@ static ashlar_status choose_thread(ashlar_replay_plan *plan) {
     for (size_t thread = 1; thread < plan->log->thread_count; thread++) {
         plan->thread = counts[thread] > counts[plan->thread] ? thread : plan->thread;
     }
-    ashlar_host_free(counts);
+    ashlar__host_free(counts);
     for (size_t i = boundaries[0]; i < boundaries[plan->steps.count]; i++) {
         if (events[i].action == ASHLAR_RMM_ALLOCATE && events[i].thread == plan->thread) {
             plan->stream = events[i].stream;
@@ -122,9 +122,9 @@ static ashlar_status choose_thread(ashlar_replay_plan *plan) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_replay_plan_init(const ashlar_rmm_log *log, ashlar_replay_plan *out) {
+ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, ashlar_replay_plan *out) {
     ashlar_replay_plan plan = {.log = log};
-    ashlar_status status = ashlar_steps_find(log, &plan.steps);
+    ashlar_status status = ashlar__steps_find(log, &plan.steps);
     if (status == ASHLAR_OK && plan.steps.count < 2) {
         status = repeat(log, &plan);
     }
@@ -132,16 +132,16 @@ ashlar_status ashlar_replay_plan_init(const ashlar_rmm_log *log, ashlar_replay_p
         status = choose_thread(&plan);
     }
     if (status != ASHLAR_OK) {
-        ashlar_replay_plan_finish(&plan);
+        ashlar__replay_plan_finish(&plan);
         return status;
     }
     *out = plan;
     return ASHLAR_OK;
 }
 
-void ashlar_replay_plan_finish(ashlar_replay_plan *plan) {
-    ashlar_steps_finish(&plan->steps);
-    ashlar_rmm_log_free(plan->twice);
+void ashlar__replay_plan_finish(ashlar_replay_plan *plan) {
+    ashlar__steps_finish(&plan->steps);
+    ashlar__rmm_log_free(plan->twice);
     *plan = (ashlar_replay_plan){0};
 }
 
@@ -153,7 +153,7 @@ static double gap_of(const ashlar_plan_stats *stats) {
                                    : (double)stats->plan_bytes / (double)stats->bound_bytes - 1;
 }
 
-void ashlar_replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
+void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
                               const ashlar_plan_stats *stats) {
     const double mib = 1 << 20;
     fprintf(out, "  %zu steps, the first of %zu allocations%s\n", plan->steps.count,
@@ -176,21 +176,21 @@ void ashlar_replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
     }
 }
 
-void ashlar_replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
+void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
                             const ashlar_plan_stats *stats) {
-    ashlar_json_add_uint64(w, "steps", plan->steps.count);
-    ashlar_json_add_uint64(w, "step_allocations", plan->step_allocations);
-    ashlar_json_add_bool(w, "is_log_repeated", plan->twice != NULL);
-    ashlar_json_add_uint64(w, "plan_bytes", stats->plan_bytes);
-    ashlar_json_add_uint64(w, "bound_bytes", stats->bound_bytes);
-    ashlar_json_add_double(w, "gap", gap_of(stats));
-    ashlar_json_add_uint64(w, "plan_hits", stats->hits);
-    ashlar_json_add_uint64(w, "plan_misses", ashlar_plan_miss_total(stats));
-    ashlar_json_put_key(w, "plan_misses_by_reason");
-    ashlar_json_open_object(w);
+    ashlar__json_add_uint64(w, "steps", plan->steps.count);
+    ashlar__json_add_uint64(w, "step_allocations", plan->step_allocations);
+    ashlar__json_add_bool(w, "is_log_repeated", plan->twice != NULL);
+    ashlar__json_add_uint64(w, "plan_bytes", stats->plan_bytes);
+    ashlar__json_add_uint64(w, "bound_bytes", stats->bound_bytes);
+    ashlar__json_add_double(w, "gap", gap_of(stats));
+    ashlar__json_add_uint64(w, "plan_hits", stats->hits);
+    ashlar__json_add_uint64(w, "plan_misses", ashlar_plan_miss_total(stats));
+    ashlar__json_put_key(w, "plan_misses_by_reason");
+    ashlar__json_open_object(w);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        ashlar_json_add_uint64(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
+        ashlar__json_add_uint64(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
     }
-    ashlar_json_close_object(w);
-    ashlar_json_add_uint64(w, "plan_unplanned", stats->unplanned);
+    ashlar__json_close_object(w);
+    ashlar__json_add_uint64(w, "plan_unplanned", stats->unplanned);
 }

@@ -85,7 +85,7 @@ static void detect_hex(reader *r) {
     ashlar_csv csv = r->csv;
     ashlar_piece fields[COLUMN_COUNT];
     size_t count;
-    while (ashlar_csv_next(&csv, fields, &count)) {
+    while (ashlar__csv_next(&csv, fields, &count)) {
         for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
             r->is_hex[named[i]] = r->is_hex[named[i]] || is_bare_hex(fields[named[i]]);
         }
@@ -93,14 +93,14 @@ static void detect_hex(reader *r) {
 }
 
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
-    if (c != SIZE && ashlar_piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
+    if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
     if ((c == SIZE && has_prefix(field)) || !parse_number(field, r->is_hex[c] ? 16 : 10, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
-        return ashlar_csv_fail(&r->csv, what, field);
+        return ashlar__csv_fail(&r->csv, what, field);
     }
     return ASHLAR_OK;
 }
@@ -111,7 +111,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
 static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
                               size_t *out) {
     size_t *value = NULL;
-    ASHLAR_TRY(ashlar_number_map_find(map, high, low, &value));
+    ASHLAR_TRY(ashlar__number_map_find(map, high, low, &value));
     if (*value == ASHLAR_NUMBER_NONE) {
         *value = (*count)++;
     }
@@ -142,11 +142,11 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
                                  ashlar_rmm_event *event) {
     size_t *live = NULL;
     if (pointer == 0) {
-        return ashlar_csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
+        return ashlar__csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
-    ASHLAR_TRY(ashlar_number_map_find(&r->pointers, 0, pointer, &live));
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
     if (*live != ASHLAR_NUMBER_NONE) {
-        return ashlar_fail(
+        return ashlar__fail(
             ASHLAR_EFORMAT, "%s:%zu: allocates at %#llx, where the block of line %zu is live",
             r->log->name, r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     }
@@ -158,14 +158,14 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
 /* The size of a free says nothing that its allocation has not said. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
-    ASHLAR_TRY(ashlar_number_map_find(&r->pointers, 0, pointer, &live));
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
     if (*live != ASHLAR_NUMBER_NONE) {
         event->block = r->log->events[*live].block;
         *live = ASHLAR_NUMBER_NONE;
     } else if (pointer == 0 || event->bytes == 0) {
         event->action = ASHLAR_RMM_NOTHING;
     } else {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: frees %#llx, where no block is live",
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: frees %#llx, where no block is live",
                            r->log->name, r->csv.line, (unsigned long long)pointer);
     }
     event->bytes = 0;
@@ -195,17 +195,17 @@ static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_r
 }
 
 static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event *event) {
-    if (ashlar_piece_is(field, "allocate")) {
+    if (ashlar__piece_is(field, "allocate")) {
         event->action = ASHLAR_RMM_ALLOCATE;
-    } else if (ashlar_piece_is(field, "free")) {
+    } else if (ashlar__piece_is(field, "free")) {
         event->action = ASHLAR_RMM_FREE;
-    } else if (ashlar_piece_is(field, "allocate failure")) {
+    } else if (ashlar__piece_is(field, "allocate failure")) {
         event->action = ASHLAR_RMM_NOTHING;
         r->log->recorded_failures++;
-    } else if (ashlar_piece_is(field, "step")) {
+    } else if (ashlar__piece_is(field, "step")) {
         event->action = ASHLAR_RMM_STEP;
     } else {
-        return ashlar_csv_fail(&r->csv, "Action has to be allocate, free, allocate failure or step",
+        return ashlar__csv_fail(&r->csv, "Action has to be allocate, free, allocate failure or step",
                                field);
     }
     return ASHLAR_OK;
@@ -213,8 +213,8 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
     void *events = log->events;
-    if (!ashlar_host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
+    if (!ashlar__host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
     }
     log->events = events;
     log->events[log->event_count++] = *event;
@@ -236,48 +236,48 @@ static ashlar_status read_rows(reader *r) {
     size_t default_stream, count;
     ashlar_status status =
         index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream);
-    while (status == ASHLAR_OK && ashlar_csv_next(&r->csv, fields, &count)) {
-        status = ashlar_csv_check(&r->csv, count);
+    while (status == ASHLAR_OK && ashlar__csv_next(&r->csv, fields, &count)) {
+        status = ashlar__csv_check(&r->csv, count);
         if (status == ASHLAR_OK) {
             status = read_row(r, fields);
         }
     }
     if (status == ASHLAR_OK && r->log->event_count == 0) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
                            r->log->name, r->csv.line);
     }
     return status;
 }
 
-ashlar_status ashlar_rmm_log_parse(const char *name, const char *text, size_t bytes,
+ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t bytes,
                                    ashlar_rmm_log **out) {
-    reader r = {.log = ashlar_host_calloc(1, sizeof *r.log)};
+    reader r = {.log = ashlar__host_calloc(1, sizeof *r.log)};
     const size_t name_bytes = strlen(name) + 1;
-    if (r.log == NULL || (r.log->name = ashlar_host_calloc(name_bytes, 1)) == NULL) {
-        ashlar_rmm_log_free(r.log);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
+    if (r.log == NULL || (r.log->name = ashlar__host_calloc(name_bytes, 1)) == NULL) {
+        ashlar__rmm_log_free(r.log);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
     }
     memcpy(r.log->name, name, name_bytes);
-    ashlar_status status = ashlar_csv_begin(&r.csv, &format, r.log->name, text, bytes);
+    ashlar_status status = ashlar__csv_begin(&r.csv, &format, r.log->name, text, bytes);
     if (status == ASHLAR_OK) {
         detect_hex(&r);
         status = read_rows(&r);
     }
-    ashlar_number_map_finish(&r.threads);
-    ashlar_number_map_finish(&r.streams);
-    ashlar_number_map_finish(&r.pointers);
+    ashlar__number_map_finish(&r.threads);
+    ashlar__number_map_finish(&r.streams);
+    ashlar__number_map_finish(&r.pointers);
     if (status != ASHLAR_OK) {
-        ashlar_rmm_log_free(r.log);
+        ashlar__rmm_log_free(r.log);
         return status;
     }
     *out = r.log;
     return ASHLAR_OK;
 }
 
-void ashlar_rmm_log_free(ashlar_rmm_log *log) {
+void ashlar__rmm_log_free(ashlar_rmm_log *log) {
     if (log != NULL) {
-        ashlar_host_free(log->events);
-        ashlar_host_free(log->name);
-        ashlar_host_free(log);
+        ashlar__host_free(log->events);
+        ashlar__host_free(log->name);
+        ashlar__host_free(log);
     }
 }

@@ -58,17 +58,17 @@ typedef struct ashlar_rmm_log {
 /*
  * Read a log, plain or packed by gzip (told by its content, not by its name).
  *
- * Ownership: the caller gives *out back with ashlar_rmm_log_free().
+ * Ownership: the caller gives *out back with ashlar__rmm_log_free().
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
  *            also for a free of what is not live, an allocation where a block is live, and a log
  *            without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build without zlib).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rmm_log_read(const char *path, ashlar_rmm_log **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
 
 /* The same from memory. `name` stands for the file in messages; it is copied. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rmm_log_parse(const char *name, const char *text,
+ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
                                                      size_t bytes, ashlar_rmm_log **out);
 
-void ashlar_rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
+void ashlar__rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
 
 #endif /* ASHLAR_RMM_CSV_H */

@@ -5,17 +5,17 @@
 #include "allocator/base/host.h"
 #include "bench/replay/gzip.h"
 
-ashlar_status ashlar_rmm_log_read(const char *path, ashlar_rmm_log **out) {
+ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out) {
     char *text = NULL, *plain = NULL;
     size_t bytes;
-    ashlar_status status = ashlar_file_read_stream(path, &text, &bytes);
-    if (status == ASHLAR_OK && ashlar_gzip_is_magic(text, bytes)) {
-        status = ashlar_gzip_unpack(path, text, bytes, &plain, &bytes);
+    ashlar_status status = ashlar__file_read_stream(path, &text, &bytes);
+    if (status == ASHLAR_OK && ashlar__gzip_is_magic(text, bytes)) {
+        status = ashlar__gzip_unpack(path, text, bytes, &plain, &bytes);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_rmm_log_parse(path, plain != NULL ? plain : text, bytes, out);
+        status = ashlar__rmm_log_parse(path, plain != NULL ? plain : text, bytes, out);
     }
-    ashlar_host_free(plain);
-    ashlar_host_free(text);
+    ashlar__host_free(plain);
+    ashlar__host_free(text);
     return status;
 }

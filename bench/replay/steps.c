@@ -19,7 +19,7 @@ typedef struct sequence {
 } sequence;
 
 static ashlar_status fail_memory(const ashlar_rmm_log *log) {
-    return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to find its steps", log->name);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to find its steps", log->name);
 }
 
 /* ---- marks ---- */
@@ -34,7 +34,7 @@ static size_t count_marks(const ashlar_rmm_log *log) {
 
 /* What follows the last mark is a step if it allocates. */
 static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, ashlar_steps *out) {
-    size_t *boundaries = ashlar_host_calloc(mark_count + 1, sizeof *boundaries);
+    size_t *boundaries = ashlar__host_calloc(mark_count + 1, sizeof *boundaries);
     size_t marks = 0;
     bool is_open = false;
     if (boundaries == NULL) {
@@ -50,7 +50,7 @@ static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, as
     boundaries[marks] = log->event_count;
     *out = (ashlar_steps){boundaries, is_open ? marks : marks - 1, 0, 1};
     if (out->count == 0) {
-        ashlar_steps_finish(out);
+        ashlar__steps_finish(out);
     }
     return ASHLAR_OK;
 }
@@ -58,18 +58,18 @@ static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, as
 /* ---- the sequence ---- */
 
 static void finish_sequence(sequence *s) {
-    ashlar_host_free(s->events);
-    ashlar_host_free(s->kinds);
-    ashlar_host_free(s->live);
-    ashlar_host_free(s->bytes);
+    ashlar__host_free(s->events);
+    ashlar__host_free(s->kinds);
+    ashlar__host_free(s->live);
+    ashlar__host_free(s->bytes);
 }
 
 static ashlar_status reserve_sequence(sequence *s) {
     const size_t count = s->log->block_count + 1; /* there may be none */
-    s->events = ashlar_host_calloc(count, sizeof *s->events);
-    s->kinds = ashlar_host_calloc(count, sizeof *s->kinds);
-    s->live = ashlar_host_calloc(count, sizeof *s->live);
-    s->bytes = ashlar_host_calloc(count, sizeof *s->bytes);
+    s->events = ashlar__host_calloc(count, sizeof *s->events);
+    s->kinds = ashlar__host_calloc(count, sizeof *s->kinds);
+    s->live = ashlar__host_calloc(count, sizeof *s->live);
+    s->bytes = ashlar__host_calloc(count, sizeof *s->bytes);
     return s->events != NULL && s->kinds != NULL && s->live != NULL && s->bytes != NULL
                ? ASHLAR_OK
                : fail_memory(s->log);
@@ -89,7 +89,7 @@ static ashlar_status list_allocations(sequence *s) {
             live -= (double)s->bytes[event->block];
             has_free = true;
         } else if (event->action == ASHLAR_RMM_ALLOCATE) {
-            status = ashlar_number_map_find(&map, event->bytes, event->stream, &kind);
+            status = ashlar__number_map_find(&map, event->bytes, event->stream, &kind);
             if (status == ASHLAR_OK) {
                 *kind = *kind == ASHLAR_NUMBER_NONE ? kind_count++ : *kind;
                 s->events[s->count] = i;
@@ -101,7 +101,7 @@ static ashlar_status list_allocations(sequence *s) {
             }
         }
     }
-    ashlar_number_map_finish(&map);
+    ashlar__number_map_finish(&map);
     return status;
 }
 
@@ -166,7 +166,7 @@ static bool find_end(const sequence *s, const ashlar_period *p, size_t last, siz
 
 static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, ashlar_steps *out) {
     const chain c = find_trough(s, p);
-    size_t *boundaries = ashlar_host_calloc(c.count + 1, sizeof *boundaries);
+    size_t *boundaries = ashlar__host_calloc(c.count + 1, sizeof *boundaries);
     if (boundaries == NULL) {
         return fail_memory(s->log);
     }
@@ -177,7 +177,7 @@ static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, a
     const bool has_end = find_end(s, p, c.last, &boundaries[c.count]);
     *out = (ashlar_steps){boundaries, has_end ? c.count : c.count - 1, p->period, p->score};
     if (out->count == 0) {
-        ashlar_steps_finish(out);
+        ashlar__steps_finish(out);
     }
     return ASHLAR_OK;
 }
@@ -189,18 +189,18 @@ static ashlar_status find_by_period(sequence *s, ashlar_steps *out) {
         status = list_allocations(s);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_period_find(s->kinds, s->count, s->prefix, &period);
+        status = ashlar__period_find(s->kinds, s->count, s->prefix, &period);
     }
     if (status == ASHLAR_OK && period.period == 0) {
         *out = (ashlar_steps){0};
     } else if (status == ASHLAR_OK) {
         status = put_boundaries(s, &period, out);
     }
-    ashlar_period_finish(&period);
+    ashlar__period_finish(&period);
     return status;
 }
 
-ashlar_status ashlar_steps_find(const ashlar_rmm_log *log, ashlar_steps *out) {
+ashlar_status ashlar__steps_find(const ashlar_rmm_log *log, ashlar_steps *out) {
     const size_t mark_count = count_marks(log);
     if (mark_count > 0) {
         return take_marks(log, mark_count, out);
@@ -211,7 +211,7 @@ ashlar_status ashlar_steps_find(const ashlar_rmm_log *log, ashlar_steps *out) {
     return status;
 }
 
-void ashlar_steps_finish(ashlar_steps *steps) {
-    ashlar_host_free(steps->boundaries);
+void ashlar__steps_finish(ashlar_steps *steps) {
+    ashlar__host_free(steps->boundaries);
     *steps = (ashlar_steps){0};
 }

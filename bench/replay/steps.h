@@ -30,12 +30,12 @@ typedef struct ashlar_steps {
 /*
  * Find the steps. No steps are no error: count is 0 then.
  *
- * Ownership: the caller ends *out with ashlar_steps_finish().
+ * Ownership: the caller ends *out with ashlar__steps_finish().
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
  * Cost:      O(n log n) in the log's events.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_steps_find(const ashlar_rmm_log *log, ashlar_steps *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__steps_find(const ashlar_rmm_log *log, ashlar_steps *out);
 
-void ashlar_steps_finish(ashlar_steps *steps);
+void ashlar__steps_finish(ashlar_steps *steps);
 
 #endif /* ASHLAR_STEPS_H */

@@ -33,7 +33,7 @@ static bool is_listed(const ashlar_option_list *list, const char *name) {
 
 static bool is_case(const char *name) {
     size_t count;
-    const ashlar_rnn_case *cases = ashlar_rnn_cases(&count);
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(cases[i].name, name) == 0) {
             return true;
@@ -44,17 +44,17 @@ static bool is_case(const char *name) {
 
 static bool is_subject(const char *name) {
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
-        if (strcmp(ashlar_rnn_subject_name((ashlar_rnn_subject)i), name) == 0) {
+        if (strcmp(ashlar__rnn_subject_name((ashlar_rnn_subject)i), name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-ashlar_status ashlar_bench_rnn_check(const ashlar_bench_rnn_config *config) {
+ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_config *config) {
     for (size_t i = 0; i < config->wanted.count; i++) {
         if (!is_case(config->wanted.items[i])) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "--workload: there is no \"%.80s\"; there are those that rnn --help "
                                "lists, such as lstm_T64_B32_H256_L2",
                                config->wanted.items[i]);
@@ -62,7 +62,7 @@ ashlar_status ashlar_bench_rnn_check(const ashlar_bench_rnn_config *config) {
     }
     for (size_t i = 0; i < config->subjects.count; i++) {
         if (!is_subject(config->subjects.items[i])) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "--subject: there is no \"%.80s\"; there are ashlar, onednn, "
                                "driver_each_step, static_buffer",
                                config->subjects.items[i]);
@@ -71,9 +71,9 @@ ashlar_status ashlar_bench_rnn_check(const ashlar_bench_rnn_config *config) {
     return ASHLAR_OK;
 }
 
-void ashlar_bench_rnn_print_cases(FILE *out) {
+void ashlar__bench_rnn_print_cases(FILE *out) {
     size_t count;
-    const ashlar_rnn_case *cases = ashlar_rnn_cases(&count);
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
     }
@@ -83,8 +83,8 @@ void ashlar_bench_rnn_print_cases(FILE *out) {
 /* ---- rounds ---- */
 
 static void use_threads(size_t count) {
-    ashlar_workers_set_count(count);
-    ashlar_onednn_set_threads(ashlar_workers_count());
+    ashlar__workers_set_count(count);
+    ashlar__onednn_set_threads(ashlar__workers_count());
 }
 
 static void pause_a_moment(void) {
@@ -97,7 +97,7 @@ static ashlar_status warm_up(ashlar_rnn_setup *setup, lane *l) {
     ashlar_rnn_times times = {0};
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < 2 && status == ASHLAR_OK; i++) {
-        status = ashlar_rnn_setup_run(setup, l->subject, &times);
+        status = ashlar__rnn_setup_run(setup, l->subject, &times);
     }
     const double seconds = times.forward_s + times.backward_s;
     l->repeats = seconds < round_s ? (size_t)(round_s / (seconds + 1e-9)) : 1;
@@ -110,7 +110,7 @@ static ashlar_status run_round(ashlar_rnn_setup *setup, lane *l, size_t round) {
     pause_a_moment();
     for (size_t i = 0; i < l->repeats && status == ASHLAR_OK; i++) {
         ashlar_rnn_times times;
-        status = ashlar_rnn_setup_run(setup, l->subject, &times);
+        status = ashlar__rnn_setup_run(setup, l->subject, &times);
         forward_s += times.forward_s;
         backward_s += times.backward_s;
     }
@@ -122,7 +122,7 @@ static ashlar_status run_round(ashlar_rnn_setup *setup, lane *l, size_t round) {
 
 static ashlar_status run_rounds(ashlar_rnn_setup *setup, bool is_smoke, lane *lanes, size_t count,
                                 size_t *rounds) {
-    const double start = ashlar_clock_s();
+    const double start = ashlar__clock_s();
     const size_t most = is_smoke ? 1 : ROUNDS_MAX;
     ashlar_status status = ASHLAR_OK;
     size_t round = 0;
@@ -131,7 +131,7 @@ static ashlar_status run_rounds(ashlar_rnn_setup *setup, bool is_smoke, lane *la
         lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
     }
     while (status == ASHLAR_OK && round < most &&
-           (round < ROUNDS_MIN || ashlar_clock_s() - start < while_s)) {
+           (round < ROUNDS_MIN || ashlar__clock_s() - start < while_s)) {
         for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
             status = run_round(setup, &lanes[(round + i) % count], round);
         }
@@ -144,19 +144,19 @@ static ashlar_status run_rounds(ashlar_rnn_setup *setup, bool is_smoke, lane *la
 /* What products take of a step on one thread; 0 where `ashlar` takes no part. */
 static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, double *share) {
     double shares[SHARE_ROUNDS];
-    const size_t threads = ashlar_workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
+    const size_t threads = ashlar__workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
     ashlar_status status = ASHLAR_OK;
-    ashlar_workers_set_count(1);
+    ashlar__workers_set_count(1);
     for (size_t i = 0; i < rounds && status == ASHLAR_OK; i++) {
         ashlar_rnn_times times;
-        ashlar_blas_clock_start(true);
-        status = ashlar_rnn_setup_run(setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
-        const double products_s = (double)ashlar_blas_clock_ns() * 1e-9;
+        ashlar__blas_clock_start(true);
+        status = ashlar__rnn_setup_run(setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
+        const double products_s = (double)ashlar__blas_clock_ns() * 1e-9;
         shares[i] = products_s / (times.forward_s + times.backward_s);
     }
-    ashlar_blas_clock_start(false);
-    ashlar_workers_set_count(threads);
-    *share = status == ASHLAR_OK ? ashlar_median(shares, rounds) : 0;
+    ashlar__blas_clock_start(false);
+    ashlar__workers_set_count(threads);
+    *share = status == ASHLAR_OK ? ashlar__median(shares, rounds) : 0;
     return status;
 }
 
@@ -171,7 +171,7 @@ static double ratio_of(const lane *l, const lane *lanes, size_t count, ashlar_rn
             for (size_t round = 0; round < rounds; round++) {
                 ratios[round] = l->step_ms[round] / lanes[i].step_ms[round];
             }
-            return ashlar_median(ratios, rounds);
+            return ashlar__median(ratios, rounds);
         }
     }
     return 0;
@@ -193,9 +193,9 @@ static void add_rows(const ashlar_rnn_case *which, lane *lanes, size_t count, si
     }
     for (size_t i = 0; i < count; i++) {
         ashlar_rnn_result *r = &results->items[first + i];
-        r->ms_forward = ashlar_median(lanes[i].forward_ms, rounds);
-        r->ms_backward = ashlar_median(lanes[i].backward_ms, rounds);
-        r->ms_step = ashlar_median(lanes[i].step_ms, rounds);
+        r->ms_forward = ashlar__median(lanes[i].forward_ms, rounds);
+        r->ms_backward = ashlar__median(lanes[i].backward_ms, rounds);
+        r->ms_step = ashlar__median(lanes[i].step_ms, rounds);
     }
 }
 
@@ -204,8 +204,8 @@ static size_t choose_lanes(const ashlar_rnn_setup *setup, const ashlar_bench_rnn
     size_t count = 0;
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
-        if (ashlar_rnn_setup_has(setup, subject) &&
-            is_listed(&config->subjects, ashlar_rnn_subject_name(subject))) {
+        if (ashlar__rnn_setup_has(setup, subject) &&
+            is_listed(&config->subjects, ashlar__rnn_subject_name(subject))) {
             lanes[count++].subject = subject;
         }
     }
@@ -219,7 +219,7 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_
     size_t rounds;
     double share = 0;
     const size_t first = results->count;
-    ashlar_status status = ashlar_rnn_setup_init(&setup, device, which);
+    ashlar_status status = ashlar__rnn_setup_init(&setup, device, which);
     const size_t count = status == ASHLAR_OK ? choose_lanes(&setup, config, lanes) : 0;
     if (status == ASHLAR_OK) {
         status = run_rounds(&setup, config->is_smoke, lanes, count, &rounds);
@@ -229,20 +229,20 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_
     }
     if (status == ASHLAR_OK) {
         add_rows(which, lanes, count, rounds, share, results);
-        ashlar_rnn_results_print(stdout, results, first);
+        ashlar__rnn_results_print(stdout, results, first);
     }
-    ashlar_rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&setup);
     return status;
 }
 
-ashlar_status ashlar_bench_rnn(ashlar_device *device, const ashlar_bench_rnn_config *config,
+ashlar_status ashlar__bench_rnn(ashlar_device *device, const ashlar_bench_rnn_config *config,
                                ashlar_rnn_results *results) {
     size_t count;
-    const ashlar_rnn_case *cases = ashlar_rnn_cases(&count);
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     ashlar_status status = ASHLAR_OK;
     use_threads(config->threads);
-    results->threads = ashlar_workers_count();
-    ashlar_rnn_results_print_head(stdout);
+    results->threads = ashlar__workers_count();
+    ashlar__rnn_results_print_head(stdout);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         if (is_listed(&config->wanted, cases[i].name)) {
             status = measure_case(device, config, &cases[i], results);

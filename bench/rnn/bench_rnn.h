@@ -19,7 +19,7 @@ typedef struct ashlar_bench_rnn_config {
 } ashlar_bench_rnn_config;
 
 /* Errors: ASHLAR_EINVAL (a name that there is not; it says which there are). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rnn_check(const ashlar_bench_rnn_config *config);
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_config *config);
 
 /*
  * Measure every chosen case, print each as it is done, and add the rows. The number of threads
@@ -27,11 +27,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rnn_check(const ashlar_bench_rnn_co
  *
  * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the subjects.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rnn(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn(ashlar_device *device,
                                                  const ashlar_bench_rnn_config *config,
                                                  ashlar_rnn_results *results);
 
 /* The names of all cases, for --help. */
-void ashlar_bench_rnn_print_cases(FILE *out);
+void ashlar__bench_rnn_print_cases(FILE *out);
 
 #endif /* ASHLAR_BENCH_RNN_H */

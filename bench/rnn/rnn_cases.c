@@ -10,7 +10,7 @@ enum { LENGTHS_SEED = 20261121 };
         .cell = ASHLAR_RNN_##of_cell, .directions = (of_directions)                             \
     }
 
-const ashlar_rnn_case *ashlar_rnn_cases(size_t *count) {
+const ashlar_rnn_case *ashlar__rnn_cases(size_t *count) {
     static const ashlar_rnn_case cases[] = {
         {"lstm_T64_B32_H256_L2", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, false},
         {"gru_T64_B32_H256_L2", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, false},
@@ -29,11 +29,11 @@ const ashlar_rnn_case *ashlar_rnn_cases(size_t *count) {
     return cases;
 }
 
-void ashlar_rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
+void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
     ashlar_random random;
-    ashlar_random_init(&random, LENGTHS_SEED);
+    ashlar__random_init(&random, LENGTHS_SEED);
     for (size_t b = 0; b < which->batch; b++) {
         const size_t least = which->is_varied && b > 0 ? which->steps / 4 : which->steps;
-        lengths[b] = (int32_t)(least + ashlar_random_below(&random, which->steps - least + 1));
+        lengths[b] = (int32_t)(least + ashlar__random_below(&random, which->steps - least + 1));
     }
 }

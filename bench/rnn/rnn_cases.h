@@ -17,9 +17,9 @@ typedef struct ashlar_rnn_case {
 } ashlar_rnn_case;
 
 /* All of them, in the order of the report. */
-const ashlar_rnn_case *ashlar_rnn_cases(size_t *count);
+const ashlar_rnn_case *ashlar__rnn_cases(size_t *count);
 
 /* A case's lengths, [batch]: the same on every machine; one sequence has all T steps. */
-void ashlar_rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths);
+void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths);
 
 #endif /* ASHLAR_RNN_CASES_H */

@@ -17,7 +17,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/error.h"
 
-const int ashlar_onednn_ends[][2] = {
+const int ashlar__onednn_ends[][2] = {
     [W_IN] = {W_USER, W},
     [R_IN] = {R_USER, R},
     [W_BACK_IN] = {W_USER, W_BACK},
@@ -25,15 +25,15 @@ const int ashlar_onednn_ends[][2] = {
     [DIFF_W_OUT] = {DIFF_W, DIFF_W_USER},
     [DIFF_R_OUT] = {DIFF_R, DIFF_R_USER},
 };
-ASHLAR_TABLE_IS_FULL(ashlar_onednn_ends, REORDER_COUNT);
+ASHLAR_TABLE_IS_FULL(ashlar__onednn_ends, REORDER_COUNT);
 
-bool ashlar_onednn_has(const ashlar_rnn_layout *layout) {
+bool ashlar__onednn_has(const ashlar_rnn_layout *layout) {
     const ashlar_rnn_config *c = &layout->config;
     return (c->cell == ASHLAR_RNN_LSTM || c->cell == ASHLAR_RNN_GRU) && c->dtype == ASHLAR_F32 &&
            c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0 && c->dropout == 0;
 }
 
-const char *ashlar_onednn_name(void) {
+const char *ashlar__onednn_name(void) {
     static char name[32];
     const dnnl_version_t *version = dnnl_version();
     snprintf(name, sizeof name, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
@@ -41,7 +41,7 @@ const char *ashlar_onednn_name(void) {
 }
 
 /* It takes its threads from OpenMP, if it was built so; whichever OpenMP that is, is loaded. */
-void ashlar_onednn_set_threads(size_t count) {
+void ashlar__onednn_set_threads(size_t count) {
     void (*set)(int);
     void *const found = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     memcpy(&set, &found, sizeof set);
@@ -215,8 +215,8 @@ static ashlar_status make_reorders(ashlar_onednn *net, layer *l) {
     for (int i = 0; i < (net->training ? REORDER_COUNT : W_BACK_IN); i++) {
         const dnnl_memory_desc_t *from, *to;
         dnnl_primitive_desc_t desc;
-        TRY(dnnl_memory_get_memory_desc(l->memory[ashlar_onednn_ends[i][0]], &from));
-        TRY(dnnl_memory_get_memory_desc(l->memory[ashlar_onednn_ends[i][1]], &to));
+        TRY(dnnl_memory_get_memory_desc(l->memory[ashlar__onednn_ends[i][0]], &from));
+        TRY(dnnl_memory_get_memory_desc(l->memory[ashlar__onednn_ends[i][1]], &to));
         TRY(dnnl_reorder_primitive_desc_create(&desc, from, net->engine, to, net->engine, NULL));
         const dnnl_status_t status = dnnl_primitive_create(&l->reorders[i], desc);
         (void)dnnl_primitive_desc_destroy(desc);
@@ -252,12 +252,12 @@ static ashlar_status make(ashlar_onednn *net) {
     return status;
 }
 
-ashlar_status ashlar_onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                    bool training, ashlar_onednn **out) {
     const size_t layers = layout->config.layers;
-    ashlar_onednn *net = ashlar_host_calloc(1, sizeof *net + layers * sizeof net->layers[0]);
+    ashlar_onednn *net = ashlar__host_calloc(1, sizeof *net + layers * sizeof net->layers[0]);
     if (net == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "onednn: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "onednn: no host memory");
     }
     const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
     net->layout = *layout;
@@ -268,7 +268,7 @@ ashlar_status ashlar_onednn_create(const ashlar_rnn_layout *layout, size_t steps
     net->bias_count = is_gru ? 4 : layout->gates;
     const ashlar_status status = make(net);
     if (status != ASHLAR_OK) {
-        ashlar_onednn_destroy(net);
+        ashlar__onednn_destroy(net);
         return status;
     }
     *out = net;
@@ -300,7 +300,7 @@ static void destroy_layer(layer *l) {
     }
 }
 
-void ashlar_onednn_destroy(ashlar_onednn *net) {
+void ashlar__onednn_destroy(ashlar_onednn *net) {
     if (net == NULL) {
         return;
     }
@@ -313,5 +313,5 @@ void ashlar_onednn_destroy(ashlar_onednn *net) {
     if (net->engine != NULL) {
         (void)dnnl_engine_destroy(net->engine);
     }
-    ashlar_host_free(net);
+    ashlar__host_free(net);
 }

@@ -17,30 +17,30 @@
 typedef struct ashlar_onednn ashlar_onednn;
 
 /* Whether it has such a network: LSTM and GRU in fp32 with both biases, without projection. */
-bool ashlar_onednn_has(const ashlar_rnn_layout *layout);
+bool ashlar__onednn_has(const ashlar_rnn_layout *layout);
 
 /* "oneDNN 2.6.3"; NULL: this build has none. */
-const char *ashlar_onednn_name(void);
+const char *ashlar__onednn_name(void);
 
 /* Threads of all its work in this process, from now on. */
-void ashlar_onednn_set_threads(size_t count);
+void ashlar__onednn_set_threads(size_t count);
 
 /*
- * Requires ashlar_onednn_has(layout). All sequences have `steps` steps, states begin as zeros.
+ * Requires ashlar__onednn_has(layout). All sequences have `steps` steps, states begin as zeros.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_create(const ashlar_rnn_layout *layout, size_t steps,
+ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps,
                                                      size_t batch, bool training,
                                                      ashlar_onednn **out);
-void ashlar_onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
+void ashlar__onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
 
 /* y [T, B, D*H] from x [T, B, I]; weights in packed order. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_forward(ashlar_onednn *net, const float *x,
+ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x,
                                                       const float *weights, float *y);
 
 /* dx [T, B, I] from dy [T, B, D*H], and dweights ADDED to, after a forward of the same. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_backward(ashlar_onednn *net, const float *dy,
+ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy,
                                                        float *dx, float *dweights);
 
 #endif /* ASHLAR_RNN_ONEDNN_H */

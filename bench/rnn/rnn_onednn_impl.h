@@ -39,7 +39,7 @@ enum {
 /* From one memory of a layer to another. */
 enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
 /* Which two memories. */
-extern const int ashlar_onednn_ends[REORDER_COUNT][2];
+extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
 typedef struct layer {
     size_t input;
@@ -64,7 +64,7 @@ struct ashlar_onednn {
     do {                                                                                         \
         const dnnl_status_t try_status = (call);                                                 \
         if (try_status != dnnl_success) {                                                        \
-            return ashlar_fail(ASHLAR_ENOTSUP, "onednn: %s: status %d", #call, (int)try_status); \
+            return ashlar__fail(ASHLAR_ENOTSUP, "onednn: %s: status %d", #call, (int)try_status); \
         }                                                                                        \
     } while (0)
 

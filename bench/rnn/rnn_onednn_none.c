@@ -3,37 +3,37 @@
 
 #include "allocator/base/error.h"
 
-bool ashlar_onednn_has(const ashlar_rnn_layout *layout) {
+bool ashlar__onednn_has(const ashlar_rnn_layout *layout) {
     (void)layout;
     return false;
 }
 
-const char *ashlar_onednn_name(void) {
+const char *ashlar__onednn_name(void) {
     return NULL;
 }
 
-void ashlar_onednn_set_threads(size_t count) {
+void ashlar__onednn_set_threads(size_t count) {
     (void)count;
 }
 
-ashlar_status ashlar_onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                    bool training, ashlar_onednn **out) {
     (void)layout, (void)steps, (void)batch, (void)training, (void)out;
-    return ashlar_fail(ASHLAR_ENOTSUP, "onednn: not in this build");
+    return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }
 
-void ashlar_onednn_destroy(ashlar_onednn *net) {
+void ashlar__onednn_destroy(ashlar_onednn *net) {
     (void)net;
 }
 
-ashlar_status ashlar_onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
+ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
                                     float *y) {
     (void)net, (void)x, (void)weights, (void)y;
-    return ashlar_fail(ASHLAR_ENOTSUP, "onednn: not in this build");
+    return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }
 
-ashlar_status ashlar_onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
+ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
                                      float *dweights) {
     (void)net, (void)dy, (void)dx, (void)dweights;
-    return ashlar_fail(ASHLAR_ENOTSUP, "onednn: not in this build");
+    return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }

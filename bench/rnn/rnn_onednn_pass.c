@@ -99,8 +99,8 @@ static void add_matrices(const ashlar_onednn *net, size_t index, float *dweights
 /* ---- passes ---- */
 
 static ashlar_status reorder(const ashlar_onednn *net, const layer *l, int which) {
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->memory[ashlar_onednn_ends[which][0]]},
-                                    {DNNL_ARG_TO, l->memory[ashlar_onednn_ends[which][1]]}};
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->memory[ashlar__onednn_ends[which][0]]},
+                                    {DNNL_ARG_TO, l->memory[ashlar__onednn_ends[which][1]]}};
     TRY(dnnl_primitive_execute(l->reorders[which], net->stream, 2, args));
     return ASHLAR_OK;
 }
@@ -169,7 +169,7 @@ static ashlar_status forward_layer(const ashlar_onednn *net, size_t index, const
     return status == ASHLAR_OK ? run_forward(net, l) : status;
 }
 
-ashlar_status ashlar_onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
+ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
                                     float *y) {
     const size_t layers = net->layout.config.layers;
     ashlar_status status = point_at(&net->layers[layers - 1], DST, y);
@@ -211,7 +211,7 @@ static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, floa
     return status;
 }
 
-ashlar_status ashlar_onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
+ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
                                      float *dweights) {
     const size_t layers = net->layout.config.layers;
     ashlar_status status = point_at(&net->layers[layers - 1], DIFF_DST, dy);

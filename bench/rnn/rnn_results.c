@@ -7,7 +7,7 @@
 
 /* ---- table ---- */
 
-void ashlar_rnn_results_print_head(FILE *out) {
+void ashlar__rnn_results_print_head(FILE *out) {
     fprintf(out, "%-30s %-16s %9s %9s %9s %9s %8s %8s %9s\n", "case", "subject", "forward",
             "backward", "ms/step", "steps/s", "/ static", "/ onednn", "products");
 }
@@ -20,11 +20,11 @@ static void print_ratio(FILE *out, double value) {
     }
 }
 
-void ashlar_rnn_results_print(FILE *out, const ashlar_rnn_results *results, size_t first) {
+void ashlar__rnn_results_print(FILE *out, const ashlar_rnn_results *results, size_t first) {
     for (size_t i = first; i < results->count; i++) {
         const ashlar_rnn_result *r = &results->items[i];
         fprintf(out, "%-30s %-16s %9.3f %9.3f %9.3f %9.1f", r->case_name,
-                ashlar_rnn_subject_name(r->subject), r->ms_forward, r->ms_backward, r->ms_step,
+                ashlar__rnn_subject_name(r->subject), r->ms_forward, r->ms_backward, r->ms_step,
                 1e3 / r->ms_step);
         print_ratio(out, r->over_static);
         print_ratio(out, r->over_onednn);
@@ -49,7 +49,7 @@ static void print_verdict(FILE *out, const ashlar_rnn_result *r, const char *wha
     }
 }
 
-void ashlar_rnn_results_print_targets(FILE *out, const ashlar_rnn_results *results) {
+void ashlar__rnn_results_print_targets(FILE *out, const ashlar_rnn_results *results) {
     for (size_t i = 0; i < results->count; i++) {
         const ashlar_rnn_result *r = &results->items[i];
         if (r->subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
@@ -80,49 +80,49 @@ static void read_processor(char *name, size_t bytes) {
 }
 
 static void add_known(ashlar_json_writer *w, const char *key, double value) {
-    ashlar_json_put_key(w, key);
+    ashlar__json_put_key(w, key);
     if (value > 0) {
-        ashlar_json_put_double(w, value);
+        ashlar__json_put_double(w, value);
     } else {
-        ashlar_json_put_null(w);
+        ashlar__json_put_null(w);
     }
 }
 
 static void put_result(ashlar_json_writer *w, const ashlar_rnn_result *r) {
-    ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "case", r->case_name);
-    ashlar_json_add_string(w, "subject", ashlar_rnn_subject_name(r->subject));
-    ashlar_json_add_double(w, "ms_forward", r->ms_forward);
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "case", r->case_name);
+    ashlar__json_add_string(w, "subject", ashlar__rnn_subject_name(r->subject));
+    ashlar__json_add_double(w, "ms_forward", r->ms_forward);
     add_known(w, "ms_backward", r->is_inference ? 0 : r->ms_backward);
-    ashlar_json_add_double(w, "ms_step", r->ms_step);
-    ashlar_json_add_double(w, "steps_per_s", 1e3 / r->ms_step);
+    ashlar__json_add_double(w, "ms_step", r->ms_step);
+    ashlar__json_add_double(w, "steps_per_s", 1e3 / r->ms_step);
     add_known(w, "over_static", r->over_static);
     add_known(w, "over_onednn", r->over_onednn);
     add_known(w, "product_share", r->product_share);
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
-ashlar_status ashlar_rnn_results_write(const char *path, const ashlar_rnn_results *results) {
+ashlar_status ashlar__rnn_results_write(const char *path, const ashlar_rnn_results *results) {
     ashlar_json_writer w;
     char processor[128];
     read_processor(processor, sizeof processor);
-    ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_object(&w);
-    ashlar_json_add_string(&w, "processor", processor);
-    ashlar_json_add_string(&w, "products", ashlar_blas_name());
-    ashlar_json_put_key(&w, "onednn");
-    if (ashlar_onednn_name() != NULL) {
-        ashlar_json_put_string(&w, ashlar_onednn_name());
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_object(&w);
+    ashlar__json_add_string(&w, "processor", processor);
+    ashlar__json_add_string(&w, "products", ashlar__blas_name());
+    ashlar__json_put_key(&w, "onednn");
+    if (ashlar__onednn_name() != NULL) {
+        ashlar__json_put_string(&w, ashlar__onednn_name());
     } else {
-        ashlar_json_put_null(&w);
+        ashlar__json_put_null(&w);
     }
-    ashlar_json_add_uint64(&w, "threads", results->threads);
-    ashlar_json_put_key(&w, "rows");
-    ashlar_json_open_array(&w);
+    ashlar__json_add_uint64(&w, "threads", results->threads);
+    ashlar__json_put_key(&w, "rows");
+    ashlar__json_open_array(&w);
     for (size_t i = 0; i < results->count; i++) {
         put_result(&w, &results->items[i]);
     }
-    ashlar_json_close_array(&w);
-    ashlar_json_close_object(&w);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_close_array(&w);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, path);
 }

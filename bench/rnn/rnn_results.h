@@ -28,18 +28,18 @@ typedef struct ashlar_rnn_results {
     size_t count;
 } ashlar_rnn_results;
 
-void ashlar_rnn_results_print_head(FILE *out);
-void ashlar_rnn_results_print(FILE *out, const ashlar_rnn_results *results, size_t first);
+void ashlar__rnn_results_print_head(FILE *out);
+void ashlar__rnn_results_print(FILE *out, const ashlar_rnn_results *results, size_t first);
 
 /* Each target that the results can tell of, and whether it is met. */
-void ashlar_rnn_results_print_targets(FILE *out, const ashlar_rnn_results *results);
+void ashlar__rnn_results_print_targets(FILE *out, const ashlar_rnn_results *results);
 
 /*
  * Write one JSON object, whole or not at all: {processor, products, onednn, threads, rows}, rows of
  * {case, subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,
  * product_share}, null where it is not known. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_results_write(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_results_write(const char *path,
                                                          const ashlar_rnn_results *results);
 
 #endif /* ASHLAR_RNN_RESULTS_H */

@@ -11,7 +11,7 @@
 
 enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
 
-const char *ashlar_rnn_subject_name(ashlar_rnn_subject subject) {
+const char *ashlar__rnn_subject_name(ashlar_rnn_subject subject) {
     static const char *const names[] = {
 #define X(name, text) [ASHLAR_RNN_SUBJECT_##name] = text,
         ASHLAR_RNN_SUBJECT_MAP(X)
@@ -32,9 +32,9 @@ static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width,
     ashlar_random random;
     ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
     float *const values = *out;
-    ashlar_random_init(&random, VALUES_SEED);
+    ashlar__random_init(&random, VALUES_SEED);
     for (size_t i = 0; i < count; i++) {
-        values[i] = width * (float)(2 * ashlar_random_uniform(&random) - 1);
+        values[i] = width * (float)(2 * ashlar__random_uniform(&random) - 1);
     }
     return ASHLAR_OK;
 }
@@ -72,31 +72,31 @@ static ashlar_status size_buffers(ashlar_rnn_setup *s) {
 
 static ashlar_status make_networks(ashlar_rnn_setup *s) {
     ashlar_status status = ashlar_rnn_create(s->device, &s->which->config, &s->rnn);
-    if (status == ASHLAR_OK && ashlar_onednn_has(ashlar_rnn_layout_of(s->rnn))) {
-        status = ashlar_onednn_create(ashlar_rnn_layout_of(s->rnn), s->which->steps,
+    if (status == ASHLAR_OK && ashlar__onednn_has(ashlar_rnn_layout_of(s->rnn))) {
+        status = ashlar__onednn_create(ashlar_rnn_layout_of(s->rnn), s->which->steps,
                                       s->which->batch, !s->which->is_inference, &s->onednn);
     }
     return status;
 }
 
 static ashlar_status take_lengths(ashlar_rnn_setup *s) {
-    s->lengths = ashlar_host_calloc(s->which->batch, sizeof s->lengths[0]);
+    s->lengths = ashlar__host_calloc(s->which->batch, sizeof s->lengths[0]);
     if (s->lengths == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
                            s->which->batch);
     }
-    ashlar_rnn_case_lengths(s->which, s->lengths);
+    ashlar__rnn_case_lengths(s->which, s->lengths);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
+ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
                                     const ashlar_rnn_case *which) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     s->which = which;
     s->device = device;
     if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
+        return ashlar__fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
                                            "give --device soft");
     }
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
@@ -107,16 +107,16 @@ ashlar_status ashlar_rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
     return size_buffers(s);
 }
 
-void ashlar_rnn_setup_finish(ashlar_rnn_setup *s) {
+void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
     void *const taken[] = {s->x, s->dy, s->weights, s->dweights, s->range};
     for (size_t i = 0; s->allocator != NULL && i < sizeof taken / sizeof taken[0]; i++) {
         const ashlar_status status = ashlar_free(s->allocator, taken[i]);
         ASHLAR_ASSERT(status == ASHLAR_OK);
         (void)status;
     }
-    ashlar_onednn_destroy(s->onednn);
+    ashlar__onednn_destroy(s->onednn);
     ashlar_rnn_destroy(s->rnn);
-    ashlar_host_free(s->lengths);
+    ashlar__host_free(s->lengths);
     ashlar_allocator_destroy(s->allocator);
     if (s->stream != NULL) {
         ashlar_stream_destroy(s->device, s->stream);
@@ -124,7 +124,7 @@ void ashlar_rnn_setup_finish(ashlar_rnn_setup *s) {
     *s = (ashlar_rnn_setup){0};
 }
 
-bool ashlar_rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
+bool ashlar__rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
     return subject != ASHLAR_RNN_SUBJECT_ONEDNN || s->onednn != NULL;
 }
 
@@ -132,22 +132,22 @@ bool ashlar_rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject)
 
 static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
     cu_ptr ptr = 0;
-    const ashlar_status entered = ashlar_device_enter(device);
+    const ashlar_status entered = ashlar__device_enter(device);
     if (entered != ASHLAR_OK) {
         return entered;
     }
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, mem_alloc, (&ptr, bytes));
-    ashlar_device_leave(device);
-    *out = ashlar_ptr_out(ptr);
+    ashlar__device_leave(device);
+    *out = ashlar__ptr_out(ptr);
     return result == CU_SUCCESS
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_ENOMEM, "bench: the driver has no %zu bytes", bytes);
+               : ashlar__fail(ASHLAR_ENOMEM, "bench: the driver has no %zu bytes", bytes);
 }
 
 static void give_plain(ashlar_device *device, void *ptr) {
-    if (ptr != NULL && ashlar_device_enter(device) == ASHLAR_OK) {
-        (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar_ptr_in(ptr)));
-        ashlar_device_leave(device);
+    if (ptr != NULL && ashlar__device_enter(device) == ASHLAR_OK) {
+        (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar__ptr_in(ptr)));
+        ashlar__device_leave(device);
     }
 }
 
@@ -229,7 +229,7 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
     if (status == ASHLAR_OK) {
         status = forward(s, &batch, &buffers);
     }
-    *middle = ashlar_clock_s();
+    *middle = ashlar__clock_s();
     if (status == ASHLAR_OK && !s->which->is_inference) {
         status = backward(s, &batch, &buffers);
     }
@@ -240,24 +240,24 @@ static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
     void *taken[ASHLAR_RNN_TAKEN] = {0};
     ashlar_status status = take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken);
     if (status == ASHLAR_OK) {
-        status = ashlar_onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]);
+        status = ashlar__onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]);
     }
-    *middle = ashlar_clock_s();
+    *middle = ashlar__clock_s();
     if (status == ASHLAR_OK && !s->which->is_inference) {
         memset(s->dweights, 0, weight_bytes(s));
-        status = ashlar_onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
+        status = ashlar__onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
     }
     return status;
 }
 
-ashlar_status ashlar_rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
+ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                    ashlar_rnn_times *times) {
     double middle;
-    const double start = ashlar_clock_s();
+    const double start = ashlar__clock_s();
     const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN
                                      ? run_onednn(s, &middle)
                                      : run_ours(s, subject, &middle);
-    const double end = ashlar_clock_s();
+    const double end = ashlar__clock_s();
     times->forward_s = s->which->is_inference ? end - start : middle - start;
     times->backward_s = s->which->is_inference ? 0 : end - middle;
     return status;

@@ -27,7 +27,7 @@ typedef enum ashlar_rnn_subject {
     ASHLAR_RNN_SUBJECT_MAP(ASHLAR_RNN_SUBJECT_ENUM) ASHLAR_RNN_SUBJECT_COUNT
 } ashlar_rnn_subject;
 
-const char *ashlar_rnn_subject_name(ashlar_rnn_subject subject);
+const char *ashlar__rnn_subject_name(ashlar_rnn_subject subject);
 
 /* A step's buffers, in the order in which they are taken. */
 enum { ASHLAR_RNN_OUTPUT, ASHLAR_RNN_RESERVE, ASHLAR_RNN_WORK, ASHLAR_RNN_DX, ASHLAR_RNN_TAKEN };
@@ -56,16 +56,16 @@ typedef struct ashlar_rnn_times {
  *
  * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the allocator, the RNN and oneDNN.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_setup_init(ashlar_rnn_setup *setup,
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
                                                       ashlar_device *device,
                                                       const ashlar_rnn_case *which);
-void ashlar_rnn_setup_finish(ashlar_rnn_setup *setup);
+void ashlar__rnn_setup_finish(ashlar_rnn_setup *setup);
 
 /* Whether the subject takes part. */
-bool ashlar_rnn_setup_has(const ashlar_rnn_setup *setup, ashlar_rnn_subject subject);
+bool ashlar__rnn_setup_has(const ashlar_rnn_setup *setup, ashlar_rnn_subject subject);
 
 /* One step, to its end. Errors: those of the subject; nothing stays taken. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_setup_run(ashlar_rnn_setup *setup,
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *setup,
                                                      ashlar_rnn_subject subject,
                                                      ashlar_rnn_times *times);
 

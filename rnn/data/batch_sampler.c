@@ -33,7 +33,7 @@ struct ashlar_batch_sampler {
 
 /* Where the shuffle swaps item i - 1 with. */
 static size_t draw_below(ashlar_batch_sampler *s, size_t i) {
-    return (size_t)ashlar_random_below(&s->random, i);
+    return (size_t)ashlar__random_below(&s->random, i);
 }
 
 static void shuffle_items(ashlar_batch_sampler *s) {
@@ -56,40 +56,40 @@ static void shuffle_batches(ashlar_batch_sampler *s) {
 
 static ashlar_status allocate(ashlar_batch_sampler *s) {
     size_t places;
-    if (!ashlar_mul(s->window, s->batch, &places)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+    if (!ashlar__mul(s->window, s->batch, &places)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "batch sampler: a window of %zu batches of %zu; use less", s->window,
                            s->batch);
     }
-    s->items = ashlar_host_calloc(s->item_count, sizeof *s->items);
-    s->drawn = ashlar_host_calloc(places, sizeof *s->drawn);
-    s->ready = ashlar_host_calloc(places, sizeof *s->ready);
-    s->batch_order = ashlar_host_calloc(s->window, sizeof *s->batch_order);
+    s->items = ashlar__host_calloc(s->item_count, sizeof *s->items);
+    s->drawn = ashlar__host_calloc(places, sizeof *s->drawn);
+    s->ready = ashlar__host_calloc(places, sizeof *s->ready);
+    s->batch_order = ashlar__host_calloc(s->window, sizeof *s->batch_order);
     return s->items != NULL && s->drawn != NULL && s->ready != NULL && s->batch_order != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM,
+               : ashlar__fail(ASHLAR_EHOSTMEM,
                              "batch sampler: no host memory for %zu items and a window of %zu",
                              s->item_count, places);
 }
 
-ashlar_status ashlar_batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
+ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
                                           size_t batch, size_t window, uint64_t seed,
                                           ashlar_batch_sampler **out) {
     if (count == 0 || batch == 0 || window == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "batch sampler: %s is 0; give at least 1",
+        return ashlar__fail(ASHLAR_EINVAL, "batch sampler: %s is 0; give at least 1",
                            count == 0   ? "the number of items"
                            : batch == 0 ? "batch"
                                         : "window");
     }
-    ashlar_batch_sampler *s = ashlar_host_calloc(1, sizeof *s);
+    ashlar_batch_sampler *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "batch sampler: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "batch sampler: no host memory");
     }
     *s = (ashlar_batch_sampler){.batch = batch, .window = window, .item_count = count};
-    ashlar_random_init(&s->random, seed);
+    ashlar__random_init(&s->random, seed);
     const ashlar_status status = allocate(s);
     if (status != ASHLAR_OK) {
-        ashlar_batch_sampler_destroy(s);
+        ashlar__batch_sampler_destroy(s);
         return status;
     }
     memcpy(s->items, items, count * sizeof *items);
@@ -101,15 +101,15 @@ ashlar_status ashlar_batch_sampler_create(const ashlar_batch_sampler_item *items
     return ASHLAR_OK;
 }
 
-void ashlar_batch_sampler_destroy(ashlar_batch_sampler *s) {
+void ashlar__batch_sampler_destroy(ashlar_batch_sampler *s) {
     if (s == NULL) {
         return;
     }
-    ashlar_host_free(s->items);
-    ashlar_host_free(s->drawn);
-    ashlar_host_free(s->ready);
-    ashlar_host_free(s->batch_order);
-    ashlar_host_free(s);
+    ashlar__host_free(s->items);
+    ashlar__host_free(s->drawn);
+    ashlar__host_free(s->ready);
+    ashlar__host_free(s->batch_order);
+    ashlar__host_free(s);
 }
 
 static int longest_first(const void *a, const void *b) {
@@ -138,7 +138,7 @@ static void fill_window(ashlar_batch_sampler *s) {
     s->batches_left = s->window;
 }
 
-const ashlar_batch_sampler_item *ashlar_batch_sampler_next(ashlar_batch_sampler *s) {
+const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler *s) {
     if (s->batches_left == 0) {
         fill_window(s);
     }
@@ -146,16 +146,16 @@ const ashlar_batch_sampler_item *ashlar_batch_sampler_next(ashlar_batch_sampler 
     return s->ready + s->batch_order[--s->batches_left] * s->batch;
 }
 
-void ashlar_batch_sampler_skip(ashlar_batch_sampler *s, uint64_t batches) {
+void ashlar__batch_sampler_skip(ashlar_batch_sampler *s, uint64_t batches) {
     for (; batches > 0; batches--) {
-        (void)ashlar_batch_sampler_next(s);
+        (void)ashlar__batch_sampler_next(s);
     }
 }
 
-double ashlar_batch_sampler_epochs(const ashlar_batch_sampler *s) {
+double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *s) {
     return s->handed_out / (double)s->item_count;
 }
 
-ashlar_random ashlar_batch_sampler_random(const ashlar_batch_sampler *s) {
+ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *s) {
     return s->random;
 }

@@ -38,22 +38,22 @@ typedef struct ashlar_batch_sampler_item {
  * Errors:    ASHLAR_EINVAL (no item; batch or window is 0), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
  * Cost:      host memory O(count + window * batch), all of it taken here.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_batch_sampler_create(const ashlar_batch_sampler_item *items,
+ASHLAR_MUST_CHECK ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items,
                                                             size_t count, size_t batch,
                                                             size_t window, uint64_t seed,
                                                             ashlar_batch_sampler **out);
-void ashlar_batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL is allowed */
+void ashlar__batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL is allowed */
 
 /* The next batch: `batch` items, longest first, until the next call. */
-const ashlar_batch_sampler_item *ashlar_batch_sampler_next(ashlar_batch_sampler *batch_sampler);
+const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler *batch_sampler);
 
 /* Pass over the next `batches` batches, as if they had been handed out. */
-void ashlar_batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
+void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
 
 /* Epochs that were handed out. */
-double ashlar_batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
+double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
 
 /* The generator as it is now: a batch sampler at the same place of the same order has the same. */
-ashlar_random ashlar_batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
+ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
 
 #endif /* ASHLAR_BATCH_SAMPLER_H */

@@ -15,7 +15,7 @@ static size_t piece_of(size_t size, size_t all) {
     return size == 0 ? all : smaller(size, all);
 }
 
-ashlar_batch_split ashlar_batch_split_make(const ashlar_batch_split_config *config, size_t steps) {
+ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps) {
     ashlar_batch_split split = {.steps = steps, .micro = config->micro == 0 ? 1 : config->micro};
     split.count = config->batch / split.micro;
     split.part = piece_of(config->part, steps);
@@ -58,7 +58,7 @@ static void fill_lengths(const ashlar_batch_split *split, const int32_t *lengths
     }
 }
 
-void ashlar_batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
+void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
                              int32_t *image) {
     const size_t tokens = split->steps * split->micro * split->count;
     int32_t *const lengths = image + 2 * tokens, *const again = image + split->image;
@@ -70,7 +70,7 @@ void ashlar_batch_split_fill(const ashlar_batch_split *split, const ashlar_batch
     }
 }
 
-ashlar_batch_window ashlar_batch_split_window(const ashlar_batch_split *split, size_t micro,
+ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                               size_t part) {
     const size_t tokens = split->steps * split->micro * split->count, first = part * split->part;
     const size_t row = (part * split->micro + micro) * split->chunks;
@@ -82,7 +82,7 @@ ashlar_batch_window ashlar_batch_split_window(const ashlar_batch_split *split, s
     return w;
 }
 
-size_t ashlar_batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
+size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
                                  size_t part) {
     const size_t each = split->micro * split->chunks * split->count;
     const int32_t *const lengths = image + split->image - split->extra + part * each;

@@ -53,18 +53,18 @@ typedef struct ashlar_batch_window {
 
 /* Requires steps, config->batch >= 1, and T * B elements that can be counted. No size shrinks with
  * more steps. */
-ashlar_batch_split ashlar_batch_split_make(const ashlar_batch_split_config *config, size_t steps);
+ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps);
 
 /* Fill in [image + extra]. */
-void ashlar_batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
+void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
                              int32_t *image);
 
 /* micro 0 .. N-1, part 0 .. parts-1 */
-ashlar_batch_window ashlar_batch_split_window(const ashlar_batch_split *split, size_t micro,
+ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                               size_t part);
 
 /* Of all micro-batches. */
-size_t ashlar_batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
+size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
                                  size_t part);
 
 #endif /* ASHLAR_BATCH_SPLIT_H */

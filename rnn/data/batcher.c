@@ -51,8 +51,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
  * another piece begins before the sequence's end. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
-    for (size_t i = 0; i < ashlar_corpus_count(batcher->corpus); i++) {
-        const size_t steps = sequence_steps(ashlar_corpus_record(batcher->corpus, i));
+    for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {
+        const size_t steps = sequence_steps(ashlar__corpus_record(batcher->corpus, i));
         bool is_last = false;
         for (size_t first = 0; !is_last; first += config->stride) {
             size_t take;
@@ -70,15 +70,15 @@ static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *
 static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     batcher->piece_count = cut_records(batcher, config);
     size_t elements;
-    if (!ashlar_mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+    if (!ashlar__mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
                            "a smaller batch or max_steps",
                            batcher->batch, batcher->longest);
     }
-    batcher->pieces = ashlar_host_calloc(batcher->piece_count, sizeof *batcher->pieces);
+    batcher->pieces = ashlar__host_calloc(batcher->piece_count, sizeof *batcher->pieces);
     if (batcher->pieces == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces",
+        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces",
                            batcher->piece_count);
     }
     const size_t cut = cut_records(batcher, config);
@@ -89,37 +89,37 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
 
 static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     const size_t count = batcher->piece_count;
-    ashlar_batch_sampler_item *items = ashlar_host_calloc(count, sizeof *items);
+    ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);
     if (items == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces", count);
     }
     for (size_t i = 0; i < count; i++) {
         items[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
     }
-    const ashlar_status status = ashlar_batch_sampler_create(
+    const ashlar_status status = ashlar__batch_sampler_create(
         items, count, config->batch, config->window, config->seed, &batcher->batch_sampler);
-    ashlar_host_free(items);
+    ashlar__host_free(items);
     return status;
 }
 
-ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
+ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
                                     const ashlar_batcher_config *config, ashlar_batcher **out) {
     if (config->batch == 0 || config->max_steps == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
+        return ashlar__fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
                            config->batch == 0 ? "batch" : "max_steps");
     }
     ashlar_batcher_config filled = *config;
     filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
     if (filled.stride > config->max_steps) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "batcher: a stride of %zu leaves out text between pieces of %zu; give "
                            "at most that",
                            filled.stride, config->max_steps);
     }
-    ashlar_batcher *batcher = ashlar_host_calloc(1, sizeof *batcher);
+    ashlar_batcher *batcher = ashlar__host_calloc(1, sizeof *batcher);
     if (batcher == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
     }
     batcher->corpus = corpus;
     batcher->batch = filled.batch;
@@ -128,20 +128,20 @@ ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
         status = sample_pieces(batcher, &filled);
     }
     if (status != ASHLAR_OK) {
-        ashlar_batcher_destroy(batcher);
+        ashlar__batcher_destroy(batcher);
         return status;
     }
     *out = batcher;
     return ASHLAR_OK;
 }
 
-void ashlar_batcher_destroy(ashlar_batcher *batcher) {
+void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     if (batcher == NULL) {
         return;
     }
-    ashlar_batch_sampler_destroy(batcher->batch_sampler);
-    ashlar_host_free(batcher->pieces);
-    ashlar_host_free(batcher);
+    ashlar__batch_sampler_destroy(batcher->batch_sampler);
+    ashlar__host_free(batcher->pieces);
+    ashlar__host_free(batcher);
 }
 
 /* --- the batches ---------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ void ashlar_batcher_destroy(ashlar_batcher *batcher) {
 /* Write one piece down column `column` of the batch. */
 static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,
                         const piece *from) {
-    const ashlar_record record = ashlar_corpus_record(batcher->corpus, from->record);
+    const ashlar_record record = ashlar__corpus_record(batcher->corpus, from->record);
     int32_t input = symbol_at(record, from->first);
     for (size_t t = 0; t < from->steps; t++) {
         const int32_t target = symbol_at(record, from->first + t + 1);
@@ -159,8 +159,8 @@ static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size
     }
 }
 
-void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
-    const ashlar_batch_sampler_item *drawn = ashlar_batch_sampler_next(batcher->batch_sampler);
+void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+    const ashlar_batch_sampler_item *drawn = ashlar__batch_sampler_next(batcher->batch_sampler);
     batch->steps = drawn[0].length;
     batch->tokens = 0;
     const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
@@ -171,25 +171,25 @@ void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
         batch->lengths[i] = (int32_t)drawn[i].length;
         batch->tokens += drawn[i].length;
     }
-    batch->epoch = ashlar_batch_sampler_epochs(batcher->batch_sampler);
+    batch->epoch = ashlar__batch_sampler_epochs(batcher->batch_sampler);
 }
 
-void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
-    ashlar_batch_sampler_skip(batcher->batch_sampler, batches);
+void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
+    ashlar__batch_sampler_skip(batcher->batch_sampler, batches);
 }
 
-ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher) {
-    return ashlar_batch_sampler_random(batcher->batch_sampler);
+ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher) {
+    return ashlar__batch_sampler_random(batcher->batch_sampler);
 }
 
-size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher) {
+size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher) {
     return batcher->longest;
 }
 
-size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher) {
+size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher) {
     return batcher->piece_count;
 }
 
-size_t ashlar_batcher_array_bytes(const ashlar_batcher *batcher) {
+size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher) {
     return batcher->longest * batcher->batch * sizeof(int32_t);
 }

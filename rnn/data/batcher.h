@@ -42,7 +42,7 @@ typedef struct ashlar_batcher_config {
 
 /* A batch in the caller's memory; the pointers are the caller's, the rest is filled in. */
 typedef struct ashlar_batch {
-    int32_t *inputs;  /* [T, B], room for ashlar_batcher_array_bytes(); padding is 0 */
+    int32_t *inputs;  /* [T, B], room for ashlar__batcher_array_bytes(); padding is 0 */
     int32_t *targets; /* [T, B], the same */
     int32_t *lengths; /* [B], 1 .. T, longest first */
     size_t steps;     /* T = lengths[0] */
@@ -53,33 +53,33 @@ typedef struct ashlar_batch {
 /*
  * Cut the corpus into pieces and set up the batch sampler.
  *
- * Ownership: the caller owns *out until ashlar_batcher_destroy(); the corpus must outlive it.
+ * Ownership: the caller owns *out until ashlar__batcher_destroy(); the corpus must outlive it.
  * Errors:    ASHLAR_EINVAL (batch or max_steps is 0, a stride above max_steps), ASHLAR_EOVERFLOW
  *            (more than 2^31-1 elements in a batch), ASHLAR_EHOSTMEM.
  * Cost:      host memory O(pieces + window * batch), all of it taken here.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
+ASHLAR_MUST_CHECK ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
                                                       const ashlar_batcher_config *config,
                                                       ashlar_batcher **out);
 
-void ashlar_batcher_destroy(ashlar_batcher *batcher); /* NULL is allowed */
+void ashlar__batcher_destroy(ashlar_batcher *batcher); /* NULL is allowed */
 
 /* Steps of the longest piece there is, <= config.max_steps: the most that a batch can have. */
-size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher);
+size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher);
 
 /* Number of pieces: the length of an epoch. */
-size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher);
+size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher);
 
 /* Bytes of inputs, or of targets, for the longest batch: max_steps * B * sizeof(int32_t). */
-size_t ashlar_batcher_array_bytes(const ashlar_batcher *batcher);
+size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
 /* Fill in the next batch. */
-void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
+void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
 /* Pass over the next `batches` batches, as if they had been handed out. */
-void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches);
+void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
 
 /* The generator as it is now: a batcher at the same place has the same. */
-ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher);
+ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

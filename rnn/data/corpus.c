@@ -64,12 +64,12 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     }
     /* Half as much again: a full corpus is then at most a third empty. */
     size_t more;
-    if (!ashlar_add(need, need / 2, &more)) {
+    if (!ashlar__add(need, need / 2, &more)) {
         more = need;
     }
-    void *grown = ashlar_host_realloc(items, more, bytes);
+    void *grown = ashlar__host_realloc(items, more, bytes);
     if (grown == NULL) {
-        (void)ashlar_fail(ASHLAR_EHOSTMEM, "corpus: no host memory for %zu items of %zu bytes",
+        (void)ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory for %zu items of %zu bytes",
                           more, bytes);
         return NULL;
     }
@@ -168,7 +168,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
-    return ashlar_fail(ASHLAR_EIO, "corpus: cannot %s %s: %s; check the path and its permissions",
+    return ashlar__fail(ASHLAR_EIO, "corpus: cannot %s %s: %s; check the path and its permissions",
                        verb, path, strerror(error));
 }
 
@@ -179,8 +179,8 @@ static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, con
     for (;;) {
         size_t need;
         /* A byte more than the hint, so that the end of the file needs no second growth. */
-        if (!ashlar_add(corpus->text_bytes, room, &need) || !ashlar_add(need, 1, &need)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "corpus: %s is too large", path);
+        if (!ashlar__add(corpus->text_bytes, room, &need) || !ashlar__add(need, 1, &need)) {
+            return ashlar__fail(ASHLAR_EOVERFLOW, "corpus: %s is too large", path);
         }
         unsigned char *text = reserve(corpus->text, &corpus->text_capacity, need, 1);
         if (text == NULL) {
@@ -253,7 +253,7 @@ static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *pa
     corpus->text_bytes = start;
     corpus->skipped_count++;
     if (named) {
-        return ashlar_fail(ASHLAR_EFORMAT, "corpus: %s %s; give plain text files", path,
+        return ashlar__fail(ASHLAR_EFORMAT, "corpus: %s %s; give plain text files", path,
                            binary ? "is not text (it holds a byte 0)" : "has no text in it");
     }
     return ASHLAR_OK;
@@ -278,9 +278,9 @@ static ashlar_status add_path(path_list *list, const char *folder, const char *n
     }
     list->paths = paths;
     const size_t bytes = strlen(folder) + strlen(name) + sizeof "/";
-    char *path = ashlar_host_calloc(bytes, 1);
+    char *path = ashlar__host_calloc(bytes, 1);
     if (path == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "corpus: no host memory to list %s", folder);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory to list %s", folder);
     }
     (void)snprintf(path, bytes, "%s/%s", folder, name);
     list->paths[list->count++] = path;
@@ -339,14 +339,14 @@ static ashlar_status add_folder(ashlar_corpus *corpus, const char *folder) {
         status = add_listed(corpus, &list);
     }
     for (size_t i = 0; i < list.count; i++) {
-        ashlar_host_free(list.paths[i]);
+        ashlar__host_free(list.paths[i]);
     }
-    ashlar_host_free(list.paths);
+    ashlar__host_free(list.paths);
     if (status != ASHLAR_OK || corpus->record_count > record_count ||
         corpus->repeat_count > repeat_count) {
         return status;
     }
-    return ashlar_fail(ASHLAR_EFORMAT,
+    return ashlar__fail(ASHLAR_EFORMAT,
                        "corpus: no text in the folder %s (%zu names, hidden ones not counted); "
                        "give a folder that has text files directly in it",
                        folder, list.count);
@@ -361,7 +361,7 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
         return add_folder(corpus, path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "corpus: %s is neither a file nor a folder; give plain text files",
                            path);
     }
@@ -370,18 +370,18 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-ashlar_status ashlar_corpus_open(const char *const *paths, size_t count, ashlar_corpus **out) {
+ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar_corpus **out) {
     if (count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
+        return ashlar__fail(ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
     }
-    ashlar_corpus *corpus = ashlar_host_calloc(1, sizeof *corpus);
+    ashlar_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
     if (corpus == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "corpus: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory");
     }
     for (size_t i = 0; i < count; i++) {
         const ashlar_status status = add_named(corpus, paths[i]);
         if (status != ASHLAR_OK) {
-            ashlar_corpus_destroy(corpus);
+            ashlar__corpus_destroy(corpus);
             return status;
         }
     }
@@ -389,34 +389,34 @@ ashlar_status ashlar_corpus_open(const char *const *paths, size_t count, ashlar_
     return ASHLAR_OK;
 }
 
-void ashlar_corpus_destroy(ashlar_corpus *corpus) {
+void ashlar__corpus_destroy(ashlar_corpus *corpus) {
     if (corpus == NULL) {
         return;
     }
-    ashlar_host_free(corpus->text);
-    ashlar_host_free(corpus->records);
-    ashlar_host_free(corpus->read);
-    ashlar_host_free(corpus);
+    ashlar__host_free(corpus->text);
+    ashlar__host_free(corpus->records);
+    ashlar__host_free(corpus->read);
+    ashlar__host_free(corpus);
 }
 
-size_t ashlar_corpus_count(const ashlar_corpus *corpus) {
+size_t ashlar__corpus_count(const ashlar_corpus *corpus) {
     return corpus->record_count;
 }
 
-ashlar_record ashlar_corpus_record(const ashlar_corpus *corpus, size_t i) {
+ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i) {
     ASHLAR_ASSERT(i < corpus->record_count);
     const record_span span = corpus->records[i];
     return (ashlar_record){corpus->text + span.offset, span.bytes};
 }
 
-size_t ashlar_corpus_bytes(const ashlar_corpus *corpus) {
+size_t ashlar__corpus_bytes(const ashlar_corpus *corpus) {
     return corpus->record_bytes;
 }
 
-size_t ashlar_corpus_file_count(const ashlar_corpus *corpus) {
+size_t ashlar__corpus_file_count(const ashlar_corpus *corpus) {
     return corpus->file_count;
 }
 
-size_t ashlar_corpus_skipped_count(const ashlar_corpus *corpus) {
+size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
     return corpus->skipped_count;
 }

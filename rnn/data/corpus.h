@@ -31,26 +31,26 @@ typedef struct ashlar_record {
  * are hidden files and, counted as skipped, binary ones (a byte 0) and ones without a record. A
  * file that was read before is not read again under a second name (symbolic or hard link).
  *
- * Ownership: the caller owns *out until ashlar_corpus_destroy().
+ * Ownership: the caller owns *out until ashlar__corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path), ASHLAR_EIO (missing or unreadable), ASHLAR_EFORMAT (a named
  *            file that is empty or binary, a folder without any text), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_corpus_open(const char *const *paths, size_t count,
+ASHLAR_MUST_CHECK ashlar_status ashlar__corpus_open(const char *const *paths, size_t count,
                                                    ashlar_corpus **out);
 
-void ashlar_corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
+void ashlar__corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
 
 /* Number of records, > 0. */
-size_t ashlar_corpus_count(const ashlar_corpus *corpus);
+size_t ashlar__corpus_count(const ashlar_corpus *corpus);
 
 /* Record `i` < count, in the order of the paths and within a file as it stands there. */
-ashlar_record ashlar_corpus_record(const ashlar_corpus *corpus, size_t i);
+ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i);
 
 /* Bytes of all records together. */
-size_t ashlar_corpus_bytes(const ashlar_corpus *corpus);
+size_t ashlar__corpus_bytes(const ashlar_corpus *corpus);
 
 /* Files that gave a record, and files of folders that were skipped. */
-size_t ashlar_corpus_file_count(const ashlar_corpus *corpus);
-size_t ashlar_corpus_skipped_count(const ashlar_corpus *corpus);
+size_t ashlar__corpus_file_count(const ashlar_corpus *corpus);
+size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus);
 
 #endif /* ASHLAR_CORPUS_H */

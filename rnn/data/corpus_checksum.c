@@ -20,10 +20,10 @@ static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     return sum ^ sum >> 32;
 }
 
-uint64_t ashlar_corpus_checksum(const ashlar_corpus *corpus) {
+uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
+    for (size_t i = 0; i < ashlar__corpus_count(corpus); i++) {
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
         sum = mix(sum, record.bytes, record.count);
     }
     return sum;

@@ -9,6 +9,6 @@
 #include "rnn/data/corpus.h"
 
 /* Of all records, and of where they end. Cost: reads the whole text. Threads: any. */
-uint64_t ashlar_corpus_checksum(const ashlar_corpus *corpus);
+uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus);
 
 #endif /* ASHLAR_CORPUS_CHECKSUM_H */

@@ -5,19 +5,19 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
-ashlar_status ashlar_tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t *bytes) {
+ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t *bytes) {
     size_t words, letters, total;
     if (shape->steps == 0 || shape->batch == 0 || shape->width == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "tags: a batch of %zu sentences of %zu words of %zu characters; each is "
                            "at least 1",
                            shape->batch, shape->steps, shape->width);
     }
     /* T*B is at least B: five of them hold all but the characters. */
-    if (!ashlar_mul(shape->steps, shape->batch, &words) ||
-        !ashlar_mul(words, shape->width, &letters) || !ashlar_mul(words, 5, &total) ||
-        !ashlar_add(total, letters, &total) || total > INT32_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+    if (!ashlar__mul(shape->steps, shape->batch, &words) ||
+        !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
+        !ashlar__add(total, letters, &total) || total > INT32_MAX) {
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "tags: %zu sentences of %zu words of %zu characters are too many to "
                            "count; use a smaller batch",
                            shape->batch, shape->steps, shape->width);
@@ -26,7 +26,7 @@ ashlar_status ashlar_tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t
     return ASHLAR_OK;
 }
 
-ashlar_tagger_arrays ashlar_tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data) {
+ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data) {
     const size_t words = shape->steps * shape->batch, batch = shape->batch;
     return (ashlar_tagger_arrays){
         .words = data,
@@ -42,7 +42,7 @@ ashlar_tagger_arrays ashlar_tagger_batch_arrays(const ashlar_tagger_shape *shape
 static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     const ashlar_tagger_shape *shape = &batch->shape;
     const size_t words = shape->steps * shape->batch;
-    const ashlar_tagger_arrays to = ashlar_tagger_batch_arrays(shape, batch->data);
+    const ashlar_tagger_arrays to = ashlar__tagger_batch_arrays(shape, batch->data);
     memset(batch->data, 0, (3 * words + 2 * shape->batch + words * shape->width) * sizeof(int32_t));
     for (size_t b = 0; b < shape->batch; b++) {
         to.ones[b] = 1;
@@ -62,16 +62,16 @@ static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corp
     to->targets[at] = token->tag;
     to->char_counts[at] = (int32_t)token->count;
     for (size_t i = 0; i < token->count; i++) {
-        to->characters[i * words + at] = ashlar_tagger_corpus_character(corpus, token->bytes[i]);
+        to->characters[i * words + at] = ashlar__tagger_corpus_character(corpus, token->bytes[i]);
     }
 }
 
-void ashlar_tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
+void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                               const ashlar_batch_sampler_item *items, size_t count) {
     ashlar_tagger_shape shape = {.steps = items[0].length, .batch = count, .width = 1};
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
-            ashlar_tagger_corpus_sentence(corpus, items[b].number);
+            ashlar__tagger_corpus_sentence(corpus, items[b].number);
         for (size_t t = 0; t < sentence.count; t++) {
             const size_t bytes = sentence.tokens[t].count;
             shape.width = bytes > shape.width ? bytes : shape.width;
@@ -81,7 +81,7 @@ void ashlar_tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_co
     const ashlar_tagger_arrays to = clear(batch);
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
-            ashlar_tagger_corpus_sentence(corpus, items[b].number);
+            ashlar__tagger_corpus_sentence(corpus, items[b].number);
         to.lengths[b] = (int32_t)sentence.count;
         batch->tokens += sentence.count;
         for (size_t t = 0; t < sentence.count; t++) {
@@ -90,7 +90,7 @@ void ashlar_tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_co
     }
 }
 
-void ashlar_tagger_batch_fill_largest(ashlar_tagger_batch *batch,
+void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
                                       const ashlar_tagger_shape *shape) {
     const size_t words = shape->steps * shape->batch;
     batch->shape = *shape;

@@ -36,28 +36,28 @@ typedef struct ashlar_tagger_arrays {
 } ashlar_tagger_arrays;
 
 typedef struct ashlar_tagger_batch {
-    int32_t *data;   /* the caller's; room for ashlar_tagger_batch_bytes() of the largest shape */
+    int32_t *data;   /* the caller's; room for ashlar__tagger_batch_bytes() of the largest shape */
     int32_t *device; /* the same block in device memory, where the caller copies it */
     ashlar_tagger_shape shape;
     size_t tokens; /* sum of the lengths */
 } ashlar_tagger_batch;
 
 /* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more places). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_batch_bytes(const ashlar_tagger_shape *shape,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape,
                                                           size_t *bytes);
 
 /* Where the parts of a block at `data` lie. Requires a shape that has bytes. */
-ashlar_tagger_arrays ashlar_tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
+ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
 
 /*
  * Fill batch->data with sentences of the corpus, and set its shape and tokens.
  *
  * items   [count], numbers of sentences, longest first; count is 1 or more
  */
-void ashlar_tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
+void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                               const ashlar_batch_sampler_item *items, size_t count);
 
 /* Fill it with what takes the most: every sentence and word as long as the shape allows. */
-void ashlar_tagger_batch_fill_largest(ashlar_tagger_batch *batch, const ashlar_tagger_shape *shape);
+void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch, const ashlar_tagger_shape *shape);
 
 #endif /* ASHLAR_TAGGER_BATCH_H */

@@ -48,7 +48,7 @@ static void *reserve(void *items, size_t *capacity, size_t count, size_t bytes) 
         return items;
     }
     const size_t grown = *capacity + *capacity / 2 + 64;
-    void *more = ashlar_host_realloc(items, grown, bytes);
+    void *more = ashlar__host_realloc(items, grown, bytes);
     if (more != NULL) {
         *capacity = grown;
     }
@@ -56,7 +56,7 @@ static void *reserve(void *items, size_t *capacity, size_t count, size_t bytes) 
 }
 
 static ashlar_status fail_memory(const char *path) {
-    return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
+    return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
@@ -90,11 +90,11 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     }
     c->tokens = tokens;
     if (c->counts.tokens == INT32_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
+        return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
                            r->path, r->line);
     }
-    ASHLAR_TRY(ashlar_vocabulary_add(r->words, bytes, word_bytes, &word_number));
-    ASHLAR_TRY(ashlar_vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
+    ASHLAR_TRY(ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number));
+    ASHLAR_TRY(ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
     tokens[c->counts.tokens++] =
         (ashlar_tagger_token){bytes, word_bytes, (int32_t)word_number, (int32_t)tag_number};
     r->open_count++;
@@ -102,7 +102,7 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
 }
 
 static ashlar_status fail_line(const reading *r, const char *what) {
-    return ashlar_fail(ASHLAR_EFORMAT,
+    return ashlar__fail(ASHLAR_EFORMAT,
                        "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank", r->path,
                        r->line, what);
 }
@@ -130,12 +130,12 @@ static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
         return fail_line(r, word_bytes == 0 ? "no word before the TAB" : "no tag after the TAB");
     }
     if (word_bytes > config->max_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it",
                            r->path, r->line, word_bytes);
     }
     if (r->open_count == config->max_words) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
                            "sentence with a blank line",
                            r->path, r->line, r->open_count + 1);
@@ -163,14 +163,14 @@ static ashlar_status read_file(reading *r, const char *path) {
     ashlar_tagger_corpus *c = r->corpus;
     const size_t sentences = c->counts.sentences;
     size_t bytes;
-    ashlar_status status = ashlar_file_read(path, &c->texts[c->text_count], &bytes);
+    ashlar_status status = ashlar__file_read(path, &c->texts[c->text_count], &bytes);
     if (status != ASHLAR_OK) {
         return status;
     }
     r->path = path;
     status = read_text(r, c->texts[c->text_count++], bytes);
     return status == ASHLAR_OK && c->counts.sentences == sentences
-               ? ashlar_fail(ASHLAR_EFORMAT, "%s: no sentence in it; give a file of words and tags",
+               ? ashlar__fail(ASHLAR_EFORMAT, "%s: no sentence in it; give a file of words and tags",
                              path)
                : status;
 }
@@ -190,7 +190,7 @@ static void raise_to(size_t *most, size_t value) {
 static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
     c->counts.characters = 1;
     for (size_t i = 0; i < c->counts.sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(c, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(c, i);
         raise_to(&c->counts.longest_sentence, s.count);
         c->counts.held_out += s.is_held_out;
         c->counts.held_out_tokens += s.is_held_out ? s.count : 0;
@@ -207,12 +207,12 @@ static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
 
 /* From numbers of all words to those of the words that are seen often enough. */
 static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
-    size_t *seen = ashlar_host_calloc(different, sizeof *seen);
-    int32_t *numbers = ashlar_host_calloc(different, sizeof *numbers);
+    size_t *seen = ashlar__host_calloc(different, sizeof *seen);
+    int32_t *numbers = ashlar__host_calloc(different, sizeof *numbers);
     if (seen == NULL || numbers == NULL) {
-        ashlar_host_free(seen);
-        ashlar_host_free(numbers);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory to number %zu words", different);
+        ashlar__host_free(seen);
+        ashlar__host_free(numbers);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to number %zu words", different);
     }
     const size_t least = c->config.min_count > 1 ? c->config.min_count : 1;
     count_seen(c, seen);
@@ -228,8 +228,8 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     for (size_t i = 0; i < c->counts.tokens; i++) {
         c->tokens[i].word = numbers[c->tokens[i].word];
     }
-    ashlar_host_free(seen);
-    ashlar_host_free(numbers);
+    ashlar__host_free(seen);
+    ashlar__host_free(numbers);
     return ASHLAR_OK;
 }
 
@@ -238,73 +238,73 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
 static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const *paths,
                                 size_t count) {
     reading r = {.corpus = corpus};
-    ashlar_status status = ashlar_vocabulary_create(&r.words);
+    ashlar_status status = ashlar__vocabulary_create(&r.words);
     if (status == ASHLAR_OK) {
-        status = ashlar_vocabulary_create(&r.tags);
+        status = ashlar__vocabulary_create(&r.tags);
     }
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = read_file(&r, paths[i]);
     }
     if (status == ASHLAR_OK) {
-        corpus->counts.tags = ashlar_vocabulary_count(r.tags);
-        status = number_words(corpus, ashlar_vocabulary_count(r.words));
+        corpus->counts.tags = ashlar__vocabulary_count(r.tags);
+        status = number_words(corpus, ashlar__vocabulary_count(r.words));
     }
-    ashlar_vocabulary_destroy(r.words);
-    ashlar_vocabulary_destroy(r.tags);
+    ashlar__vocabulary_destroy(r.words);
+    ashlar__vocabulary_destroy(r.tags);
     return status;
 }
 
-ashlar_status ashlar_tagger_corpus_open(const char *const *paths, size_t count,
+ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
                                         const ashlar_tagger_corpus_config *config,
                                         ashlar_tagger_corpus **out) {
     if (count == 0 || config->max_words == 0 || config->max_bytes == 0 || config->held_out == 1) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held "
                            "out; the first three are at least 1, the last is 0 or at least 2",
                            count, config->max_words, config->max_bytes, config->held_out);
     }
-    ashlar_tagger_corpus *corpus = ashlar_host_calloc(1, sizeof *corpus);
-    char **texts = ashlar_host_calloc(count, sizeof *texts);
+    ashlar_tagger_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
+    char **texts = ashlar__host_calloc(count, sizeof *texts);
     if (corpus == NULL || texts == NULL) {
-        ashlar_host_free(corpus);
-        ashlar_host_free(texts);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory");
+        ashlar__host_free(corpus);
+        ashlar__host_free(texts);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory");
     }
     corpus->config = *config;
     corpus->texts = texts;
     const ashlar_status status = read_files(corpus, paths, count);
     if (status != ASHLAR_OK) {
-        ashlar_tagger_corpus_destroy(corpus);
+        ashlar__tagger_corpus_destroy(corpus);
         return status;
     }
     *out = corpus;
     return ASHLAR_OK;
 }
 
-void ashlar_tagger_corpus_destroy(ashlar_tagger_corpus *corpus) {
+void ashlar__tagger_corpus_destroy(ashlar_tagger_corpus *corpus) {
     if (corpus == NULL) {
         return;
     }
     for (size_t i = 0; i < corpus->text_count; i++) {
-        ashlar_host_free(corpus->texts[i]);
+        ashlar__host_free(corpus->texts[i]);
     }
-    ashlar_host_free(corpus->texts);
-    ashlar_host_free(corpus->tokens);
-    ashlar_host_free(corpus->sentences);
-    ashlar_host_free(corpus);
+    ashlar__host_free(corpus->texts);
+    ashlar__host_free(corpus->tokens);
+    ashlar__host_free(corpus->sentences);
+    ashlar__host_free(corpus);
 }
 
-void ashlar_tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out) {
+void ashlar__tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out) {
     *out = corpus->counts;
 }
 
-ashlar_tagger_sentence ashlar_tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i) {
+ashlar_tagger_sentence ashlar__tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i) {
     ASHLAR_ASSERT(i < corpus->counts.sentences);
     const token_span span = corpus->sentences[i];
     return (ashlar_tagger_sentence){corpus->tokens + span.first, span.count,
                                     is_held_out(corpus, i)};
 }
 
-int32_t ashlar_tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsigned char byte) {
+int32_t ashlar__tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsigned char byte) {
     return corpus->characters[byte];
 }

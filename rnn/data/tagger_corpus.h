@@ -59,22 +59,22 @@ typedef struct ashlar_tagger_counts {
 /*
  * Read `count` files, one after the other.
  *
- * Ownership: the caller owns *out until ashlar_tagger_corpus_destroy().
+ * Ownership: the caller owns *out until ashlar__tagger_corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path; config), ASHLAR_EIO, ASHLAR_EFORMAT (with file and line: no
  *            TAB or two, an empty word or tag, a byte 0, a word or a sentence that is too long; a
  *            file without a sentence), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_corpus_open(const char *const *paths, size_t count,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
                                                           const ashlar_tagger_corpus_config *config,
                                                           ashlar_tagger_corpus **out);
-void ashlar_tagger_corpus_destroy(ashlar_tagger_corpus *corpus); /* NULL is allowed */
+void ashlar__tagger_corpus_destroy(ashlar_tagger_corpus *corpus); /* NULL is allowed */
 
-void ashlar_tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out);
+void ashlar__tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out);
 
 /* Sentence i < counts.sentences, in the order of the files. */
-ashlar_tagger_sentence ashlar_tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i);
+ashlar_tagger_sentence ashlar__tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i);
 
 /* The number of a character. */
-int32_t ashlar_tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsigned char byte);
+int32_t ashlar__tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsigned char byte);
 
 #endif /* ASHLAR_TAGGER_CORPUS_H */

@@ -55,15 +55,15 @@ static ashlar_status grow(ashlar_vocabulary *v) {
         return ASHLAR_OK;
     }
     const size_t place_count = v->place_count > 0 ? 2 * v->place_count : FIRST_PLACES;
-    size_t *places = ashlar_host_calloc(place_count, sizeof *places);
-    entry *entries = ashlar_host_realloc(v->entries, place_count / 2, sizeof *entries);
+    size_t *places = ashlar__host_calloc(place_count, sizeof *places);
+    entry *entries = ashlar__host_realloc(v->entries, place_count / 2, sizeof *entries);
     v->entries = entries != NULL ? entries : v->entries;
     if (places == NULL || entries == NULL) {
-        ashlar_host_free(places);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory for %zu words",
+        ashlar__host_free(places);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory for %zu words",
                            place_count / 2);
     }
-    ashlar_host_free(v->places);
+    ashlar__host_free(v->places);
     v->places = places;
     v->place_count = place_count;
     for (size_t i = 0; i < v->count; i++) {
@@ -72,25 +72,25 @@ static ashlar_status grow(ashlar_vocabulary *v) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_vocabulary_create(ashlar_vocabulary **out) {
-    ashlar_vocabulary *vocabulary = ashlar_host_calloc(1, sizeof *vocabulary);
+ashlar_status ashlar__vocabulary_create(ashlar_vocabulary **out) {
+    ashlar_vocabulary *vocabulary = ashlar__host_calloc(1, sizeof *vocabulary);
     if (vocabulary == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory");
     }
     *out = vocabulary;
     return ASHLAR_OK;
 }
 
-void ashlar_vocabulary_destroy(ashlar_vocabulary *vocabulary) {
+void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary) {
     if (vocabulary == NULL) {
         return;
     }
-    ashlar_host_free(vocabulary->entries);
-    ashlar_host_free(vocabulary->places);
-    ashlar_host_free(vocabulary);
+    ashlar__host_free(vocabulary->entries);
+    ashlar__host_free(vocabulary->places);
+    ashlar__host_free(vocabulary);
 }
 
-ashlar_status ashlar_vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
+ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
                                     size_t count, size_t *number) {
     const entry word = {bytes, count, hash_of(bytes, count)};
     if (vocabulary->place_count > 0) { /* one that was seen needs no room */
@@ -107,6 +107,6 @@ ashlar_status ashlar_vocabulary_add(ashlar_vocabulary *vocabulary, const unsigne
     return ASHLAR_OK;
 }
 
-size_t ashlar_vocabulary_count(const ashlar_vocabulary *vocabulary) {
+size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary) {
     return vocabulary->count;
 }

@@ -15,8 +15,8 @@
 typedef struct ashlar_vocabulary ashlar_vocabulary;
 
 /* Ownership: *out is the caller's. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_vocabulary_create(ashlar_vocabulary **out);
-void ashlar_vocabulary_destroy(ashlar_vocabulary *vocabulary); /* NULL is allowed */
+ASHLAR_MUST_CHECK ashlar_status ashlar__vocabulary_create(ashlar_vocabulary **out);
+void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary); /* NULL is allowed */
 
 /*
  * The number of a word, from 0; one that was not seen before gets the next.
@@ -24,11 +24,11 @@ void ashlar_vocabulary_destroy(ashlar_vocabulary *vocabulary); /* NULL is allowe
  * Errors: ASHLAR_EHOSTMEM, for a new one; the vocabulary is as it was then.
  * Cost:   O(bytes), on average.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_vocabulary_add(ashlar_vocabulary *vocabulary,
+ASHLAR_MUST_CHECK ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary,
                                                       const unsigned char *bytes, size_t count,
                                                       size_t *number);
 
 /* Different words so far. */
-size_t ashlar_vocabulary_count(const ashlar_vocabulary *vocabulary);
+size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary);
 
 #endif /* ASHLAR_VOCABULARY_H */

@@ -41,9 +41,9 @@ struct ashlar_rnn {
 };
 
 /* The CPU: passes are host functions in stream order, on a software device's memory. */
-extern const ashlar_rnn_backend ashlar_rnn_backend_cpu;
+extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 
 /* CUDA devices: cuDNN 9, found at run time; in a build without its headers it refuses all. */
-extern const ashlar_rnn_backend ashlar_rnn_backend_cudnn;
+extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 
 #endif /* ASHLAR_BACKEND_H */

@@ -24,16 +24,16 @@ static void run_call(void *copied) {
 }
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
-    return ashlar_rnn_cpu_passes_of(layout->config.dtype) != NULL
-               ? ashlar_workers_check()
-               : ashlar_fail(ASHLAR_ENOTSUP,
+    return ashlar__rnn_cpu_passes_of(layout->config.dtype) != NULL
+               ? ashlar__workers_check()
+               : ashlar__fail(ASHLAR_ENOTSUP,
                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
                              "only; ASHLAR_%s is for GPUs",
                              ashlar_dtype_name(layout->config.dtype));
 }
 
 static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
-    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(dtype);
+    const ashlar_rnn_cpu_passes *passes = ashlar__rnn_cpu_passes_of(dtype);
     ashlar_rnn_cpu_pass *const functions[] = {
         [ASHLAR_RNN_FORWARD] = passes->forward,
         [ASHLAR_RNN_BACKWARD_DATA] = passes->backward_data,
@@ -72,26 +72,26 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            ashlar_stream stream) {
     size_t lengths_bytes, bytes;
     call *c = NULL;
-    if (ashlar_mul(batch->batch, sizeof c->lengths[0], &lengths_bytes) &&
-        ashlar_add(sizeof *c, lengths_bytes, &bytes)) {
-        c = ashlar_host_calloc(1, bytes);
+    if (ashlar__mul(batch->batch, sizeof c->lengths[0], &lengths_bytes) &&
+        ashlar__add(sizeof *c, lengths_bytes, &bytes)) {
+        c = ashlar__host_calloc(1, bytes);
     }
     if (c == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
     }
     c->run = pass_function(rnn->layout.config.dtype, pass);
     c->layout = rnn->layout;
     c->args = arguments(batch, buffers);
     memcpy(c->lengths, batch->lengths, lengths_bytes);
     const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
-    ashlar_host_free(c);
+    ashlar__host_free(c);
     return status;
 }
 
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes) {
-    return ashlar_rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
+    return ashlar__rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
 }
 
-const ashlar_rnn_backend ashlar_rnn_backend_cpu = {
+const ashlar_rnn_backend ashlar__rnn_backend_cpu = {
     .name = "cpu", .check = check, .sizes = sizes, .queue = queue};

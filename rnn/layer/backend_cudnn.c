@@ -18,7 +18,7 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
     if (c->algorithm != ASHLAR_RNN_STANDARD &&
         (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type)) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
                            "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
                            "ASHLAR_RNN_STANDARD");
@@ -28,19 +28,19 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
 
 static ashlar_status create(ashlar_rnn *rnn) {
     ashlar_cudnn_state *state;
-    ASHLAR_TRY(ashlar_cudnn_state_create(rnn, &state));
+    ASHLAR_TRY(ashlar__cudnn_state_create(rnn, &state));
     rnn->state = state;
     return ASHLAR_OK;
 }
 
 static void destroy(ashlar_rnn *rnn) {
-    ashlar_cudnn_state_destroy(rnn, rnn->state);
+    ashlar__cudnn_state_destroy(rnn, rnn->state);
 }
 
 /* Take the handle for this thread, and the context for cuDNN. */
 static ashlar_status lock(const ashlar_rnn *rnn) {
     pthread_mutex_lock(&state_of(rnn)->lock);
-    const ashlar_status status = ashlar_device_enter(rnn->device);
+    const ashlar_status status = ashlar__device_enter(rnn->device);
     if (status != ASHLAR_OK) {
         pthread_mutex_unlock(&state_of(rnn)->lock);
     }
@@ -48,7 +48,7 @@ static ashlar_status lock(const ashlar_rnn *rnn) {
 }
 
 static void unlock(const ashlar_rnn *rnn) {
-    ashlar_device_leave(rnn->device);
+    ashlar__device_leave(rnn->device);
     pthread_mutex_unlock(&state_of(rnn)->lock);
 }
 
@@ -70,10 +70,10 @@ static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes,
     if (!sizes->training) {
         return true;
     }
-    return ashlar_mul(sizes->steps * sizes->batch, rnn->layout.config.input * item, &p->dx_bytes) &&
-           ashlar_mul(sizes->steps * sizes->batch, rnn->layout.output * item, &p->dy_bytes) &&
-           ashlar_align_up(sizes->work, ALIGN, &p->dx) && ashlar_add(p->dx, p->dx_bytes, &p->dy) &&
-           ashlar_align_up(p->dy, ALIGN, &p->dy) && ashlar_add(p->dy, p->dy_bytes, &p->bytes);
+    return ashlar__mul(sizes->steps * sizes->batch, rnn->layout.config.input * item, &p->dx_bytes) &&
+           ashlar__mul(sizes->steps * sizes->batch, rnn->layout.output * item, &p->dy_bytes) &&
+           ashlar__align_up(sizes->work, ALIGN, &p->dx) && ashlar__add(p->dx, p->dx_bytes, &p->dy) &&
+           ashlar__align_up(p->dy, ALIGN, &p->dy) && ashlar__add(p->dy, p->dy_bytes, &p->bytes);
 }
 
 /* cuDNN's dimensions, and the products that it forms of them, are ints. */
@@ -82,13 +82,13 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
                                                                        : rnn->layout.config.input;
     size_t rows, elements;
     if (steps == 0 || batch == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: %zu steps of %zu sequences; each is at least 1",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu steps of %zu sequences; each is at least 1",
                            steps, batch);
     }
-    if (!ashlar_mul(steps, batch, &rows) || !ashlar_mul(rows, width, &elements) ||
+    if (!ashlar__mul(steps, batch, &rows) || !ashlar__mul(rows, width, &elements) ||
         rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
         rnn->layout.pseudo_layers * batch > INT32_MAX / rnn->layout.config.hidden) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "rnn: %zu steps of %zu sequences are too many for "
                            "cuDNN",
                            steps, batch);
@@ -100,16 +100,16 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
  * and cuDNN refuses a pass whose buffers are too small. */
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
-    int32_t *lengths = ashlar_host_calloc(sizes->batch, sizeof *lengths);
+    int32_t *lengths = ashlar__host_calloc(sizes->batch, sizeof *lengths);
     if (lengths == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", sizes->batch);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", sizes->batch);
     }
     for (size_t b = 0; b < sizes->batch; b++) {
         lengths[b] = (int32_t)sizes->steps;
     }
     const ashlar_status status =
-        ashlar_cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, lengths);
-    ashlar_host_free(lengths);
+        ashlar__cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, lengths);
+    ashlar__host_free(lengths);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -173,7 +173,7 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
         return status;
     }
     if (!lay_out_work(rnn, &found, &at)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "rnn: the workspace of %zu steps of %zu sequences "
                            "is too large to address",
                            steps, batch);
@@ -216,14 +216,14 @@ static ashlar_status seed(const call *c) {
     }
     const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (c->stream, &capture));
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "cuStreamIsCapturing", result);
+        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
     }
     if (capture != CU_CAPTURE_NONE) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "rnn: the first training forward with dropout may not be "
                            "captured, nor one with dropout_restarts; run one before");
     }
-    const ashlar_status status = ashlar_cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
+    const ashlar_status status = ashlar__cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
     c->state->is_seeded = status == ASHLAR_OK;
     return status;
 }
@@ -243,9 +243,9 @@ static ashlar_status forward(const call *c) {
 static ashlar_status clear(const call *c, void *at, size_t bytes) {
     ashlar_driver *driver = c->rnn->device->driver;
     const cu_result result =
-        ASHLAR_DRIVER_CALL(driver, memset_d8_async, (ashlar_ptr_in(at), 0, bytes, c->stream));
+        ASHLAR_DRIVER_CALL(driver, memset_d8_async, (ashlar__ptr_in(at), 0, bytes, c->stream));
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "cuMemsetD8Async", result);
+                                : ashlar__driver_error(driver, "cuMemsetD8Async", result);
 }
 
 static ashlar_status backward_data(const call *c) {
@@ -295,10 +295,10 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
                      (c->state->handle, (cudaStream_t)c->stream));
     ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
     if (!lay_out_work(c->rnn, &c->sizes, &c->at)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
+        return ashlar__fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
     }
     ASHLAR_TRY(
-        ashlar_cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch, batch->lengths));
+        ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch, batch->lengths));
     return passes[pass](c);
 }
 
@@ -313,11 +313,11 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
               .stream = stream,
               .weight_bytes = rnn->layout.elements * ashlar_dtype_bytes(config->dtype)};
     if (pass != ASHLAR_RNN_FORWARD && buffers->y == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: y is NULL; on a CUDA device the backward calls "
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: y is NULL; on a CUDA device the backward calls "
                                           "read the y, hx and cx of forward again");
     }
     if (config->algorithm != ASHLAR_RNN_STANDARD && !is_uniform(batch)) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: a persistent algorithm takes only sequences of "
+        return ashlar__fail(ASHLAR_ENOTSUP, "rnn: a persistent algorithm takes only sequences of "
                                            "the full length; use ASHLAR_RNN_STANDARD");
     }
     ashlar_status status = lock(rnn);
@@ -328,7 +328,7 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return status;
 }
 
-const ashlar_rnn_backend ashlar_rnn_backend_cudnn = {.name = "cudnn",
+const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "cudnn",
                                                      .check = check,
                                                      .create = create,
                                                      .destroy = destroy,

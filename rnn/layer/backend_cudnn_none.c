@@ -5,11 +5,11 @@
 
 static ashlar_status refuse(const ashlar_rnn_layout *layout) {
     (void)layout;
-    return ashlar_fail(ASHLAR_ENOTSUP,
+    return ashlar__fail(ASHLAR_ENOTSUP,
                        "rnn: this build has no back end for CUDA devices: build with "
                        "-Dcuda=enabled -Dcudnn=enabled where the headers of CUDA and of cuDNN 9 "
                        "are, or use the software device, ASHLAR_DEVICE=soft");
 }
 
 /* No rnn is made, so that nothing asks for more. */
-const ashlar_rnn_backend ashlar_rnn_backend_cudnn = {.name = "none", .check = refuse};
+const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "none", .check = refuse};

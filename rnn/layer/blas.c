@@ -41,9 +41,9 @@ static void compute_one(void *context, size_t i) {
         .column = tile_edge(p->n, COLUMN_UNIT, c->columns, column),
         .column_end = tile_edge(p->n, COLUMN_UNIT, c->columns, column + 1),
     };
-    const uint64_t begin = ashlar_blas_clock_begin();
+    const uint64_t begin = ashlar__blas_clock_begin();
     c->compute(p, &tile);
-    ashlar_blas_clock_end(begin);
+    ashlar__blas_clock_end(begin);
 }
 
 static size_t min_of(size_t a, size_t b) {
@@ -57,7 +57,7 @@ static size_t min_of(size_t a, size_t b) {
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t worth =
         p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;
-    const size_t pieces = worth < 2 ? 1 : min_of(worth, ashlar_workers_count());
+    const size_t pieces = worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
     const size_t rows = units(p->m, ROW_UNIT), columns = units(p->n, COLUMN_UNIT);
     tiling c = {.product = p, .compute = compute};
     if (p->trans_a) {
@@ -73,7 +73,7 @@ static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute
 static void compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function) {
     if (p->m > 0 && p->n > 0 && p->k > 0) {
         tiling c = make_tiling(p, function);
-        ashlar_workers_run(c.rows * c.columns, compute_one, &c);
+        ashlar__workers_run(c.rows * c.columns, compute_one, &c);
     }
 }
 
@@ -97,17 +97,17 @@ static void compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function) {
 
 /* ---- threads and names ---- */
 
-const char *ashlar_blas_name(void) {
-    return ashlar_blas_best()->name;
+const char *ashlar__blas_name(void) {
+    return ashlar__blas_best()->name;
 }
 
-void ashlar_blas_set_threads(int n) {
+void ashlar__blas_set_threads(int n) {
     ASHLAR_ASSERT(n >= 1);
-    ashlar_workers_set_count(min_of((size_t)n, ASHLAR_WORKERS_MAX));
+    ashlar__workers_set_count(min_of((size_t)n, ASHLAR_WORKERS_MAX));
 }
 
-int ashlar_blas_threads(void) {
-    return (int)ashlar_workers_count();
+int ashlar__blas_threads(void) {
+    return (int)ashlar__workers_count();
 }
 
 /* ---- the clock ---- */
@@ -115,21 +115,21 @@ int ashlar_blas_threads(void) {
 static atomic_bool clock_runs;
 static _Atomic uint64_t clock_sum;
 
-void ashlar_blas_clock_start(bool runs) {
+void ashlar__blas_clock_start(bool runs) {
     atomic_store(&clock_runs, runs);
     atomic_store(&clock_sum, 0);
 }
 
-uint64_t ashlar_blas_clock_ns(void) {
+uint64_t ashlar__blas_clock_ns(void) {
     return atomic_load(&clock_sum);
 }
 
-uint64_t ashlar_blas_clock_begin(void) {
-    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? ashlar_clock_ns() : 0;
+uint64_t ashlar__blas_clock_begin(void) {
+    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? ashlar__clock_ns() : 0;
 }
 
-void ashlar_blas_clock_end(uint64_t begin) {
+void ashlar__blas_clock_end(uint64_t begin) {
     if (begin != 0) {
-        atomic_fetch_add_explicit(&clock_sum, ashlar_clock_ns() - begin, memory_order_relaxed);
+        atomic_fetch_add_explicit(&clock_sum, ashlar__clock_ns() - begin, memory_order_relaxed);
     }
 }

@@ -22,18 +22,18 @@
  * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
  * less than half a MiB of stack.
  */
-void ashlar_gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, float alpha,
+void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, float alpha,
                      const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
                      size_t ldc);
-void ashlar_gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, double alpha,
+void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, double alpha,
                      const double *a, size_t lda, const double *b, size_t ldb, double beta,
                      double *c, size_t ldc);
 
 /* What computes it, for reports ("built-in, AVX2 and FMA"). Never NULL. */
-const char *ashlar_blas_name(void);
+const char *ashlar__blas_name(void);
 
-/* The workers' threads, see ashlar_workers_set_count(). n >= 1; beyond what there can be: that. */
-void ashlar_blas_set_threads(int n);
-int ashlar_blas_threads(void);
+/* The workers' threads, see ashlar__workers_set_count(). n >= 1; beyond what there can be: that. */
+void ashlar__blas_set_threads(int n);
+int ashlar__blas_threads(void);
 
 #endif /* ASHLAR_BLAS_H */

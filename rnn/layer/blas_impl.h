@@ -40,8 +40,8 @@ typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_ge
  * Compiled for several sets of instructions (meson.build). Those without fused multiplication
  * round each product, and so get other bits.
  */
-ashlar_gemm_kernel ashlar_gemm_kernel_f32_baseline, ashlar_gemm_kernel_f64_baseline;
-ashlar_gemm_kernel ashlar_gemm_kernel_f32_avx2, ashlar_gemm_kernel_f64_avx2;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_baseline, ashlar__gemm_kernel_f64_baseline;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx2, ashlar__gemm_kernel_f64_avx2;
 
 typedef struct ashlar_gemm_kernels {
     const char *name;
@@ -49,15 +49,15 @@ typedef struct ashlar_gemm_kernels {
 } ashlar_gemm_kernels;
 
 /* The best that this processor runs (blas_x86.c or blas_any.c). */
-const ashlar_gemm_kernels *ashlar_blas_best(void);
+const ashlar_gemm_kernels *ashlar__blas_best(void);
 
 /*
  * For benchmarks: nanoseconds that threads have spent in products since the clock was started, of
  * all together. Products outside blas.c stand between _begin and _end.
  */
-void ashlar_blas_clock_start(bool runs);
-uint64_t ashlar_blas_clock_ns(void);
-uint64_t ashlar_blas_clock_begin(void); /* 0: the clock does not run */
-void ashlar_blas_clock_end(uint64_t begin);
+void ashlar__blas_clock_start(bool runs);
+uint64_t ashlar__blas_clock_ns(void);
+uint64_t ashlar__blas_clock_begin(void); /* 0: the clock does not run */
+void ashlar__blas_clock_end(uint64_t begin);
 
 #endif /* ASHLAR_BLAS_IMPL_H */

@@ -14,7 +14,7 @@ static void REAL(scale_matrix)(size_t m, size_t n, real beta, real *c, size_t ld
     }
 }
 
-void REAL(ashlar_gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
+void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
                        const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c,
                        size_t ldc) {
     const bool overwrites = beta == 0 && k > 0;
@@ -36,5 +36,5 @@ void REAL(ashlar_gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k,
     if (!overwrites && beta != 1) {
         REAL(scale_matrix)(m, n, beta, c, ldc);
     }
-    compute(&product, ashlar_blas_best()->FUNCTION);
+    compute(&product, ashlar__blas_best()->FUNCTION);
 }

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-static inline bool ashlar_cpu_has_avx2(void) {
+static inline bool ashlar__cpu_has_avx2(void) {
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 

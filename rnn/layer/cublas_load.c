@@ -12,7 +12,7 @@ static const char *const names[] = {
 enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
 
-ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
+ashlar_status ashlar__cublas_open(const ashlar_cublas **out) {
     static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
     static ashlar_cublas functions;
     static const ashlar_shared_library library = {
@@ -22,17 +22,17 @@ ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
         .functions = names,
         .function_count = FUNCTION_COUNT,
     };
-    ASHLAR_TRY(ashlar_shared_load(&once, &library, &functions));
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
     *out = &functions;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_cublas_error(const ashlar_cublas *cublas, const char *what,
+ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
                                   cublasStatus_t result) {
     const ashlar_status status =
         result == CUBLAS_STATUS_ALLOC_FAILED ? ASHLAR_ENOMEM
         : result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH
             ? ASHLAR_ENOTSUP
             : ASHLAR_EDRIVER;
-    return ashlar_fail(status, "%s: %s (%d)", what, cublas->get_status_string(result), (int)result);
+    return ashlar__fail(status, "%s: %s (%d)", what, cublas->get_status_string(result), (int)result);
 }

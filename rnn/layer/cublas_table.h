@@ -31,13 +31,13 @@ typedef struct ashlar_cublas {
  * Ownership: the library's.  Threads: any.
  * Errors:    ASHLAR_ENOTSUP (no library); tried again by the next call.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_cublas_open(const ashlar_cublas **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__cublas_open(const ashlar_cublas **out);
 
 /*
  * Turn a refusal into a status with a detail line: ASHLAR_ENOTSUP, ASHLAR_ENOMEM, else
  * ASHLAR_EDRIVER. `result` is not CUBLAS_STATUS_SUCCESS.
  */
-ashlar_status ashlar_cublas_error(const ashlar_cublas *cublas, const char *what,
+ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
                                   cublasStatus_t result);
 
 #endif /* ASHLAR_CUBLAS_TABLE_H */

@@ -22,7 +22,7 @@ static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const cha
     };
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_TENSOR_COUNT);
     const size_t directions = p->layout->config.directions;
-    return ashlar_fail(ASHLAR_ENOTSUP,
+    return ashlar__fail(ASHLAR_ENOTSUP,
                        "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "
                        "ashlar; use another cuDNN 9",
                        names[tensor], p->pseudo_layer / directions,
@@ -93,7 +93,7 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
     return status == ASHLAR_OK && block < 2 ? check_offset(&p, biases[block], bias) : status;
 }
 
-ashlar_status ashlar_cudnn_check_layout(const ashlar_rnn_layout *layout,
+ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
                                         const ashlar_cudnn_state *s) {
     const size_t want = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
     const size_t numbers = 2 * layout->gates + (layout->config.cell == ASHLAR_RNN_LSTM);
@@ -101,7 +101,7 @@ ashlar_status ashlar_cudnn_check_layout(const ashlar_rnn_layout *layout,
     ASHLAR_CUDNN_TRY(s->cudnn, weight_space_size, cudnnGetRNNWeightSpaceSize,
                      (s->handle, s->rnn, &got));
     if (got != want) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
+        return ashlar__fail(ASHLAR_ENOTSUP,
                            "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use "
                            "another cuDNN 9",
                            got, want);

@@ -18,13 +18,13 @@ static ashlar_status check_version(const void *functions) {
     const size_t version = ((const ashlar_cudnn *)functions)->get_version();
     return version / VERSIONS_PER_MAJOR == MAJOR
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_ENOTSUP,
+               : ashlar__fail(ASHLAR_ENOTSUP,
                              "the cuDNN that was found is version %zu; it must be %d.x: look at "
                              "ASHLAR_CUDNN and LD_LIBRARY_PATH",
                              version, MAJOR);
 }
 
-ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out) {
+ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
     static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
     static ashlar_cudnn functions;
     static const ashlar_shared_library library = {
@@ -35,7 +35,7 @@ ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out) {
         .function_count = FUNCTION_COUNT,
         .check = check_version,
     };
-    ASHLAR_TRY(ashlar_shared_load(&once, &library, &functions));
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
     *out = &functions;
     return ASHLAR_OK;
 }
@@ -50,11 +50,11 @@ static ashlar_status status_of(cudnnStatus_t result) {
                                                                           : ASHLAR_EDRIVER;
 }
 
-ashlar_status ashlar_cudnn_error(const ashlar_cudnn *cudnn, const char *what,
+ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
                                  cudnnStatus_t result) {
     char said[256] = "";
     cudnn->get_last_error_string(said, sizeof said);
     said[sizeof said - 1] = '\0';
-    return ashlar_fail(status_of(result), "%s: %s (%d)%s%s", what, cudnn->get_error_string(result),
+    return ashlar__fail(status_of(result), "%s: %s (%d)%s%s", what, cudnn->get_error_string(result),
                        (int)result, said[0] == '\0' ? "" : ": ", said);
 }

@@ -4,7 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-cudnnDataType_t ashlar_cudnn_type(ashlar_dtype dtype) {
+cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype) {
     static const cudnnDataType_t types[] = {
         [ASHLAR_F32] = CUDNN_DATA_FLOAT,
         [ASHLAR_F64] = CUDNN_DATA_DOUBLE,
@@ -47,7 +47,7 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     };
     ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_ALGORITHM_COUNT);
     const ashlar_rnn_config *c = &rnn->layout.config;
-    const cudnnDataType_t type = ashlar_cudnn_type(c->dtype);
+    const cudnnDataType_t type = ashlar__cudnn_type(c->dtype);
     ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
                      (s->rnn, algorithms[c->algorithm], cells[c->cell], biases[c->bias],
                       c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
@@ -58,7 +58,7 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s, uint64_t seed) {
+ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s, uint64_t seed) {
     const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
                      (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
@@ -72,7 +72,7 @@ static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDe
                                      const int32_t *lengths) {
     double zero = 0; /* of every type, whatever cuDNN reads of it */
     ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
-                     (desc, ashlar_cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+                     (desc, ashlar__cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                       (int)steps, (int)batch, (int)width, lengths, &zero));
     return ASHLAR_OK;
 }
@@ -83,11 +83,11 @@ static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDes
     const int shape[] = {(int)pseudo_layers, (int)batch, (int)width};
     const int strides[] = {(int)(batch * width), (int)width, 1};
     ASHLAR_CUDNN_TRY(s->cudnn, set_tensor, cudnnSetTensorNdDescriptor,
-                     (desc, ashlar_cudnn_type(dtype), 3, shape, strides));
+                     (desc, ashlar__cudnn_type(dtype), 3, shape, strides));
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
+ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
                                           size_t steps, size_t batch, const int32_t *lengths) {
     const ashlar_rnn_layout *l = &rnn->layout;
     const ashlar_dtype dtype = l->config.dtype;
@@ -110,9 +110,9 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(s->cudnn, dropout_states_size, cudnnDropoutGetStatesSize, (s->handle, &bytes));
     const cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (&states, bytes));
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(driver, "rnn: cuMemAlloc for dropout's states", result);
+        return ashlar__driver_error(driver, "rnn: cuMemAlloc for dropout's states", result);
     }
-    s->states = ashlar_ptr_out(states);
+    s->states = ashlar__ptr_out(states);
     s->states_bytes = bytes;
     return ASHLAR_OK;
 }
@@ -122,7 +122,7 @@ static ashlar_status wait_for_states(const ashlar_rnn *rnn) {
     ashlar_driver *driver = rnn->device->driver;
     const cu_result result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
     return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar_driver_error(driver, "cuCtxSynchronize", result);
+                                : ashlar__driver_error(driver, "cuCtxSynchronize", result);
 }
 
 static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
@@ -135,11 +135,11 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->h));
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
     ASHLAR_TRY(take_states(rnn, s));
-    ASHLAR_TRY(ashlar_cudnn_state_seed(rnn, s, 0));
+    ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
     if (s->states != NULL) {
         ASHLAR_TRY(wait_for_states(rnn));
     }
-    return ashlar_cudnn_check_layout(&rnn->layout, s);
+    return ashlar__cudnn_check_layout(&rnn->layout, s);
 }
 
 /* Inside the device's context. What cannot be destroyed cannot be helped. */
@@ -171,7 +171,7 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
     (void)cudnn->destroy(s->handle);
     if (s->states != NULL) {
-        (void)ASHLAR_DRIVER_CALL(driver, mem_free, (ashlar_ptr_in(s->states)));
+        (void)ASHLAR_DRIVER_CALL(driver, mem_free, (ashlar__ptr_in(s->states)));
     }
 }
 
@@ -179,59 +179,59 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;
-    ashlar_status status = ashlar_device_enter(rnn->device);
+    ashlar_status status = ashlar__device_enter(rnn->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const cu_result relaxed = ashlar_driver_relax(driver, &mode);
+    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
     if (relaxed == CU_SUCCESS) {
         status = build(rnn, s);
         if (status != ASHLAR_OK) {
             unmake(rnn, s);
         }
-        ashlar_driver_unrelax(driver, mode);
+        ashlar__driver_unrelax(driver, mode);
     } else {
-        status = ashlar_driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+        status = ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
     }
-    ashlar_device_leave(rnn->device);
+    ashlar__device_leave(rnn->device);
     return status;
 }
 
-ashlar_status ashlar_cudnn_state_create(const ashlar_rnn *rnn, ashlar_cudnn_state **out) {
+ashlar_status ashlar__cudnn_state_create(const ashlar_rnn *rnn, ashlar_cudnn_state **out) {
     const ashlar_cudnn *cudnn;
-    ashlar_status status = ashlar_cudnn_open(&cudnn);
+    ashlar_status status = ashlar__cudnn_open(&cudnn);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_cudnn_state *s = ashlar_host_calloc(1, sizeof *s);
+    ashlar_cudnn_state *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
-        ashlar_host_free(s);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn of cuDNN");
+        ashlar__host_free(s);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an rnn of cuDNN");
     }
     s->cudnn = cudnn;
     status = build_in_context(rnn, s);
     if (status != ASHLAR_OK) {
         pthread_mutex_destroy(&s->lock);
-        ashlar_host_free(s);
+        ashlar__host_free(s);
         return status;
     }
     *out = s;
     return ASHLAR_OK;
 }
 
-void ashlar_cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+void ashlar__cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     if (s == NULL) {
         return;
     }
-    if (ashlar_device_enter(rnn->device) == ASHLAR_OK) {
+    if (ashlar__device_enter(rnn->device) == ASHLAR_OK) {
         unsigned int mode;
-        const cu_result relaxed = ashlar_driver_relax(rnn->device->driver, &mode);
+        const cu_result relaxed = ashlar__driver_relax(rnn->device->driver, &mode);
         unmake(rnn, s);
         if (relaxed == CU_SUCCESS) {
-            ashlar_driver_unrelax(rnn->device->driver, mode);
+            ashlar__driver_unrelax(rnn->device->driver, mode);
         }
-        ashlar_device_leave(rnn->device);
+        ashlar__device_leave(rnn->device);
     }
     pthread_mutex_destroy(&s->lock);
-    ashlar_host_free(s);
+    ashlar__host_free(s);
 }

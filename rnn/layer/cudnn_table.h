@@ -53,21 +53,21 @@ typedef struct ashlar_cudnn {
  * Ownership: the library's.  Threads: any.
  * Errors:    ASHLAR_ENOTSUP (no library, another major version); tried again by the next call.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out);
 
 /*
  * Turn a refusal into a status with a detail line that has cuDNN's own words: ASHLAR_ENOTSUP for
  * CUDNN_STATUS_NOT_SUPPORTED and its kin, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM for memory, else
  * ASHLAR_EDRIVER. `result` is not CUDNN_STATUS_SUCCESS.
  */
-ashlar_status ashlar_cudnn_error(const ashlar_cudnn *cudnn, const char *what, cudnnStatus_t result);
+ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what, cudnnStatus_t result);
 
 /* In a function that returns a status: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle)). */
 #define ASHLAR_CUDNN_TRY(cudnn, field, symbol, args)              \
     do {                                                          \
         const cudnnStatus_t result_ = (cudnn)->field args;        \
         if (result_ != CUDNN_STATUS_SUCCESS) {                    \
-            return ashlar_cudnn_error((cudnn), #symbol, result_); \
+            return ashlar__cudnn_error((cudnn), #symbol, result_); \
         }                                                         \
     } while (0)
 

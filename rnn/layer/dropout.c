@@ -17,7 +17,7 @@ static void round_lanes(uint32_t c[4][LANES], uint32_t key0, uint32_t key1) {
     }
 }
 
-void ashlar_dropout_draw(const ashlar_dropout_row *row, size_t group,
+void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]) {
     uint32_t c[4][LANES];
     for (int k = 0; k < LANES; k++) {
@@ -37,7 +37,7 @@ void ashlar_dropout_draw(const ashlar_dropout_row *row, size_t group,
     }
 }
 
-uint32_t ashlar_dropout_threshold(double rate) {
+uint32_t ashlar__dropout_threshold(double rate) {
     ASHLAR_ASSERT(rate >= 0 && rate < 1);
     return (uint32_t)(rate * 0x1p32);
 }

@@ -6,7 +6,7 @@
 
 #include "rnn/layer/gemm_kernel_template.h"
 
-void ASHLAR_RNN_SET(ashlar_gemm_kernel_f32)(const ashlar_gemm_args *product,
+void ASHLAR_RNN_SET(ashlar__gemm_kernel_f32)(const ashlar_gemm_args *product,
                                             const ashlar_gemm_tile *tile) {
     compute_tile(product, tile);
 }

@@ -3,75 +3,75 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
+ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_ops_backend *backend =
-        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_ops_backend_cuda : &ashlar_ops_backend_cpu;
+        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
     ashlar_status status = backend->check(dtype);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_ops *ops = ashlar_host_calloc(1, sizeof *ops);
+    ashlar_ops *ops = ashlar__host_calloc(1, sizeof *ops);
     if (ops == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
     }
     *ops = (ashlar_ops){.device = device, .backend = backend, .dtype = dtype};
     status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
     if (status != ASHLAR_OK) {
-        ashlar_host_free(ops);
+        ashlar__host_free(ops);
         return status;
     }
     *out = ops;
     return ASHLAR_OK;
 }
 
-void ashlar_ops_destroy(ashlar_ops *ops) {
+void ashlar__ops_destroy(ashlar_ops *ops) {
     if (ops == NULL) {
         return;
     }
     if (ops->backend->close != NULL) {
         ops->backend->close(ops);
     }
-    ashlar_host_free(ops);
+    ashlar__host_free(ops);
 }
 
-size_t ashlar_ops_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
+size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
     return ops->backend->loss_work_bytes(positions);
 }
 
-ashlar_status ashlar_ops_embedding_forward(const ashlar_ops *ops, const ashlar_embedding_args *args,
+ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops, const ashlar_embedding_args *args,
                                            ashlar_stream stream) {
     return ops->backend->embedding_forward(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_embedding_backward(const ashlar_ops *ops,
+ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
                                             const ashlar_embedding_args *args,
                                             ashlar_stream stream) {
     return ops->backend->embedding_backward(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
+ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
                                         ashlar_stream stream) {
     return ops->backend->linear_forward(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_linear_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
+ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
                                          ashlar_stream stream) {
     return ops->backend->linear_backward(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
+ashlar_status ashlar__ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                               ashlar_stream stream) {
     return ops->backend->loss(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_columns(const ashlar_ops *ops, const ashlar_columns_args *args,
+ashlar_status ashlar__ops_columns(const ashlar_ops *ops, const ashlar_columns_args *args,
                                  ashlar_stream stream) {
     return ops->backend->columns(ops, args, stream);
 }
 
-ashlar_status ashlar_ops_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
+ashlar_status ashlar__ops_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
                                 ashlar_stream stream) {
     return ops->backend->argmax(ops, args, stream);
 }

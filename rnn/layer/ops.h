@@ -34,9 +34,9 @@ typedef struct ashlar_ops ashlar_ops;
  *            that the device has no arithmetic for: on the CPU all but F32 and F64),
  *            ASHLAR_EHOSTMEM; on a CUDA device ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype,
                                                   ashlar_ops **out);
-void ashlar_ops_destroy(ashlar_ops *ops); /* NULL is allowed */
+void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
 
 typedef struct ashlar_embedding_args {
     size_t steps;           /* T */
@@ -52,14 +52,14 @@ typedef struct ashlar_embedding_args {
 } ashlar_embedding_args;
 
 /* out = the table's row of each token. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_embedding_forward(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
                                                              const ashlar_embedding_args *args,
                                                              ashlar_stream stream);
 /*
  * dtable += dout, row by row in the order of the tokens. A CUDA device looks at every token for
  * every row of the table, V * T * B comparisons, so that the order is always the same.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_embedding_backward(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
                                                               const ashlar_embedding_args *args,
                                                               ashlar_stream stream);
 
@@ -79,11 +79,11 @@ typedef struct ashlar_linear_args {
 } ashlar_linear_args;
 
 /* y = x weight^T + bias. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_linear_forward(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops,
                                                           const ashlar_linear_args *args,
                                                           ashlar_stream stream);
 /* dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_linear_backward(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops,
                                                            const ashlar_linear_args *args,
                                                            ashlar_stream stream);
 
@@ -97,7 +97,7 @@ typedef struct ashlar_loss_args {
     double weight;          /* of each position; 0 stands for 1 / the number of valid ones */
     void *dlogits;          /* [T, B, V], may be logits; 0 past the lengths; NULL = not wanted */
     const double *scale;    /* what dlogits is multiplied by; NULL stands for 1 */
-    void *work;             /* ashlar_ops_loss_work_bytes(); scratch */
+    void *work;             /* ashlar__ops_loss_work_bytes(); scratch */
     double *loss;           /* ADDED TO */
 } ashlar_loss_args;
 
@@ -106,11 +106,11 @@ typedef struct ashlar_loss_args {
  * dlogits is the gradient of what is added, times the scale. With the weight left 0 that is the
  * mean, and at least one position must be valid.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                                                 ashlar_stream stream);
 
 /* Scratch of a loss over `positions` = T * B; 0: none, work may be NULL. */
-size_t ashlar_ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
+size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
 typedef struct ashlar_columns_args {
     size_t rows;      /* N */
@@ -123,7 +123,7 @@ typedef struct ashlar_columns_args {
 } ashlar_columns_args;
 
 /* to = from, or to += from: some columns of a matrix from, or into, some of another. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_columns(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_columns(const ashlar_ops *ops,
                                                    const ashlar_columns_args *args,
                                                    ashlar_stream stream);
 
@@ -136,7 +136,7 @@ typedef struct ashlar_argmax_args {
 
 /* labels = the class of the largest value of each row, the first of several; 0 where all are NaN.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ops_argmax(const ashlar_ops *ops,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_argmax(const ashlar_ops *ops,
                                                   const ashlar_argmax_args *args,
                                                   ashlar_stream stream);
 

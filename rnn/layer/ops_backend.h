@@ -35,9 +35,9 @@ struct ashlar_ops {
 };
 
 /* The CPU: operations are host functions in stream order, on a software device's memory. */
-extern const ashlar_ops_backend ashlar_ops_backend_cpu;
+extern const ashlar_ops_backend ashlar__ops_backend_cpu;
 
 /* CUDA devices: kernels and cuBLAS; in a build without them it refuses all. */
-extern const ashlar_ops_backend ashlar_ops_backend_cuda;
+extern const ashlar_ops_backend ashlar__ops_backend_cuda;
 
 #endif /* ASHLAR_OPS_BACKEND_H */

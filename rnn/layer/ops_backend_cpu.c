@@ -6,7 +6,7 @@
 static ashlar_status check(ashlar_dtype dtype) {
     return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
                ? ASHLAR_OK
-               : ashlar_fail(
+               : ashlar__fail(
                      ASHLAR_ENOTSUP,
                      "ops: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is "
                      "for GPUs",
@@ -42,12 +42,12 @@ DEFINE_OP(argmax, argmax)
 
 static void run_loss_f32(void *copied) {
     const ashlar_loss_args *args = copied;
-    *args->loss += ashlar_loss_f32(args);
+    *args->loss += ashlar__loss_f32(args);
 }
 
 static void run_loss_f64(void *copied) {
     const ashlar_loss_args *args = copied;
-    *args->loss += ashlar_loss_f64(args);
+    *args->loss += ashlar__loss_f64(args);
 }
 
 static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
@@ -57,7 +57,7 @@ static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *a
                          sizeof *args);
 }
 
-const ashlar_ops_backend ashlar_ops_backend_cpu = {
+const ashlar_ops_backend ashlar__ops_backend_cpu = {
     .name = "cpu",
     .check = check,
     .loss_work_bytes = loss_work_bytes,

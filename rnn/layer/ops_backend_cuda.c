@@ -9,9 +9,9 @@
 #include "allocator/base/host.h"
 #include "rnn/layer/ops_cuda.h"
 
-extern const unsigned long long ashlar_ops_image[]; /* ops_cuda.cu, compiled */
+extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
 
-static const ashlar_cuda_image image = {.what = "ops", .image = ashlar_ops_image};
+static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
 enum {
 #define X(function, kind) KERNEL_##function,
@@ -47,28 +47,28 @@ typedef struct cuda_ops {
 static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     ashlar_driver *driver = ops->device->driver;
     unsigned int mode;
-    ashlar_status status = ashlar_device_enter(ops->device);
+    ashlar_status status = ashlar__device_enter(ops->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const cu_result relaxed = ashlar_driver_relax(driver, &mode);
+    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
     if (relaxed == CU_SUCCESS) {
         const cublasStatus_t result = c->cublas->create(&c->handle);
         if (result != CUBLAS_STATUS_SUCCESS) {
-            status = ashlar_cublas_error(c->cublas, "cublasCreate", result);
+            status = ashlar__cublas_error(c->cublas, "cublasCreate", result);
         }
-        ashlar_driver_unrelax(driver, mode);
+        ashlar__driver_unrelax(driver, mode);
     } else {
-        status = ashlar_driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+        status = ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
     }
-    ashlar_device_leave(ops->device);
+    ashlar__device_leave(ops->device);
     return status;
 }
 
 static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
-    ashlar_status status = ashlar_cublas_open(&c->cublas);
+    ashlar_status status = ashlar__cublas_open(&c->cublas);
     if (status == ASHLAR_OK) {
-        status = ashlar_cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
+        status = ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
                                           KERNEL_COUNT, &c->module, c->kernels);
     }
     if (status != ASHLAR_OK) {
@@ -76,21 +76,21 @@ static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
     }
     status = create_handle(ops, c);
     if (status != ASHLAR_OK) {
-        ashlar_cuda_kernels_unload(ops->device, c->module);
+        ashlar__cuda_kernels_unload(ops->device, c->module);
     }
     return status;
 }
 
 static ashlar_status open_cuda(ashlar_ops *ops) {
-    cuda_ops *c = ashlar_host_calloc(1, sizeof *c);
+    cuda_ops *c = ashlar__host_calloc(1, sizeof *c);
     if (c == NULL || pthread_mutex_init(&c->lock, NULL) != 0) {
-        ashlar_host_free(c);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+        ashlar__host_free(c);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
     }
     const ashlar_status status = build(ops, c);
     if (status != ASHLAR_OK) {
         pthread_mutex_destroy(&c->lock);
-        ashlar_host_free(c);
+        ashlar__host_free(c);
         return status;
     }
     ops->state = c;
@@ -99,13 +99,13 @@ static ashlar_status open_cuda(ashlar_ops *ops) {
 
 static void close_cuda(ashlar_ops *ops) {
     cuda_ops *c = ops->state;
-    ashlar_cuda_kernels_unload(ops->device, c->module); /* waits for the products too */
-    if (ashlar_device_enter(ops->device) == ASHLAR_OK) {
+    ashlar__cuda_kernels_unload(ops->device, c->module); /* waits for the products too */
+    if (ashlar__device_enter(ops->device) == ASHLAR_OK) {
         (void)c->cublas->destroy(c->handle);
-        ashlar_device_leave(ops->device);
+        ashlar__device_leave(ops->device);
     }
     pthread_mutex_destroy(&c->lock);
-    ashlar_host_free(c);
+    ashlar__host_free(c);
 }
 
 static ashlar_status check(ashlar_dtype dtype) {
@@ -119,7 +119,7 @@ static ashlar_status check(ashlar_dtype dtype) {
 static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, const void *args,
                             ashlar_stream stream) {
     const cuda_ops *c = ops->state;
-    return ashlar_cuda_kernels_launch(ops->device, c->kernels[kernel],
+    return ashlar__cuda_kernels_launch(ops->device, c->kernels[kernel],
                                       kernel_names[ops->dtype][kernel], blocks, ASHLAR_OPS_THREADS,
                                       args, stream);
 }
@@ -127,10 +127,10 @@ static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, co
 /* The only thing that an operation queues. */
 static ashlar_status launch_alone(const ashlar_ops *ops, int kernel, size_t blocks,
                                   const void *args, ashlar_stream stream) {
-    ashlar_status status = ashlar_device_enter(ops->device);
+    ashlar_status status = ashlar__device_enter(ops->device);
     if (status == ASHLAR_OK) {
         status = launch(ops, kernel, blocks, args, stream);
-        ashlar_device_leave(ops->device);
+        ashlar__device_leave(ops->device);
     }
     return status;
 }
@@ -169,7 +169,7 @@ static size_t loss_work_bytes(size_t positions) {
 
 static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                           ashlar_stream stream) {
-    ashlar_status status = ashlar_device_enter(ops->device);
+    ashlar_status status = ashlar__device_enter(ops->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -177,7 +177,7 @@ static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
     if (status == ASHLAR_OK) {
         status = launch(ops, KERNEL_loss_sum, 1, args, stream);
     }
-    ashlar_device_leave(ops->device);
+    ashlar__device_leave(ops->device);
     return status;
 }
 
@@ -221,7 +221,7 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
         (int)b->width, a->data, type, (int)a->width, adds ? one : zero, out, type, (int)n,
         computes[ops->dtype], CUBLAS_GEMM_DEFAULT);
     return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
-                                           : ashlar_cublas_error(c->cublas, "cublasGemmEx", result);
+                                           : ashlar__cublas_error(c->cublas, "cublasGemmEx", result);
 }
 
 /* The handle, for this stream and thread, and the context. */
@@ -229,29 +229,29 @@ static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                           ashlar_stream stream) {
     cuda_ops *c = ops->state;
     if (args->rows > INT32_MAX || args->in > INT32_MAX || args->out > INT32_MAX) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "ops: a linear layer of %zu rows, %zu to %zu, is too "
                            "large for cuBLAS",
                            args->rows, args->in, args->out);
     }
     pthread_mutex_lock(&c->lock);
-    const ashlar_status status = ashlar_device_enter(ops->device);
+    const ashlar_status status = ashlar__device_enter(ops->device);
     if (status != ASHLAR_OK) {
         pthread_mutex_unlock(&c->lock);
         return status;
     }
     const cublasStatus_t result = c->cublas->set_stream(c->handle, (cudaStream_t)stream);
     if (result != CUBLAS_STATUS_SUCCESS) {
-        ashlar_device_leave(ops->device);
+        ashlar__device_leave(ops->device);
         pthread_mutex_unlock(&c->lock);
-        return ashlar_cublas_error(c->cublas, "cublasSetStream", result);
+        return ashlar__cublas_error(c->cublas, "cublasSetStream", result);
     }
     return ASHLAR_OK;
 }
 
 static void unlock(const ashlar_ops *ops) {
     cuda_ops *c = ops->state;
-    ashlar_device_leave(ops->device);
+    ashlar__device_leave(ops->device);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -306,7 +306,7 @@ static ashlar_status linear_backward(const ashlar_ops *ops, const ashlar_linear_
     return status;
 }
 
-const ashlar_ops_backend ashlar_ops_backend_cuda = {
+const ashlar_ops_backend ashlar__ops_backend_cuda = {
     .name = "cuda",
     .open = open_cuda,
     .close = close_cuda,

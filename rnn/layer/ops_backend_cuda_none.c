@@ -5,10 +5,10 @@
 
 static ashlar_status refuse(ashlar_dtype dtype) {
     (void)dtype;
-    return ashlar_fail(ASHLAR_ENOTSUP,
+    return ashlar__fail(ASHLAR_ENOTSUP,
                        "ops: this build has no CUDA kernels: build with -Dcuda=enabled where nvcc "
                        "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
 }
 
 /* No ops are made, so that nothing asks for more. */
-const ashlar_ops_backend ashlar_ops_backend_cuda = {.name = "none", .check = refuse};
+const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "none", .check = refuse};

@@ -11,22 +11,22 @@
 
 #include "rnn/layer/ops.h"
 
-void ashlar_embedding_forward_f32(const ashlar_embedding_args *args);
-void ashlar_embedding_forward_f64(const ashlar_embedding_args *args);
-void ashlar_embedding_backward_f32(const ashlar_embedding_args *args);
-void ashlar_embedding_backward_f64(const ashlar_embedding_args *args);
-void ashlar_linear_forward_f32(const ashlar_linear_args *args);
-void ashlar_linear_forward_f64(const ashlar_linear_args *args);
-void ashlar_linear_backward_f32(const ashlar_linear_args *args);
-void ashlar_linear_backward_f64(const ashlar_linear_args *args);
-void ashlar_columns_f32(const ashlar_columns_args *args);
-void ashlar_columns_f64(const ashlar_columns_args *args);
-void ashlar_argmax_f32(const ashlar_argmax_args *args);
-void ashlar_argmax_f64(const ashlar_argmax_args *args);
+void ashlar__embedding_forward_f32(const ashlar_embedding_args *args);
+void ashlar__embedding_forward_f64(const ashlar_embedding_args *args);
+void ashlar__embedding_backward_f32(const ashlar_embedding_args *args);
+void ashlar__embedding_backward_f64(const ashlar_embedding_args *args);
+void ashlar__linear_forward_f32(const ashlar_linear_args *args);
+void ashlar__linear_forward_f64(const ashlar_linear_args *args);
+void ashlar__linear_backward_f32(const ashlar_linear_args *args);
+void ashlar__linear_backward_f64(const ashlar_linear_args *args);
+void ashlar__columns_f32(const ashlar_columns_args *args);
+void ashlar__columns_f64(const ashlar_columns_args *args);
+void ashlar__argmax_f32(const ashlar_argmax_args *args);
+void ashlar__argmax_f64(const ashlar_argmax_args *args);
 
 /* Returns the loss, and leaves *args->loss alone. */
-double ashlar_loss_f32(const ashlar_loss_args *args);
-double ashlar_loss_f64(const ashlar_loss_args *args);
+double ashlar__loss_f32(const ashlar_loss_args *args);
+double ashlar__loss_f64(const ashlar_loss_args *args);
 
 typedef struct ashlar_softmax_args {
     size_t rows;        /* N */
@@ -37,7 +37,7 @@ typedef struct ashlar_softmax_args {
 } ashlar_softmax_args;
 
 /* probs = softmax(logits / temperature), each row sums to 1. */
-void ashlar_softmax_f32(const ashlar_softmax_args *args);
-void ashlar_softmax_f64(const ashlar_softmax_args *args);
+void ashlar__softmax_f32(const ashlar_softmax_args *args);
+void ashlar__softmax_f64(const ashlar_softmax_args *args);
 
 #endif /* ASHLAR_OPS_CPU_H */

@@ -85,16 +85,16 @@ static __device__ void find_token(const ashlar_embedding_args *args, size_t clas
 #define ASHLAR_STORED uint16_t
 #define ASHLAR_REAL float
 #define ASHLAR_NAME(name) name##_f16
-#define ASHLAR_WIDEN(stored) ashlar_float_from_f16(stored)
-#define ASHLAR_NARROW(real) ashlar_f16_from_float(real)
+#define ASHLAR_WIDEN(stored) ashlar__float_from_f16(stored)
+#define ASHLAR_NARROW(real) ashlar__f16_from_float(real)
 #define ASHLAR_EXP(x) expf(x)
 #include "rnn/layer/ops_cuda_template.h"
 
 #define ASHLAR_STORED uint16_t
 #define ASHLAR_REAL float
 #define ASHLAR_NAME(name) name##_bf16
-#define ASHLAR_WIDEN(stored) ashlar_float_from_bf16(stored)
-#define ASHLAR_NARROW(real) ashlar_bf16_from_float(real)
+#define ASHLAR_WIDEN(stored) ashlar__float_from_bf16(stored)
+#define ASHLAR_NARROW(real) ashlar__bf16_from_float(real)
 #define ASHLAR_EXP(x) expf(x)
 #include "rnn/layer/ops_cuda_template.h"
 

@@ -93,7 +93,7 @@ static void add_row(real *restrict sum, const real *restrict row, size_t width) 
     }
 }
 
-void REAL(ashlar_embedding_forward)(const ashlar_embedding_args *args) {
+void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
     const size_t width = args->width;
     const real *const table = args->table;
     real *const out = args->out;
@@ -111,7 +111,7 @@ void REAL(ashlar_embedding_forward)(const ashlar_embedding_args *args) {
     }
 }
 
-void REAL(ashlar_embedding_backward)(const ashlar_embedding_args *args) {
+void REAL(ashlar__embedding_backward)(const ashlar_embedding_args *args) {
     const size_t width = args->width;
     const real *const dout = args->dout;
     real *const dtable = args->dtable;
@@ -128,24 +128,24 @@ void REAL(ashlar_embedding_backward)(const ashlar_embedding_args *args) {
     }
 }
 
-void REAL(ashlar_linear_forward)(const ashlar_linear_args *args) {
+void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
     const real *const bias = args->bias;
     real *const y = args->y;
     for (size_t row = 0; bias != NULL && row < args->rows; row++) {
         memcpy(y + row * args->out, bias, args->out * sizeof(real));
     }
-    REAL(ashlar_gemm)(false, true, args->rows, args->out, args->in, 1, args->x, args->in,
+    REAL(ashlar__gemm)(false, true, args->rows, args->out, args->in, 1, args->x, args->in,
                       args->weight, args->in, bias != NULL, y, args->out);
 }
 
-void REAL(ashlar_linear_backward)(const ashlar_linear_args *args) {
+void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
     const real *const dy = args->dy;
     if (args->dx != NULL) {
-        REAL(ashlar_gemm)(false, false, args->rows, args->in, args->out, 1, dy, args->out,
+        REAL(ashlar__gemm)(false, false, args->rows, args->in, args->out, 1, dy, args->out,
                           args->weight, args->in, 0, args->dx, args->in);
     }
     if (args->dweight != NULL) {
-        REAL(ashlar_gemm)(true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x,
+        REAL(ashlar__gemm)(true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x,
                           args->in, 1, args->dweight, args->in);
     }
     for (size_t row = 0; args->dbias != NULL && row < args->rows; row++) {
@@ -171,7 +171,7 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     return log((double)sum) + gap;
 }
 
-double REAL(ashlar_loss)(const ashlar_loss_args *args) {
+double REAL(ashlar__loss)(const ashlar_loss_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const dlogits = args->dlogits;
@@ -201,7 +201,7 @@ double REAL(ashlar_loss)(const ashlar_loss_args *args) {
     return args->weight == 0 ? loss / (double)valid : loss * args->weight;
 }
 
-void REAL(ashlar_softmax)(const ashlar_softmax_args *args) {
+void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const probs = args->probs;
@@ -214,7 +214,7 @@ void REAL(ashlar_softmax)(const ashlar_softmax_args *args) {
     }
 }
 
-void REAL(ashlar_columns)(const ashlar_columns_args *args) {
+void REAL(ashlar__columns)(const ashlar_columns_args *args) {
     const real *const from = args->from;
     real *const to = args->to;
     for (size_t row = 0; row < args->rows; row++) {
@@ -228,7 +228,7 @@ void REAL(ashlar_columns)(const ashlar_columns_args *args) {
     }
 }
 
-void REAL(ashlar_argmax)(const ashlar_argmax_args *args) {
+void REAL(ashlar__argmax)(const ashlar_argmax_args *args) {
     const real *const logits = args->logits;
     for (size_t row = 0; row < args->rows; row++) {
         const real *const in = logits + row * args->classes;

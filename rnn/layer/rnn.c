@@ -13,19 +13,19 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
-        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_rnn_backend_cudnn : &ashlar_rnn_backend_cpu;
+        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
     status = backend->check(&layout);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_rnn *rnn = ashlar_host_calloc(1, sizeof *rnn);
+    ashlar_rnn *rnn = ashlar__host_calloc(1, sizeof *rnn);
     if (rnn == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
     }
     *rnn = (ashlar_rnn){.device = device, .backend = backend, .layout = layout};
     status = backend->create == NULL ? ASHLAR_OK : backend->create(rnn);
     if (status != ASHLAR_OK) {
-        ashlar_host_free(rnn);
+        ashlar__host_free(rnn);
         return status;
     }
     *out = rnn;
@@ -36,7 +36,7 @@ void ashlar_rnn_destroy(ashlar_rnn *rnn) {
     if (rnn != NULL && rnn->backend->destroy != NULL) {
         rnn->backend->destroy(rnn);
     }
-    ashlar_host_free(rnn);
+    ashlar__host_free(rnn);
 }
 
 bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn) {
@@ -54,14 +54,14 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
 
 static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
     if (batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "rnn: a batch of %zu sequences of %zu steps; each is at "
                            "least 1, and lengths are given",
                            batch->batch, batch->steps);
     }
     for (size_t b = 0; b < batch->batch; b++) {
         if (batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps) {
-            return ashlar_fail(ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
+            return ashlar__fail(ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
                                (int)batch->lengths[b], batch->steps);
         }
     }
@@ -72,7 +72,7 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                               const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                               bool has_buffers, ashlar_stream stream) {
     if (!has_buffers || buffers->work == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
     }
     ashlar_status status = check_batch(batch);
     size_t reserve_bytes, work_bytes;

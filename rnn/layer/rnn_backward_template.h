@@ -88,7 +88,7 @@ static void backward_shard(void *context, size_t shard) {
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
         const size_t t = run->pseudo_layer->direction == 0 ? batch->steps - 1 - i : i;
-        const row_range rows = {shard, batch->shards, ashlar_rnn_rows_active(batch, t)};
+        const row_range rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             backward_step(run, rows, t);
         }
@@ -111,13 +111,13 @@ static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn
                                in_work(args, batch->map.project)),
     };
     read_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
-    ashlar_workers_run(batch->shards, backward_shard, &run);
+    ashlar__workers_run(batch->shards, backward_shard, &run);
     write_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
 }
 
 static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
-    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
+    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const weights = args->weights;
     real *const flow = in_work(args, batch.map.rows);
@@ -130,7 +130,7 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
         /* Only now: `flow` was read by both directions. */
         for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
-            REAL(ashlar_gemm)
+            REAL(ashlar__gemm)
             (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, 1,
              pseudo_layer.gates, batch.gate_width,
              weights + pseudo_layer.place[ASHLAR_RNN_W].offset, pseudo_layer.input, d > 0, flow,
@@ -161,13 +161,13 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
          * Gate rows of steps t and t + 1 always touch; the rows of the states before them do in
          * reverse, and forward when no sequence ended in between. Such steps are one product.
          */
-        const size_t before = t == 0 ? batch->batch : ashlar_rnn_rows_active(batch, t - 1);
+        const size_t before = t == 0 ? batch->batch : ashlar__rnn_rows_active(batch, t - 1);
         const bool touches =
-            pseudo_layer->direction > 0 || ashlar_rnn_rows_active(batch, t) == before;
+            pseudo_layer->direction > 0 || ashlar__rnn_rows_active(batch, t) == before;
         if (t + 1 < batch->steps && touches) {
             continue;
         }
-        REAL(ashlar_gemm)
+        REAL(ashlar__gemm)
         (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
          gates + batch->start[from] * batch->gate_width, batch->gate_width,
          pseudo_layer->states + states_before(batch, pseudo_layer->direction, from) * width, width,
@@ -207,7 +207,7 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
     real *const dweights = args->dweights;
     real *const dr = dweights + pseudo_layer->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = pseudo_layer->place[ASHLAR_RNN_WP];
-    REAL(ashlar_gemm)
+    REAL(ashlar__gemm)
     (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, 1, pseudo_layer->gates,
      batch->gate_width, input, pseudo_layer->input, 1,
      dweights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input);
@@ -215,7 +215,7 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
     add_recurrent(batch, pseudo_layer, batch->split, batch->gate_rows, dr);
     add_bias(batch, pseudo_layer, in_work(args, batch->map.bias), dweights);
     if (project.rows > 0) {
-        REAL(ashlar_gemm)
+        REAL(ashlar__gemm)
         (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count, 1,
          pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden, 1,
          dweights + project.offset, pseudo_layer->hidden);
@@ -234,7 +234,7 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
-    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
+    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
     pack_rows(&batch, args->x, config->input, rows);

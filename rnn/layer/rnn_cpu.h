@@ -73,7 +73,7 @@ typedef struct ashlar_rnn_cpu_args {
  * Errors: ASHLAR_EINVAL (steps or batch 0), ASHLAR_EOVERFLOW (a size does not fit, or the matrix
  *         product cannot count it). Outputs are written only on ASHLAR_OK.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
                                                      size_t batch, bool training,
                                                      size_t *reserve_bytes, size_t *work_bytes);
 
@@ -93,12 +93,12 @@ typedef struct ashlar_rnn_cpu_passes {
  * Compiled for several instruction sets (meson.build). That with fused multiplication rounds less
  * often: it gets other bits than the baseline, and the same as itself everywhere.
  */
-extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_baseline;
-extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_baseline;
-extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_avx2;
-extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_avx2;
+extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f32_baseline;
+extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f64_baseline;
+extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f32_avx2;
+extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f64_avx2;
 
 /* The best that this processor runs (rnn_cpu_x86.c or rnn_cpu_any.c); NULL: no such type here. */
-const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype);
+const ashlar_rnn_cpu_passes *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

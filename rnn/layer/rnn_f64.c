@@ -8,7 +8,7 @@
 
 #include "rnn/layer/rnn_backward_template.h"
 
-const ashlar_rnn_cpu_passes ASHLAR_RNN_SET(ashlar_rnn_cpu_f64) = {
+const ashlar_rnn_cpu_passes ASHLAR_RNN_SET(ashlar__rnn_cpu_f64) = {
     .forward = forward_pass,
     .backward_data = backward_data_pass,
     .backward_weights = backward_weights_pass,

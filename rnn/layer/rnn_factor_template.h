@@ -61,9 +61,9 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
         .ld = view.cols,
         .panels = batch->is_packed ? panels : NULL,
     };
-    f.pieces = ashlar_rnn_rows_pieces(batch, f.columns * f.depth);
+    f.pieces = ashlar__rnn_rows_pieces(batch, f.columns * f.depth);
     if (f.panels != NULL) {
-        ashlar_workers_run((panel_count(&f) + PACKED_TOGETHER - 1) / PACKED_TOGETHER, pack_piece,
+        ashlar__workers_run((panel_count(&f) + PACKED_TOGETHER - 1) / PACKED_TOGETHER, pack_piece,
                            &f);
     }
     return f;
@@ -98,21 +98,21 @@ typedef struct factor_product {
 static void multiply_piece(void *context, size_t i) {
     const factor_product *const p = context;
     const factor *const f = p->f;
-    const uint64_t begin = ashlar_blas_clock_begin();
+    const uint64_t begin = ashlar__blas_clock_begin();
     const size_t count = panel_count(f);
     const size_t column = count * i / f->pieces * PANEL;
     const size_t last = count * (i + 1) / f->pieces * PANEL;
     multiply_packed(p->count, (last < f->columns ? last : f->columns) - column, f->depth, p->a,
                     p->lda, f->panels + column * f->depth, p->adds, p->c + column, p->ldc);
-    ashlar_blas_clock_end(begin);
+    ashlar__blas_clock_end(begin);
 }
 
 static void multiply(factor_product p) {
     const factor *const f = p.f;
     if (f->panels != NULL) {
-        ashlar_workers_run(f->pieces, multiply_piece, &p);
+        ashlar__workers_run(f->pieces, multiply_piece, &p);
     } else {
-        REAL(ashlar_gemm)
+        REAL(ashlar__gemm)
         (false, f->trans, p.count, f->columns, f->depth, 1, p.a, p.lda, f->weights, f->ld, p.adds,
          p.c, p.ldc);
     }

@@ -85,7 +85,7 @@ static void forward_shard(void *context, size_t shard) {
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
         const size_t t = run->pseudo_layer->direction == 0 ? i : batch->steps - 1 - i;
-        const row_range rows = {shard, batch->shards, ashlar_rnn_rows_active(batch, t)};
+        const row_range rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             forward_step(run, rows, t);
         }
@@ -98,7 +98,7 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
     const real *const weights = args->weights;
     real *const bias = in_work(args, batch->map.bias);
     /* First of all: in inference the states about to be written may be this input. */
-    REAL(ashlar_gemm)
+    REAL(ashlar__gemm)
     (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, 1, input,
      pseudo_layer->input, weights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input,
      0, pseudo_layer->gates, batch->gate_width);
@@ -115,7 +115,7 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
         .project = open_factor(batch, weights, pseudo_layer->place[ASHLAR_RNN_WP], true,
                                in_work(args, batch->map.project)),
     };
-    ashlar_workers_run(batch->shards, forward_shard, &run);
+    ashlar__workers_run(batch->shards, forward_shard, &run);
     write_last_states(batch, args, pseudo_layer);
 }
 
@@ -151,7 +151,7 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 static void forward_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
-    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, args->reserve != NULL);
+    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
     const real *input = rows;

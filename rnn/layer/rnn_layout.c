@@ -31,7 +31,7 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_EINVAL,
+    return ashlar__fail(ASHLAR_EINVAL,
                        "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
 }
 
@@ -39,15 +39,15 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
 
 static ashlar_status check_sizes(const ashlar_rnn_config *c) {
     if (c->input == 0 || c->hidden == 0 || c->layers == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1",
                            c->input, c->hidden, c->layers);
     }
     if (c->directions > 2) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2", c->directions);
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2", c->directions);
     }
     if (c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "rnn: a projection to %zu with hidden %zu and cell %s; it must be below "
                            "hidden, and the cell lstm",
                            c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
@@ -57,20 +57,20 @@ static ashlar_status check_sizes(const ashlar_rnn_config *c) {
 
 static ashlar_status check_config(const ashlar_rnn_config *c) {
     if (ashlar_dtype_bytes(c->dtype) == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: dtype %d is no element type, such as ASHLAR_F32",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: dtype %d is no element type, such as ASHLAR_F32",
                            (int)c->dtype);
     }
     if ((unsigned)c->cell >= ASHLAR_RNN_CELL_COUNT || (unsigned)c->bias >= ASHLAR_RNN_BIAS_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
                            (int)c->cell, (int)c->bias);
     }
     if ((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
         (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
                            (int)c->math, (int)c->algorithm);
     }
     if (!(c->dropout >= 0 && c->dropout < 1)) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
                            c->dropout);
     }
     return check_sizes(c);
@@ -117,12 +117,12 @@ static size_t matrix_base(const ashlar_rnn_layout *l, size_t pseudo_layer) {
 static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t count,
                               size_t *total) {
     size_t products, all;
-    if (!ashlar_mul(l->gates * l->config.hidden, layer_input(l, layer) + l->state, &products) ||
+    if (!ashlar__mul(l->gates * l->config.hidden, layer_input(l, layer) + l->state, &products) ||
         products >= ELEMENT_LIMIT) {
         return false;
     }
-    return ashlar_mul(count, matrix_elements(l, layer) + bias_elements(l), &all) &&
-           ashlar_add(*total, all, total);
+    return ashlar__mul(count, matrix_elements(l, layer) + bias_elements(l), &all) &&
+           ashlar__add(*total, all, total);
 }
 
 /* Elements of the whole stack; false when they reach the limit. */
@@ -149,7 +149,7 @@ ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn
     l.output = l.config.directions * l.state;
     l.pseudo_layers = config->layers * l.config.directions;
     if (!count_elements(&l)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
                            "lower hidden or layers",
                            config->input, config->hidden, config->layers);

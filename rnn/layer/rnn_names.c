@@ -28,7 +28,7 @@ static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefi
         snprintf(name, NAME_BYTES, "%s.%s_l%zu%s", prefix, kinds[tensor], pseudo_layer / directions,
                  pseudo_layer % directions == 0 ? "" : "_reverse");
     if (length < 0 || length >= NAME_BYTES) {
-        return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
+        return ashlar__fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
                            prefix);
     }
     const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
@@ -68,14 +68,14 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
 ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
                                  const ashlar_rnn_layout *layout, size_t *first) {
     const size_t most = layout->pseudo_layers * ASHLAR_RNN_TENSOR_COUNT;
-    ashlar_tensor_spec *specs = ashlar_host_calloc(most, sizeof *specs);
-    char(*names)[NAME_BYTES] = ashlar_host_calloc(most, sizeof *names);
+    ashlar_tensor_spec *specs = ashlar__host_calloc(most, sizeof *specs);
+    char(*names)[NAME_BYTES] = ashlar__host_calloc(most, sizeof *names);
     const ashlar_status status =
         specs != NULL && names != NULL
             ? declare(arena, prefix, layout, specs, names, first)
-            : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare a stack of %zu pseudo-layers",
+            : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to declare a stack of %zu pseudo-layers",
                           layout->pseudo_layers);
-    ashlar_host_free(names);
-    ashlar_host_free(specs);
+    ashlar__host_free(names);
+    ashlar__host_free(specs);
     return status;
 }

@@ -30,8 +30,8 @@ typedef struct room {
 static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     const size_t offset = r->used;
     size_t bytes, end;
-    r->fits = r->fits && ashlar_mul(rows, cols, &bytes) && ashlar_mul(bytes, item, &bytes) &&
-              ashlar_add(r->used, bytes, &end) && ashlar_align_up(end, BUFFER_ALIGN, &end);
+    r->fits = r->fits && ashlar__mul(rows, cols, &bytes) && ashlar__mul(bytes, item, &bytes) &&
+              ashlar__add(r->used, bytes, &end) && ashlar__align_up(end, BUFFER_ALIGN, &end);
     r->used = r->fits ? end : r->used;
     return offset;
 }
@@ -127,19 +127,19 @@ static bool map_buffers(ashlar_rnn_rows *b) {
     const size_t input = b->layout->config.input, output = b->layout->output;
     const size_t width = input > output ? input : output;
     size_t rows, state_rows;
-    return ashlar_mul(b->steps, b->batch, &rows) && ashlar_add(rows, b->batch, &state_rows) &&
+    return ashlar__mul(b->steps, b->batch, &rows) && ashlar__add(rows, b->batch, &state_rows) &&
            map_slice(b, rows, state_rows) && map_work(b, rows, width) && map_reserve(b, rows);
 }
 
-ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                    bool training, size_t *reserve_bytes, size_t *work_bytes) {
     if (steps == 0 || batch == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
+        return ashlar__fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
                            steps, batch);
     }
     ashlar_rnn_rows b = describe(layout, steps, batch, training);
     if (!map_buffers(&b)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
                            "counted; lower steps or batch",
                            steps, batch, layout->config.hidden);
@@ -173,7 +173,7 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
 
 /* Shards, where there are sequences and work enough for them. */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
-    const size_t threads = ashlar_workers_count(), most = batch->batch / STRAND_ROWS;
+    const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */
     if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
         return 1;
@@ -181,8 +181,8 @@ static size_t count_shards(const ashlar_rnn_rows *batch) {
     return threads;
 }
 
-size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
-    const size_t threads = ashlar_workers_count();
+size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
+    const size_t threads = ashlar__workers_count();
     const size_t worth = weights / PIECE_PRODUCTS * batch->batch;
     if (batch->shards > 1 || worth < 2) {
         return 1;
@@ -190,7 +190,7 @@ size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
     return worth < threads ? worth : threads;
 }
 
-ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training) {
+ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training) {
     ashlar_rnn_rows batch = describe(args->layout, args->steps, args->batch, training);
     const bool fits = args->steps > 0 && args->batch > 0 && map_buffers(&batch);
     ASHLAR_ASSERT(fits);
@@ -203,7 +203,7 @@ ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool train
     return batch;
 }
 
-char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                             size_t pseudo_layer) {
     const ashlar_rnn_map *map = &batch->map;
     return batch->training

@@ -84,28 +84,28 @@ typedef struct ashlar_rnn_rows {
     size_t *start;            /* [T + 1], in work */
 } ashlar_rnn_rows;
 
-/* Sort args->lengths into args->work. Requires sizes that ashlar_rnn_cpu_sizes() accepted. */
-ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
+/* Sort args->lengths into args->work. Requires sizes that ashlar__rnn_cpu_sizes() accepted. */
+ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
 /* The slice of one pseudo-layer. */
-char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                             size_t pseudo_layer);
 
 /* Threads that each step's product of so many weights is worth, 1..; 1 where there are shards. */
-size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
+size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
 /* state(t) of the file's comment. */
-static inline size_t ashlar_rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
+static inline size_t ashlar__rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
     return t == 0 ? 0 : batch->batch + batch->start[t - 1];
 }
 
 /* The same for cells. Inference keeps two blocks in turn; a finished row is not written again. */
-static inline size_t ashlar_rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
-    return batch->training ? ashlar_rnn_rows_state(batch, t) : t % 2 * batch->batch;
+static inline size_t ashlar__rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
+    return batch->training ? ashlar__rnn_rows_state(batch, t) : t % 2 * batch->batch;
 }
 
 /* n(t) */
-static inline size_t ashlar_rnn_rows_active(const ashlar_rnn_rows *batch, size_t t) {
+static inline size_t ashlar__rnn_rows_active(const ashlar_rnn_rows *batch, size_t t) {
     return batch->start[t + 1] - batch->start[t];
 }
 

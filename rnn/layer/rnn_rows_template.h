@@ -36,7 +36,7 @@ static pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
                                            const ashlar_rnn_cpu_args *args, size_t layer,
                                            size_t direction) {
     const size_t pseudo_layer = layer * batch->layout->config.directions + direction;
-    char *const slice = ashlar_rnn_rows_slice(batch, args, pseudo_layer);
+    char *const slice = ashlar__rnn_rows_slice(batch, args, pseudo_layer);
     pseudo_layer_view view = {
         .layer = layer,
         .direction = direction,
@@ -58,20 +58,20 @@ static pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
 
 /* The first row of the states, or of the cells, that step t of a direction starts from. */
 static size_t states_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar_rnn_rows_state(batch, direction == 0 ? t : t + 1);
+    return ashlar__rnn_rows_state(batch, direction == 0 ? t : t + 1);
 }
 
 static size_t cells_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar_rnn_rows_cell(batch, direction == 0 ? t : t + 1);
+    return ashlar__rnn_rows_cell(batch, direction == 0 ? t : t + 1);
 }
 
 /* And of those that it leaves. */
 static size_t states_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar_rnn_rows_state(batch, direction == 0 ? t + 1 : t);
+    return ashlar__rnn_rows_state(batch, direction == 0 ? t + 1 : t);
 }
 
 static size_t cells_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar_rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
+    return ashlar__rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
 }
 
 /* A pseudo-layer's outputs as packed rows. Forward only: in reverse they lie apart. */
@@ -95,7 +95,7 @@ static void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t w
         return;
     }
     for (size_t t = 0; t < batch->steps; t++) {
-        for (size_t p = 0; p < ashlar_rnn_rows_active(batch, t); p++) {
+        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
             memcpy(packed + (batch->start[t] + p) * width,
                    padded + (t * batch->batch + batch->order[p]) * width, width * sizeof(real));
         }
@@ -108,7 +108,7 @@ static void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
             real *row = padded + (t * batch->batch + batch->order[p]) * width;
-            if (p < ashlar_rnn_rows_active(batch, t)) {
+            if (p < ashlar__rnn_rows_active(batch, t)) {
                 memcpy(row, packed + (batch->start[t] + p) * width, width * sizeof(real));
             } else {
                 memset(row, 0, width * sizeof(real));
@@ -125,7 +125,7 @@ static void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view 
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
             real *row = columns + (t * batch->batch + batch->order[p]) * width;
-            if (p < ashlar_rnn_rows_active(batch, t)) {
+            if (p < ashlar__rnn_rows_active(batch, t)) {
                 memcpy(row, output_row(batch, pseudo_layer, t, p), bytes);
             } else {
                 memset(row, 0, bytes);
@@ -140,7 +140,7 @@ static void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *
     const size_t width = batch->layout->output;
     real *const columns = input + pseudo_layer->direction * pseudo_layer->state;
     for (size_t t = 0; t < batch->steps; t++) {
-        for (size_t p = 0; p < ashlar_rnn_rows_active(batch, t); p++) {
+        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
             memcpy(columns + (batch->start[t] + p) * width, output_row(batch, pseudo_layer, t, p),
                    pseudo_layer->state * sizeof(real));
         }
@@ -151,16 +151,16 @@ static void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *
 static void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows) {
     const size_t width = batch->layout->output;
     const double rate = batch->layout->config.dropout;
-    const uint32_t threshold = ashlar_dropout_threshold(rate);
+    const uint32_t threshold = ashlar__dropout_threshold(rate);
     const real scale = (real)(1 / (1 - rate));
     for (size_t t = 0; t < batch->steps; t++) {
-        for (size_t p = 0; p < ashlar_rnn_rows_active(batch, t); p++) {
+        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
             real *const row = rows + (batch->start[t] + p) * width;
             const ashlar_dropout_row key = {
                 .seed = seed, .layer = layer, .step = t, .sequence = batch->order[p]};
             for (size_t first = 0; first < width; first += ASHLAR_DROPOUT_DRAWS) {
                 uint32_t draws[ASHLAR_DROPOUT_DRAWS];
-                ashlar_dropout_draw(&key, first / ASHLAR_DROPOUT_DRAWS, draws);
+                ashlar__dropout_draw(&key, first / ASHLAR_DROPOUT_DRAWS, draws);
                 const size_t left = width - first;
                 const size_t count = left < ASHLAR_DROPOUT_DRAWS ? left : ASHLAR_DROPOUT_DRAWS;
                 for (size_t j = 0; j < count; j++) {
@@ -214,11 +214,11 @@ static void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
         const size_t row = state_row(batch, pseudo_layer, p);
         put_state(args->hx, row, pseudo_layer->state,
                   pseudo_layer->states +
-                      (ashlar_rnn_rows_state(batch, side) + p) * pseudo_layer->state);
+                      (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state);
         if (has_cells) {
             put_state(args->cx, row, pseudo_layer->hidden,
                       pseudo_layer->cells +
-                          (ashlar_rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden);
+                          (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden);
         }
     }
 }
@@ -230,11 +230,11 @@ static void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
         const size_t side = last_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
         const size_t row = state_row(batch, pseudo_layer, p);
         take_state(pseudo_layer->states +
-                       (ashlar_rnn_rows_state(batch, side) + p) * pseudo_layer->state,
+                       (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state,
                    args->hy, row, pseudo_layer->state);
         if (has_cells) {
             take_state(pseudo_layer->cells +
-                           (ashlar_rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden,
+                           (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden,
                        args->cy, row, pseudo_layer->hidden);
         }
     }

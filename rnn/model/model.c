@@ -65,7 +65,7 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .dtype = model->config.dtype};
     tensors t;
     ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
-    ASHLAR_TRY(ashlar_ops_create(model->device, model->config.dtype, &model->ops));
+    ASHLAR_TRY(ashlar__ops_create(model->device, model->config.dtype, &model->ops));
     ASHLAR_TRY(ashlar_arena_create(&model->arena));
     ASHLAR_TRY(declare(model, &t));
     ASHLAR_TRY(ashlar_arena_commit(model->arena, model->allocator, model->stream, regions));
@@ -76,12 +76,12 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_model_create(ashlar_allocator *allocator, ashlar_stream stream,
+ashlar_status ashlar__model_create(ashlar_allocator *allocator, ashlar_stream stream,
                                   const ashlar_model_config *config, unsigned regions,
                                   ashlar_model **out) {
-    ashlar_model *model = ashlar_host_calloc(1, sizeof *model);
+    ashlar_model *model = ashlar__host_calloc(1, sizeof *model);
     if (model == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model");
     }
     *model = (ashlar_model){
         .config = *config,
@@ -91,21 +91,21 @@ ashlar_status ashlar_model_create(ashlar_allocator *allocator, ashlar_stream str
     };
     const ashlar_status status = build(model, regions);
     if (status != ASHLAR_OK) {
-        ashlar_model_destroy(model);
+        ashlar__model_destroy(model);
         return status;
     }
     *out = model;
     return ASHLAR_OK;
 }
 
-void ashlar_model_destroy(ashlar_model *model) {
+void ashlar__model_destroy(ashlar_model *model) {
     if (model == NULL) {
         return;
     }
     ashlar_arena_destroy(model->arena);
-    ashlar_ops_destroy(model->ops);
+    ashlar__ops_destroy(model->ops);
     ashlar_rnn_destroy(model->rnn);
-    ashlar_host_free(model);
+    ashlar__host_free(model);
 }
 
 /* Half the width of the uniform distribution that a tensor starts from. */
@@ -124,9 +124,9 @@ static void add(const ashlar_model *model, void *image, size_t element, double v
     const ashlar_dtype dtype = model->config.dtype;
     void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
     double sum = 0;
-    ashlar_convert(ASHLAR_F64, &sum, dtype, place, 1);
+    ashlar__convert(ASHLAR_F64, &sum, dtype, place, 1);
     sum += value;
-    ashlar_convert(dtype, place, ASHLAR_F64, &sum, 1);
+    ashlar__convert(dtype, place, ASHLAR_F64, &sum, 1);
 }
 
 /* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
@@ -145,15 +145,15 @@ static void raise_forget_bias(const ashlar_model *model, void *image, size_t sta
     }
 }
 
-ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
+ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     const size_t item = ashlar_dtype_bytes(model->config.dtype);
-    void *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
+    void *image = ashlar__host_calloc(bytes, 1); /* padding stays zero */
     if (image == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
     }
     ashlar_random random;
-    ashlar_random_init(&random, seed);
+    ashlar__random_init(&random, seed);
     const size_t stack_offset = (size_t)((char *)model->parameters.stack -
                                          (char *)ashlar_arena_region(model->arena,
                                                                      ASHLAR_REGION_PARAMETERS));
@@ -163,7 +163,7 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
         const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
         const double bound = init_bound(model, i);
         for (size_t j = 0; j < info.elements; j++) {
-            add(model, image, first + j, bound * (2 * ashlar_random_uniform(&random) - 1));
+            add(model, image, first + j, bound * (2 * ashlar__random_uniform(&random) - 1));
         }
     }
     raise_forget_bias(model, image, stack_offset / item);
@@ -174,12 +174,12 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
     if (status == ASHLAR_OK) {
         status = ashlar_stream_synchronize(model->device, model->stream);
     }
-    ashlar_host_free(image);
+    ashlar__host_free(image);
     return status;
 }
 
 static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
-    return ashlar_mul(a, b, out) && ashlar_mul(*out, c, out) && ashlar_mul(*out, d, out);
+    return ashlar__mul(a, b, out) && ashlar__mul(*out, c, out) && ashlar__mul(*out, d, out);
 }
 
 /* h of all layers, then c where there are cells. */
@@ -188,17 +188,17 @@ static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_siz
     const size_t item = ashlar_dtype_bytes(c->dtype);
     size_t cells = 0;
     return product(c->layers, batch, ashlar_rnn_layout_of(model->rnn)->state, item, &s->cells) &&
-           ashlar_align_up(s->cells, STATE_ALIGN, &s->cells) &&
+           ashlar__align_up(s->cells, STATE_ALIGN, &s->cells) &&
            (c->cell != ASHLAR_RNN_LSTM || product(c->layers, batch, c->hidden, item, &cells)) &&
-           ashlar_align_up(cells, STATE_ALIGN, &cells) && ashlar_add(s->cells, cells, &s->state);
+           ashlar__align_up(cells, STATE_ALIGN, &cells) && ashlar__add(s->cells, cells, &s->state);
 }
 
 static ashlar_status fail_large(size_t steps, size_t batch) {
-    return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
+    return ashlar__fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
                        batch);
 }
 
-ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
+ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                  ashlar_step_sizes *sizes) {
     const ashlar_model_config *c = &model->config;
     const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
@@ -210,7 +210,7 @@ ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t
         return fail_large(steps, batch);
     }
     s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
-    s.loss_work = ashlar_ops_loss_work_bytes(model->ops, steps * batch);
+    s.loss_work = ashlar__ops_loss_work_bytes(model->ops, steps * batch);
     ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work));
     *sizes = s;
     return ASHLAR_OK;
@@ -225,7 +225,7 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;
     size_t reserve = 0, work = 0;
-    ASHLAR_TRY(ashlar_model_sizes(model, steps, batch, &one));
+    ASHLAR_TRY(ashlar__model_sizes(model, steps, batch, &one));
     ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, false, &reserve, &work));
     s->reserve = larger(s->reserve, one.reserve);
     s->work = larger(s->work, larger(one.work, work));
@@ -238,20 +238,20 @@ static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashl
     const size_t borders = (steps - 1) / chunk;
     size_t sets;
     if (borders > 0 &&
-        (!ashlar_add(borders, 2, &sets) || !ashlar_mul(sets, s->state, &s->states))) {
+        (!ashlar__add(borders, 2, &sets) || !ashlar__mul(sets, s->state, &s->states))) {
         return fail_large(steps, batch);
     }
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_model_chunk_sizes(const ashlar_model *model, size_t steps, size_t batch,
+ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                        size_t chunk, ashlar_step_sizes *sizes) {
     ashlar_step_sizes s;
     if (chunk == 0 || steps == 0) {
-        return ashlar_model_sizes(model, steps, batch, sizes);
+        return ashlar__model_sizes(model, steps, batch, sizes);
     }
     const size_t longest = chunk < steps ? chunk : steps;
-    ashlar_status status = ashlar_model_sizes(model, longest, batch, &s);
+    ashlar_status status = ashlar__model_sizes(model, longest, batch, &s);
     if (status == ASHLAR_OK) {
         status = raise_to_chunk(model, longest, batch, &s);
     }

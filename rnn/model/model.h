@@ -92,25 +92,25 @@ typedef struct ashlar_model_window {
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a CUDA device),
  *            ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_create(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_create(ashlar_allocator *allocator,
                                                     ashlar_stream stream,
                                                     const ashlar_model_config *config,
                                                     unsigned regions, ashlar_model **out);
-void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
+void ashlar__model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*
  * Fill the weights from `seed`: uniform in +-1/sqrt(hidden), as PyTorch does for recurrent layers
  * and for this linear layer; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch draws
  * it from a normal distribution); an LSTM's forget gates' biases raised by 1 in all.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed);
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed);
 
 /* The buffers of a step of T x B, all at once. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps,
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps,
                                                    size_t batch, ashlar_step_sizes *sizes);
 
 /* The same in chunks; 0: all at once. Errors: as above. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_chunk_sizes(const ashlar_model *model, size_t steps,
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
                                                          size_t batch, size_t chunk,
                                                          ashlar_step_sizes *sizes);
 
@@ -123,18 +123,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_model_chunk_sizes(const ashlar_model *mod
  *
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                   const ashlar_model_window *window,
                                                   const ashlar_step_sizes *sizes, double *loss);
 
 /* The most that a step of these sizes holds at once, in blocks of the plan's granularity. */
-uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
+uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
 
 /*
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
  * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_dry_run(ashlar_model *model, bool in_chunks,
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
                                                      const ashlar_step_sizes *sizes);
 
 #endif /* ASHLAR_MODEL_H */

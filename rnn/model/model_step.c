@@ -170,8 +170,8 @@ static ashlar_status run_loss(step *s) {
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         const ashlar_loss_args loss = loss_args(s);
-        ASHLAR_TRY(ashlar_ops_linear_forward(m->ops, &linear, m->stream));
-        ASHLAR_TRY(ashlar_ops_loss(m->ops, &loss, m->stream));
+        ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar__ops_loss(m->ops, &loss, m->stream));
     }
     return give(s, &s->b.loss_work);
 }
@@ -181,7 +181,7 @@ static ashlar_status forward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
     if (!s->is_dry_run) {
         const ashlar_embedding_args embedding = embedding_args(s);
-        ASHLAR_TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+        ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
     }
     ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
@@ -200,7 +200,7 @@ static ashlar_status backward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
-        ASHLAR_TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar__ops_linear_backward(m->ops, &linear, m->stream));
     }
     ASHLAR_TRY(give(s, &s->b.logits));
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {
@@ -215,7 +215,7 @@ static ashlar_status backward(step *s) {
         return ASHLAR_OK;
     }
     const ashlar_embedding_args embedding = embedding_args(s);
-    return ashlar_ops_embedding_backward(m->ops, &embedding, m->stream);
+    return ashlar__ops_embedding_backward(m->ops, &embedding, m->stream);
 }
 
 /* ---- chunks -------------------------------------------------------------------------------- */
@@ -260,7 +260,7 @@ static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_embedding_args embedding = embedding_args(s);
     ashlar_rnn_buffers all = rnn_buffers(s);
     all.reserve = drops ? all.reserve : NULL;
-    ASHLAR_TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+    ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
     return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
 }
 
@@ -325,7 +325,7 @@ static ashlar_status run(step *s) {
     return status == ASHLAR_OK ? given : status;
 }
 
-ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_model_window *window,
+ashlar_status ashlar__model_step(ashlar_model *model, const ashlar_model_window *window,
                                 const ashlar_step_sizes *sizes, double *loss) {
     step s = {.model = model,
               .window = window,
@@ -346,7 +346,7 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
+uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
     const uint64_t x = block(sizes->x), y = block(sizes->y), logits = block(sizes->logits);
     const uint64_t work = block(sizes->work), loss = block(sizes->loss_work);
     const uint64_t always = x + block(sizes->reserve);
@@ -358,7 +358,7 @@ uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) 
     return always + larger(forward, x + y + kept + work); /* y is dy's too */
 }
 
-ashlar_status ashlar_model_dry_run(ashlar_model *model, bool in_chunks,
+ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
                                    const ashlar_step_sizes *sizes) {
     step s = {.model = model, .sizes = sizes, .is_dry_run = true, .keeps = in_chunks};
     return run(&s);

@@ -8,18 +8,18 @@
 #include "allocator/base/host.h"
 #include "rnn/layer/ops_cpu.h"
 
-ashlar_status ashlar_sampling_init(ashlar_sampling *c, size_t classes,
+ashlar_status ashlar__sampling_init(ashlar_sampling *c, size_t classes,
                                    const ashlar_sampling_config *config) {
     *c = (ashlar_sampling){
         .config = *config,
         .classes = classes,
-        .logits = ashlar_host_calloc(classes, sizeof *c->logits),
-        .probabilities = ashlar_host_calloc(classes, sizeof *c->probabilities),
-        .ranking = ashlar_host_calloc(classes, sizeof *c->ranking),
+        .logits = ashlar__host_calloc(classes, sizeof *c->logits),
+        .probabilities = ashlar__host_calloc(classes, sizeof *c->probabilities),
+        .ranking = ashlar__host_calloc(classes, sizeof *c->ranking),
     };
     if (c->logits == NULL || c->probabilities == NULL || c->ranking == NULL) {
-        ashlar_sampling_finish(c);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to choose among %zu symbols", classes);
+        ashlar__sampling_finish(c);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to choose among %zu symbols", classes);
     }
     for (size_t i = 0; i < classes; i++) {
         c->ranking[i] = (uint32_t)i;
@@ -27,10 +27,10 @@ ashlar_status ashlar_sampling_init(ashlar_sampling *c, size_t classes,
     return ASHLAR_OK;
 }
 
-void ashlar_sampling_finish(ashlar_sampling *c) {
-    ashlar_host_free(c->logits);
-    ashlar_host_free(c->probabilities);
-    ashlar_host_free(c->ranking);
+void ashlar__sampling_finish(ashlar_sampling *c) {
+    ashlar__host_free(c->logits);
+    ashlar__host_free(c->probabilities);
+    ashlar__host_free(c->ranking);
     *c = (ashlar_sampling){0};
 }
 
@@ -128,9 +128,9 @@ static size_t pick(const float *probabilities, size_t classes, double number) {
     return last;
 }
 
-ashlar_status ashlar_sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
+ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
     if (!are_finite(c->logits, c->classes)) {
-        return ashlar_fail(ASHLAR_EFORMAT, "the model's weights are no numbers; train it anew with "
+        return ashlar__fail(ASHLAR_EFORMAT, "the model's weights are no numbers; train it anew with "
                                            "a smaller --learning-rate");
     }
     if (c->config.temperature < (double)FLT_MIN) { /* softmax needs its reciprocal as a float */
@@ -144,7 +144,7 @@ ashlar_status ashlar_sampling_draw(ashlar_sampling *c, double number, int32_t *s
         .logits = c->logits,
         .probs = c->probabilities,
     };
-    ashlar_softmax_f32(&softmax);
+    ashlar__softmax_f32(&softmax);
     narrow(c);
     *symbol = (int32_t)pick(c->probabilities, c->classes, number);
     return ASHLAR_OK;

@@ -33,9 +33,9 @@ typedef struct ashlar_sampling {
 } ashlar_sampling;
 
 /* Take host memory for `classes` symbols, 1 .. 2^31. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_sampling_init(ashlar_sampling *sampling, size_t classes,
+ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling, size_t classes,
                                                      const ashlar_sampling_config *config);
-void ashlar_sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
+void ashlar__sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
 
 /*
  * Draw from the logits that are there now.
@@ -47,7 +47,7 @@ void ashlar_sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).
  * Cost:    O(V); with top-k or top-p a sort. Takes no memory.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_sampling_draw(ashlar_sampling *sampling, double number,
+ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                      int32_t *symbol);
 
 #endif /* ASHLAR_SAMPLING_H */

@@ -90,9 +90,9 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
                                .dtype = c->dtype};
     ashlar_status status = ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn);
     if (status == ASHLAR_OK &&
-        !ashlar_add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
+        !ashlar__add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
                     &words.input)) {
-        status = ashlar_fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
+        status = ashlar__fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
                              c->word_embedding);
     }
     if (status == ASHLAR_OK) {
@@ -108,7 +108,7 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
     tensors t = {0};
     ASHLAR_TRY(create_rnns(tagger));
-    ASHLAR_TRY(ashlar_ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
+    ASHLAR_TRY(ashlar__ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
     ASHLAR_TRY(ashlar_arena_create(&tagger->arena));
     ASHLAR_TRY(declare(tagger, &t));
     ASHLAR_TRY(ashlar_arena_commit(tagger->arena, tagger->allocator, tagger->stream, regions));
@@ -119,12 +119,12 @@ static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
+ashlar_status ashlar__tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
                                    const ashlar_tagger_config *config, unsigned regions,
                                    ashlar_tagger **out) {
-    ashlar_tagger *tagger = ashlar_host_calloc(1, sizeof *tagger);
+    ashlar_tagger *tagger = ashlar__host_calloc(1, sizeof *tagger);
     if (tagger == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a tagger");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a tagger");
     }
     *tagger = (ashlar_tagger){
         .config = *config,
@@ -134,23 +134,23 @@ ashlar_status ashlar_tagger_create(ashlar_allocator *allocator, ashlar_stream st
     };
     const ashlar_status status = build(tagger, regions);
     if (status != ASHLAR_OK) {
-        ashlar_tagger_destroy(tagger);
+        ashlar__tagger_destroy(tagger);
         return status;
     }
     *out = tagger;
     return ASHLAR_OK;
 }
 
-void ashlar_tagger_destroy(ashlar_tagger *tagger) {
+void ashlar__tagger_destroy(ashlar_tagger *tagger) {
     if (tagger == NULL) {
         return;
     }
     ashlar_arena_destroy(tagger->arena);
-    ashlar_ops_destroy(tagger->ops);
+    ashlar__ops_destroy(tagger->ops);
     ashlar_rnn_destroy(tagger->character_rnn);
     ashlar_rnn_destroy(tagger->word_rnn);
     ashlar_rnn_destroy(tagger->word_rnn_predict);
-    ashlar_host_free(tagger);
+    ashlar__host_free(tagger);
 }
 
 /* --- weights -------------------------------------------------------------------------------- */
@@ -213,25 +213,25 @@ static void raise_forget_bias(const ashlar_tagger *tagger, void *image, const vo
 static void draw_weights(const ashlar_tagger *tagger, void *image, uint64_t seed) {
     const size_t item = ashlar_dtype_bytes(tagger->config.dtype);
     ashlar_random random;
-    ashlar_random_init(&random, seed);
+    ashlar__random_init(&random, seed);
     for (size_t i = 0; i < ashlar_arena_tensor_count(tagger->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(tagger->arena, i, &info);
         const double bound = init_bound(tagger, i);
         for (size_t j = 0; j < info.elements; j++) {
             put(tagger, image, info.offset[ASHLAR_LAYOUT_STORAGE] / item + j,
-                bound * (2 * ashlar_random_uniform(&random) - 1));
+                bound * (2 * ashlar__random_uniform(&random) - 1));
         }
     }
     raise_forget_bias(tagger, image, tagger->parameters.character_stack, tagger->character_rnn);
     raise_forget_bias(tagger, image, tagger->parameters.word_stack, tagger->word_rnn);
 }
 
-ashlar_status ashlar_tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) {
+ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) {
     const size_t bytes = ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_PARAMETERS);
-    void *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
+    void *image = ashlar__host_calloc(bytes, 1); /* padding stays zero */
     if (image == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
     }
     draw_weights(tagger, image, seed);
     ashlar_status status = ashlar_copy_to_device(
@@ -240,7 +240,7 @@ ashlar_status ashlar_tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) {
     if (status == ASHLAR_OK) {
         status = ashlar_stream_synchronize(tagger->device, tagger->stream);
     }
-    ashlar_host_free(image);
+    ashlar__host_free(image);
     return status;
 }
 
@@ -249,8 +249,8 @@ ashlar_status ashlar_tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) {
 /* Rows of so many elements each; once one does not fit, nothing does. */
 static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bool *fits) {
     size_t bytes = 0;
-    *fits = *fits && ashlar_mul(rows, width, &bytes) &&
-            ashlar_mul(bytes, ashlar_dtype_bytes(tagger->config.dtype), &bytes);
+    *fits = *fits && ashlar__mul(rows, width, &bytes) &&
+            ashlar__mul(bytes, ashlar_dtype_bytes(tagger->config.dtype), &bytes);
     return bytes;
 }
 
@@ -311,24 +311,24 @@ static void size_labelling(const ashlar_tagger *tagger, size_t batch, size_t wor
     of[ASHLAR_TAGGER_BUFFER_LABELS] = words * sizeof(int32_t);
     if (c->label_embedding == 0) {
         of[ASHLAR_TAGGER_BUFFER_LOGITS] = rows_of(tagger, words, c->tags, fits);
-        of[ASHLAR_TAGGER_BUFFER_LOSS_WORK] = ashlar_ops_loss_work_bytes(tagger->ops, words);
+        of[ASHLAR_TAGGER_BUFFER_LOSS_WORK] = ashlar__ops_loss_work_bytes(tagger->ops, words);
         return;
     }
     of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS] = rows_of(tagger, batch, c->label_embedding, fits);
     of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS] = rows_of(tagger, batch, linear_inputs(tagger), fits);
     of[ASHLAR_TAGGER_BUFFER_TOKEN_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS];
     of[ASHLAR_TAGGER_BUFFER_TOKEN_LOGITS] = rows_of(tagger, batch, c->tags, fits);
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_WORK] = ashlar_ops_loss_work_bytes(tagger->ops, batch);
+    of[ASHLAR_TAGGER_BUFFER_TOKEN_WORK] = ashlar__ops_loss_work_bytes(tagger->ops, batch);
 }
 
-ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
+ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                   ashlar_tagger_bytes *sizes) {
     ashlar_tagger_bytes s = {
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
     size_t batch_bytes;
-    ashlar_status status = ashlar_tagger_batch_bytes(shape, &batch_bytes); /* or it is no shape */
+    ashlar_status status = ashlar__tagger_batch_bytes(shape, &batch_bytes); /* or it is no shape */
     const size_t words = shape->steps * shape->batch; /* fits, where the status is a success */
     bool fits = true;
     if (status == ASHLAR_OK) {
@@ -343,10 +343,10 @@ ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagg
     size_labelling(tagger, shape->batch, words, s.of, &fits);
     size_t all = 0;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        fits = fits && ashlar_add(all, s.of[i], &all);
+        fits = fits && ashlar__add(all, s.of[i], &all);
     }
     if (!fits) {
-        return ashlar_fail(ASHLAR_EOVERFLOW,
+        return ashlar__fail(ASHLAR_EOVERFLOW,
                            "tagger: a step of %zu x %zu words is too large to address",
                            shape->steps, shape->batch);
     }

@@ -78,11 +78,11 @@ typedef struct ashlar_tagger {
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a device or type without a
  *            back end), ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_create(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_create(ashlar_allocator *allocator,
                                                      ashlar_stream stream,
                                                      const ashlar_tagger_config *config,
                                                      unsigned regions, ashlar_tagger **out);
-void ashlar_tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
+void ashlar__tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
 
 /*
  * Fill the weights from `seed`, uniform as PyTorch does: recurrent layers in +-1/sqrt(hidden), the
@@ -91,14 +91,14 @@ void ashlar_tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.  Stream: waits for it.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_init_weights(ashlar_tagger *tagger, uint64_t seed);
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed);
 
 /*
  * Bytes of every buffer of a step of that shape.
  *
  * Errors: ASHLAR_EINVAL (a 0 in the shape), ASHLAR_EOVERFLOW. *sizes is written only on ASHLAR_OK.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger,
                                                     const ashlar_tagger_shape *shape,
                                                     ashlar_tagger_bytes *sizes);
 
@@ -113,7 +113,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger,
  *
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_step(ashlar_tagger *tagger,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
                                                    const ashlar_tagger_batch *batch,
                                                    const ashlar_tagger_bytes *sizes, double weight,
                                                    double *loss);
@@ -126,7 +126,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_step(ashlar_tagger *tagger,
  * loss     device memory, ADDED TO: the mean over the batch's words
  * labels   [T, B], host memory; there for certain after the stream has been waited for
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger,
                                                       const ashlar_tagger_batch *batch,
                                                       const ashlar_tagger_bytes *sizes,
                                                       double *loss, int32_t *labels);
@@ -135,7 +135,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger,
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work.
  * Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_dry_run(ashlar_tagger *tagger,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_dry_run(ashlar_tagger *tagger,
                                                       const ashlar_tagger_bytes *sizes);
 
 #endif /* ASHLAR_TAGGER_H */

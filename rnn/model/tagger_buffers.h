@@ -97,8 +97,8 @@ typedef struct ashlar_tagger_buffer_info {
     ashlar_tagger_phase first, last;
 } ashlar_tagger_buffer_info;
 
-extern const ashlar_tagger_buffer_info ashlar_tagger_buffers[ASHLAR_TAGGER_BUFFER_COUNT];
-extern const char *const ashlar_tagger_phases[ASHLAR_TAGGER_PHASE_COUNT]; /* what is done */
+extern const ashlar_tagger_buffer_info ashlar__tagger_buffers[ASHLAR_TAGGER_BUFFER_COUNT];
+extern const char *const ashlar__tagger_phases[ASHLAR_TAGGER_PHASE_COUNT]; /* what is done */
 
 /* Bytes of every buffer of a step; 0: it is not taken. */
 typedef struct ashlar_tagger_bytes {
@@ -108,13 +108,13 @@ typedef struct ashlar_tagger_bytes {
 } ashlar_tagger_bytes;
 
 /* The last phase of a buffer: the table's, but for outputs that backward reads. */
-ashlar_tagger_phase ashlar_tagger_last_phase(const ashlar_tagger_bytes *bytes,
+ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
                                              ashlar_tagger_buffer buffer);
 
 /* Bytes of all buffers that are live in a phase. */
-size_t ashlar_tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase);
+size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase);
 
 /* The phase with the most, the first of several. */
-ashlar_tagger_phase ashlar_tagger_peak_phase(const ashlar_tagger_bytes *bytes);
+ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes);
 
 #endif /* ASHLAR_TAGGER_BUFFERS_H */

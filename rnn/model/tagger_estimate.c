@@ -1,12 +1,12 @@
 #include "rnn/model/tagger_estimate.h"
 
-ashlar_status ashlar_tagger_estimate_make(const ashlar_tagger *tagger,
+ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
                                           const ashlar_tagger_shape *shape, size_t batches,
                                           ashlar_tagger_estimate *out) {
     ashlar_tagger_estimate made = {.tagger = tagger, .shape = *shape};
-    ashlar_status status = ashlar_tagger_sizes(tagger, shape, &made.buffers);
+    ashlar_status status = ashlar__tagger_sizes(tagger, shape, &made.buffers);
     if (status == ASHLAR_OK) {
-        status = ashlar_tagger_batch_bytes(shape, &made.batches_bytes);
+        status = ashlar__tagger_batch_bytes(shape, &made.batches_bytes);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -18,8 +18,8 @@ ashlar_status ashlar_tagger_estimate_make(const ashlar_tagger *tagger,
         }
     }
     made.batches_bytes *= batches;
-    made.peak = ashlar_tagger_peak_phase(&made.buffers);
-    made.step_bytes = ashlar_tagger_bytes_at(&made.buffers, made.peak);
+    made.peak = ashlar__tagger_peak_phase(&made.buffers);
+    made.step_bytes = ashlar__tagger_bytes_at(&made.buffers, made.peak);
     made.needed_bytes = made.weights_bytes + made.batches_bytes + made.step_bytes;
     *out = made;
     return ASHLAR_OK;
@@ -74,12 +74,12 @@ static const char *phase_name(ashlar_tagger_phase phase) {
 
 static void print_buffers(FILE *out, const ashlar_tagger_estimate *a) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
+        const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
         if (a->buffers.of[i] == 0) {
             continue;
         }
         const ashlar_tagger_phase last =
-            ashlar_tagger_last_phase(&a->buffers, (ashlar_tagger_buffer)i);
+            ashlar__tagger_last_phase(&a->buffers, (ashlar_tagger_buffer)i);
         const bool is_at_peak = b->first <= a->peak && a->peak <= last;
         print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
         fprintf(out, "  %s%s%s\n", phase_name(b->first), b->first == last ? "" : " to ",
@@ -93,12 +93,12 @@ static void print_phases(FILE *out, const ashlar_tagger_estimate *a) {
         const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
         if (phase != ASHLAR_TAGGER_TOKEN || a->tagger->config.label_embedding > 0) {
             fprintf(out, "%c %-16s %-41s %11.2f\n", phase == a->peak ? '*' : ' ', phase_name(phase),
-                    ashlar_tagger_phases[phase], mib(ashlar_tagger_bytes_at(&a->buffers, phase)));
+                    ashlar__tagger_phases[phase], mib(ashlar__tagger_bytes_at(&a->buffers, phase)));
         }
     }
 }
 
-void ashlar_tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *a,
+void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *a,
                                   uint64_t measured_bytes) {
     print_letters(out, a);
     fprintf(out,

@@ -28,9 +28,9 @@ typedef struct ashlar_tagger_estimate {
 /*
  * batches   in device memory at once: this step's, and those that are copied meanwhile
  *
- * Ownership: the tagger must outlive *out.  Errors: those of ashlar_tagger_sizes().
+ * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_estimate_make(const ashlar_tagger *tagger,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
                                                             const ashlar_tagger_shape *shape,
                                                             size_t batches,
                                                             ashlar_tagger_estimate *out);
@@ -41,7 +41,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_estimate_make(const ashlar_tagger 
  *
  * measured_bytes   0: it was not
  */
-void ashlar_tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
+void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
                                   uint64_t measured_bytes);
 
 #endif /* ASHLAR_TAGGER_ESTIMATE_H */

@@ -53,24 +53,24 @@ static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_loss_args args
     args.dlogits = w->kind == ASHLAR_TAGGER_TRAIN ? logits : NULL;
     args.scale = w->tagger->loss_scale;
     args.loss = w->loss;
-    return ashlar_ops_loss(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar__ops_loss(w->tagger->ops, &args, w->tagger->stream);
 }
 
 static ashlar_status find_labels(const ashlar_tagger_work *w, size_t rows, const void *logits,
                                  int32_t *labels) {
     const ashlar_argmax_args args = {
         .rows = rows, .classes = w->tagger->config.tags, .logits = logits, .labels = labels};
-    return ashlar_ops_argmax(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar__ops_argmax(w->tagger->ops, &args, w->tagger->stream);
 }
 
-ashlar_status ashlar_tagger_queue_labels(const ashlar_tagger_work *w) {
+ashlar_status ashlar__tagger_queue_labels(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     void *const logits = BUFFER(w, LOGITS);
-    const ashlar_linear_args args = linear(w, ashlar_tagger_words(w), BUFFER(w, WORD_OUTPUTS),
+    const ashlar_linear_args args = linear(w, ashlar__tagger_words(w), BUFFER(w, WORD_OUTPUTS),
                                            logits, BUFFER(w, WORD_DOUTPUTS));
-    TRY(ashlar_ops_linear_forward(m->ops, &args, m->stream));
+    TRY(ashlar__ops_linear_forward(m->ops, &args, m->stream));
     if (w->kind == ASHLAR_TAGGER_PREDICT) {
-        TRY(find_labels(w, ashlar_tagger_words(w), logits, BUFFER(w, LABELS)));
+        TRY(find_labels(w, ashlar__tagger_words(w), logits, BUFFER(w, LABELS)));
     }
     TRY(run_loss(w,
                  (ashlar_loss_args){.steps = w->batch->shape.steps,
@@ -79,7 +79,7 @@ ashlar_status ashlar_tagger_queue_labels(const ashlar_tagger_work *w) {
                                     .targets = w->arrays.targets,
                                     .work = BUFFER(w, LOSS_WORK)},
                  logits));
-    return w->kind == ASHLAR_TAGGER_TRAIN ? ashlar_ops_linear_backward(m->ops, &args, m->stream)
+    return w->kind == ASHLAR_TAGGER_TRAIN ? ashlar__ops_linear_backward(m->ops, &args, m->stream)
                                           : ASHLAR_OK;
 }
 
@@ -92,14 +92,14 @@ static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from,
                                       .from_stride = from_stride,
                                       .to = to,
                                       .to_stride = to_stride};
-    return ashlar_ops_columns(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar__ops_columns(w->tagger->ops, &args, w->tagger->stream);
 }
 
 /* What the linear layer reads of one token: its outputs, and the label before it. */
 static ashlar_status join_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
-    void *const outputs = ashlar_tagger_element(w, BUFFER(w, WORD_OUTPUTS),
+    void *const outputs = ashlar__tagger_element(w, BUFFER(w, WORD_OUTPUTS),
                                                 w->token * w->batch->shape.batch * output);
     void *const inputs = BUFFER(w, TOKEN_INPUTS);
     if (w->token == 0) {
@@ -107,10 +107,10 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
                         w->active * width * ashlar_dtype_bytes(m->config.dtype), m->stream));
     } else {
         const ashlar_embedding_args before = label_embedding(w);
-        TRY(ashlar_ops_embedding_forward(m->ops, &before, m->stream));
+        TRY(ashlar__ops_embedding_forward(m->ops, &before, m->stream));
     }
     TRY(copy_columns(w, outputs, output, inputs, output + width, output));
-    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width, ashlar_tagger_element(w, inputs, output),
+    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width, ashlar__tagger_element(w, inputs, output),
                         output + width, width);
 }
 
@@ -119,27 +119,27 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
     void *const dinputs = BUFFER(w, TOKEN_DINPUTS);
-    void *const doutputs = ashlar_tagger_element(w, BUFFER(w, WORD_DOUTPUTS),
+    void *const doutputs = ashlar__tagger_element(w, BUFFER(w, WORD_DOUTPUTS),
                                                  w->token * w->batch->shape.batch * output);
     TRY(copy_columns(w, dinputs, output + width, doutputs, output, output));
     if (w->token == 0) {
         return ASHLAR_OK;
     }
-    TRY(copy_columns(w, ashlar_tagger_element(w, dinputs, output), output + width,
+    TRY(copy_columns(w, ashlar__tagger_element(w, dinputs, output), output + width,
                      BUFFER(w, TOKEN_LABELS), width, width));
     const ashlar_embedding_args before = label_embedding(w);
-    return ashlar_ops_embedding_backward(m->ops, &before, m->stream);
+    return ashlar__ops_embedding_backward(m->ops, &before, m->stream);
 }
 
 /* Sentences are sorted: those that have the token are the first `active` ones. */
-ashlar_status ashlar_tagger_queue_token(const ashlar_tagger_work *w) {
+ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t first = w->token * w->batch->shape.batch;
     void *const logits = BUFFER(w, TOKEN_LOGITS);
     const ashlar_linear_args args =
         linear(w, w->active, BUFFER(w, TOKEN_INPUTS), logits, BUFFER(w, TOKEN_DINPUTS));
     TRY(join_token(w));
-    TRY(ashlar_ops_linear_forward(m->ops, &args, m->stream));
+    TRY(ashlar__ops_linear_forward(m->ops, &args, m->stream));
     TRY(find_labels(w, w->active, logits, (int32_t *)BUFFER(w, LABELS) + first));
     TRY(run_loss(w,
                  (ashlar_loss_args){.steps = 1,
@@ -151,6 +151,6 @@ ashlar_status ashlar_tagger_queue_token(const ashlar_tagger_work *w) {
     if (w->kind != ASHLAR_TAGGER_TRAIN) {
         return ASHLAR_OK;
     }
-    TRY(ashlar_ops_linear_backward(m->ops, &args, m->stream));
+    TRY(ashlar__ops_linear_backward(m->ops, &args, m->stream));
     return split_token(w);
 }

@@ -17,7 +17,7 @@ static bool is_of_one_token(const ashlar_tagger_buffer_info *b) {
 
 static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
+        const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
         if (b->first == phase && s->sizes->of[i] > 0) {
             TRY(ashlar_alloc_tagged(s->work.tagger->allocator, s->sizes->of[i], b->tag,
                                     s->work.tagger->stream, &s->work.buffers[i]));
@@ -36,8 +36,8 @@ static ashlar_status give(step *s, size_t i) {
 /* Give back what has its last phase; at the end of one token, what has no other. */
 static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        const bool is_last = ashlar_tagger_last_phase(s->sizes, (ashlar_tagger_buffer)i) == phase;
+        const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
+        const bool is_last = ashlar__tagger_last_phase(s->sizes, (ashlar_tagger_buffer)i) == phase;
         if (is_last && (!is_token_end || is_of_one_token(b))) {
             TRY(give(s, i));
         }
@@ -55,7 +55,7 @@ static void give_all(step *s) {
 
 /* Of the first `before` sentences, longest first, those with a token t. */
 static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t before) {
-    const int32_t *lengths = ashlar_tagger_batch_arrays(&batch->shape, batch->data).lengths;
+    const int32_t *lengths = ashlar__tagger_batch_arrays(&batch->shape, batch->data).lengths;
     while (before > 0 && (size_t)lengths[before - 1] <= t) {
         before--;
     }
@@ -73,7 +73,7 @@ static ashlar_status run_tokens(step *s) {
         TRY(take_first(s, ASHLAR_TAGGER_TOKEN));
         if (has_work) {
             w->active = count_active(w->batch, w->token, w->active);
-            TRY(ashlar_tagger_queue_token(w));
+            TRY(ashlar__tagger_queue_token(w));
         }
         TRY(give_last(s, ASHLAR_TAGGER_TOKEN, true));
     }
@@ -92,7 +92,7 @@ static ashlar_status run_phase(step *s, ashlar_tagger_phase phase) {
         TRY(run_tokens(s));
     }
     if (has_work_at(s, phase)) {
-        TRY(ashlar_tagger_queue(&s->work, phase));
+        TRY(ashlar__tagger_queue(&s->work, phase));
     }
     return give_last(s, phase, false);
 }
@@ -108,25 +108,25 @@ static ashlar_status run(step *s) {
     return status;
 }
 
-ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
+ashlar_status ashlar__tagger_step(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
                                  const ashlar_tagger_bytes *sizes, double weight, double *loss) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_TRAIN,
-                       .arrays = ashlar_tagger_batch_arrays(&batch->shape, batch->device),
+                       .arrays = ashlar__tagger_batch_arrays(&batch->shape, batch->device),
                        .weight = weight != 0 ? weight : 1.0 / (double)batch->tokens,
                        .loss = loss},
               .sizes = sizes};
     return run(&s);
 }
 
-ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
+ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
                                     const ashlar_tagger_bytes *sizes, double *loss,
                                     int32_t *labels) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_PREDICT,
-                       .arrays = ashlar_tagger_batch_arrays(&batch->shape, batch->device),
+                       .arrays = ashlar__tagger_batch_arrays(&batch->shape, batch->device),
                        .weight = 1.0 / (double)batch->tokens,
                        .loss = loss,
                        .labels = labels},
@@ -134,7 +134,7 @@ ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tagger_b
     return run(&s);
 }
 
-ashlar_status ashlar_tagger_dry_run(ashlar_tagger *tagger, const ashlar_tagger_bytes *sizes) {
+ashlar_status ashlar__tagger_dry_run(ashlar_tagger *tagger, const ashlar_tagger_bytes *sizes) {
     const ashlar_tagger_batch nothing = {0};
     step s = {.work = {.tagger = tagger, .batch = &nothing, .kind = ASHLAR_TAGGER_DRY_RUN},
               .sizes = sizes};

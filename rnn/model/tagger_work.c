@@ -11,7 +11,7 @@
 static ashlar_embedding_args character_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = w->batch->shape.width,
-        .batch = ashlar_tagger_words(w),
+        .batch = ashlar__tagger_words(w),
         .lengths = w->arrays.char_counts,
         .classes = w->tagger->config.characters,
         .width = w->tagger->config.character_embedding,
@@ -40,7 +40,7 @@ static ashlar_embedding_args word_embedding(const ashlar_tagger_work *w) {
 
 static ashlar_rnn_batch char_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
     return (ashlar_rnn_batch){.steps = w->batch->shape.width,
-                              .batch = ashlar_tagger_words(w),
+                              .batch = ashlar__tagger_words(w),
                               .lengths = host->char_counts};
 }
 
@@ -84,7 +84,7 @@ typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);
 
 static ashlar_status run_char_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
-    const ashlar_tagger_arrays host = ashlar_tagger_batch_arrays(&w->batch->shape, w->batch->data);
+    const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
     const ashlar_rnn_batch batch = char_batch(w, &host);
     const ashlar_rnn_buffers buffers = char_buffers(w, work);
     return pass(w->tagger->character_rnn, &batch, &buffers, w->tagger->stream);
@@ -92,7 +92,7 @@ static ashlar_status run_char_rnn(const ashlar_tagger_work *w, rnn_pass pass, vo
 
 static ashlar_status run_word_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
     const ashlar_tagger *m = w->tagger;
-    const ashlar_tagger_arrays host = ashlar_tagger_batch_arrays(&w->batch->shape, w->batch->data);
+    const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
     const ashlar_rnn_batch batch = word_batch(w, &host);
     const ashlar_rnn_buffers buffers = word_buffers(w, work);
     return pass(w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_predict : m->word_rnn, &batch,
@@ -101,7 +101,7 @@ static ashlar_status run_word_rnn(const ashlar_tagger_work *w, rnn_pass pass, vo
 
 static ashlar_status char_forward(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
-    TRY(ashlar_ops_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
+    TRY(ashlar__ops_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
     return run_char_rnn(w, ashlar_rnn_forward, BUFFER(w, CHAR_FORWARD_WORK));
 }
 
@@ -118,18 +118,18 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
         const size_t width = i == 0 ? w->tagger->config.word_embedding : characters->state;
         void *const part =
             i == 0 ? vectors
-                   : ashlar_tagger_element(w, states,
-                                           (i - 1) * ashlar_tagger_words(w) * characters->state);
-        void *const columns = ashlar_tagger_element(w, joined, column);
+                   : ashlar__tagger_element(w, states,
+                                           (i - 1) * ashlar__tagger_words(w) * characters->state);
+        void *const columns = ashlar__tagger_element(w, joined, column);
         const ashlar_columns_args args = {
-            .rows = ashlar_tagger_words(w),
+            .rows = ashlar__tagger_words(w),
             .width = width,
             .from = joins ? part : columns,
             .from_stride = joins ? width : words->config.input,
             .to = joins ? columns : part,
             .to_stride = joins ? words->config.input : width,
         };
-        TRY(ashlar_ops_columns(w->tagger->ops, &args, w->tagger->stream));
+        TRY(ashlar__ops_columns(w->tagger->ops, &args, w->tagger->stream));
         column += width;
     }
     return ASHLAR_OK;
@@ -137,7 +137,7 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
 
 static ashlar_status join(const ashlar_tagger_work *w) {
     const ashlar_embedding_args words = word_embedding(w);
-    TRY(ashlar_ops_embedding_forward(w->tagger->ops, &words, w->tagger->stream));
+    TRY(ashlar__ops_embedding_forward(w->tagger->ops, &words, w->tagger->stream));
     return move_parts(w, BUFFER(w, WORD_INPUTS), BUFFER(w, WORD_VECTORS), BUFFER(w, CHAR_STATES),
                       true);
 }
@@ -146,20 +146,20 @@ static ashlar_status split(const ashlar_tagger_work *w) {
     TRY(move_parts(w, BUFFER(w, WORD_DINPUTS), BUFFER(w, WORD_DVECTORS), BUFFER(w, CHAR_DSTATES),
                    false));
     const ashlar_embedding_args words = word_embedding(w);
-    return ashlar_ops_embedding_backward(w->tagger->ops, &words, w->tagger->stream);
+    return ashlar__ops_embedding_backward(w->tagger->ops, &words, w->tagger->stream);
 }
 
 static ashlar_status copy_labels(const ashlar_tagger_work *w) {
     return ashlar_copy_to_host(w->tagger->device, w->labels, BUFFER(w, LABELS),
-                               ashlar_tagger_words(w) * sizeof *w->labels, w->tagger->stream);
+                               ashlar__tagger_words(w) * sizeof *w->labels, w->tagger->stream);
 }
 
 static ashlar_status vectors_back(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
-    return ashlar_ops_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
+    return ashlar__ops_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
 }
 
-ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {
+ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {
     switch (phase) {
     case ASHLAR_TAGGER_CHAR_FORWARD:
         return char_forward(w);
@@ -168,7 +168,7 @@ ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_pha
     case ASHLAR_TAGGER_WORD_FORWARD:
         return run_word_rnn(w, ashlar_rnn_forward, BUFFER(w, WORD_FORWARD_WORK));
     case ASHLAR_TAGGER_LABEL:
-        return w->tagger->config.label_embedding > 0 ? ASHLAR_OK : ashlar_tagger_queue_labels(w);
+        return w->tagger->config.label_embedding > 0 ? ASHLAR_OK : ashlar__tagger_queue_labels(w);
     case ASHLAR_TAGGER_TOKEN: /* the loop is over */
         return w->kind == ASHLAR_TAGGER_PREDICT ? copy_labels(w) : ASHLAR_OK;
     case ASHLAR_TAGGER_WORD_BACKWARD:

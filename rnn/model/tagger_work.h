@@ -32,12 +32,12 @@ typedef struct ashlar_tagger_work {
 #define ASHLAR_TAGGER_BUFFER(work, name) ((work)->buffers[ASHLAR_TAGGER_BUFFER_##name])
 
 /* T * B */
-static inline size_t ashlar_tagger_words(const ashlar_tagger_work *work) {
+static inline size_t ashlar__tagger_words(const ashlar_tagger_work *work) {
     return work->batch->shape.steps * work->batch->shape.batch;
 }
 
 /* Element `at` of a buffer. */
-static inline void *ashlar_tagger_element(const ashlar_tagger_work *work, void *buffer, size_t at) {
+static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void *buffer, size_t at) {
     return (char *)buffer + at * ashlar_dtype_bytes(work->tagger->config.dtype);
 }
 
@@ -45,13 +45,13 @@ static inline void *ashlar_tagger_element(const ashlar_tagger_work *work, void *
  * Queue what is to be done in a phase: no dry run, and not of TOKEN's loop. Errors: those of
  * ashlar_launch() and ashlar_rnn_forward().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *work,
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *work,
                                                     ashlar_tagger_phase phase);
 
 /* (tagger_label.c) The linear layer, the loss and the way back, of all tokens at once. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue_labels(const ashlar_tagger_work *work);
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_labels(const ashlar_tagger_work *work);
 
 /* (tagger_label.c) The same for token work->token of every sentence that has it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue_token(const ashlar_tagger_work *work);
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *work);
 
 #endif /* ASHLAR_TAGGER_WORK_H */

@@ -71,15 +71,15 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
     size_t reserve_bytes, work_bytes;
     ashlar_status status = ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes);
     if (status == ASHLAR_OK) {
-        status = ashlar_sampling_init(&s->sampling, m->config.classes, sampling);
+        status = ashlar__sampling_init(&s->sampling, m->config.classes, sampling);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     if (m->config.dtype != ASHLAR_F32) {
-        s->logits = ashlar_host_calloc(m->config.classes, ashlar_dtype_bytes(m->config.dtype));
+        s->logits = ashlar__host_calloc(m->config.classes, ashlar_dtype_bytes(m->config.dtype));
         if (s->logits == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+            return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
         }
     }
     s->at = lay_out(&m->config, work_bytes);
@@ -96,36 +96,36 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
         status =
             ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream);
     }
-    return status == ASHLAR_OK ? ashlar_text_sampler_read(s, ASHLAR_BATCHER_MARK) : status;
+    return status == ASHLAR_OK ? ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK) : status;
 }
 
-ashlar_status ashlar_text_sampler_create(ashlar_model *model,
+ashlar_status ashlar__text_sampler_create(ashlar_model *model,
                                          const ashlar_text_sampler_config *config,
                                          ashlar_text_sampler **out) {
-    ashlar_text_sampler *s = ashlar_host_calloc(1, sizeof *s);
+    ashlar_text_sampler *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
     }
     s->model = model;
-    ashlar_random_init(&s->random, config->seed);
+    ashlar__random_init(&s->random, config->seed);
     const ashlar_status status = build(s, &config->sampling);
     if (status != ASHLAR_OK) {
-        ashlar_text_sampler_destroy(s);
+        ashlar__text_sampler_destroy(s);
         return status;
     }
     *out = s;
     return ASHLAR_OK;
 }
 
-void ashlar_text_sampler_destroy(ashlar_text_sampler *s) {
+void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
     if (s == NULL) {
         return;
     }
     const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
     (void)status; /* it is a block that build() took */
-    ashlar_sampling_finish(&s->sampling);
-    ashlar_host_free(s->logits);
-    ashlar_host_free(s);
+    ashlar__sampling_finish(&s->sampling);
+    ashlar__host_free(s->logits);
+    ashlar__host_free(s);
 }
 
 static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol) {
@@ -142,7 +142,7 @@ static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol
     };
     const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
                                                        sizeof symbol, m->stream);
-    return status == ASHLAR_OK ? ashlar_ops_embedding_forward(m->ops, &args, m->stream) : status;
+    return status == ASHLAR_OK ? ashlar__ops_embedding_forward(m->ops, &args, m->stream) : status;
 }
 
 static ashlar_status feed_rnn(ashlar_text_sampler *s) {
@@ -163,7 +163,7 @@ static ashlar_status feed_rnn(ashlar_text_sampler *s) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
+ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
     const ashlar_status status = feed_embedding(s, symbol);
     return status == ASHLAR_OK ? feed_rnn(s) : status;
 }
@@ -181,7 +181,7 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
         .y = s->memory + s->at.logits,
     };
     const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
-    ashlar_status status = ashlar_ops_linear_forward(m->ops, &linear, m->stream);
+    ashlar_status status = ashlar__ops_linear_forward(m->ops, &linear, m->stream);
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_host(m->device, s->logits != NULL ? s->logits : s->sampling.logits,
                                      s->memory + s->at.logits, bytes, m->stream);
@@ -190,17 +190,17 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
         status = ashlar_stream_synchronize(m->device, m->stream);
     }
     if (status == ASHLAR_OK && s->logits != NULL) {
-        ashlar_convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
+        ashlar__convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
                        m->config.classes);
     }
     return status;
 }
 
-ashlar_status ashlar_text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {
+ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {
     int32_t drawn = 0;
     ASHLAR_TRY(read_logits(s));
-    ASHLAR_TRY(ashlar_sampling_draw(&s->sampling, ashlar_random_uniform(&s->random), &drawn));
-    ASHLAR_TRY(ashlar_text_sampler_read(s, drawn));
+    ASHLAR_TRY(ashlar__sampling_draw(&s->sampling, ashlar__random_uniform(&s->random), &drawn));
+    ASHLAR_TRY(ashlar__text_sampler_read(s, drawn));
     *symbol = drawn;
     return ASHLAR_OK;
 }

@@ -66,7 +66,7 @@ static void print_help(void) {
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
     printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
-    ashlar_options_print(stdout, options, OPTION_COUNT);
+    ashlar__options_print(stdout, options, OPTION_COUNT);
     printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
 }
@@ -79,7 +79,7 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
     const unsigned long long value =
         text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     if (end == NULL || value < min || value > max || *end != '\0') {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "the model file has no good %s (%zu to %zu); is it one that "
                            "ashlar-train saved?",
                            key, min, max);
@@ -92,7 +92,7 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
 static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
     if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "the model file has cells \"%.40s\", which this version "
                            "does not know",
                            cell);
@@ -117,14 +117,14 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
     ashlar_model *model = NULL;
     ashlar_status status = read_config(file, &config);
     if (status == ASHLAR_OK) {
-        status = ashlar_model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
+        status = ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT,
                                         model->stream);
     }
     if (status != ASHLAR_OK) {
-        ashlar_model_destroy(model);
+        ashlar__model_destroy(model);
         return status;
     }
     *out = model;
@@ -135,9 +135,9 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
 static ashlar_status write_text(const command *c, ashlar_model *model,
                                 const ashlar_text_config *text) {
     ashlar_text_report report;
-    ashlar_status status = ashlar_text_write(model, stdout, text, &report);
+    ashlar_status status = ashlar__text_write(model, stdout, text, &report);
     if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar_text_report_write(c->json, model, text, &report);
+        status = ashlar__text_report_write(c->json, model, text, &report);
     }
     return status;
 }
@@ -152,13 +152,13 @@ static ashlar_status sample(const command *c, ashlar_device *device,
         status = ashlar_allocator_create(device, &allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_allocator_set_report(allocator, ashlar_program_print_report, NULL);
+        ashlar_allocator_set_report(allocator, ashlar__program_print_report, NULL);
         status = load(file, allocator, &model);
     }
     if (status == ASHLAR_OK) {
         status = write_text(c, model, text);
     }
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     ashlar_allocator_destroy(allocator);
     ashlar_checkpoint_close(file);
     return status;
@@ -168,9 +168,9 @@ static ashlar_status sample(const command *c, ashlar_device *device,
 static ashlar_status run(const command *c, ashlar_device *device) {
     ashlar_text_config text = c->text;
     char *prime = NULL;
-    ashlar_status status = ashlar_program_check_writable(c->json);
+    ashlar_status status = ashlar__program_check_writable(c->json);
     if (status == ASHLAR_OK && c->prime_file != NULL) {
-        status = ashlar_file_read(c->prime_file, &prime, &text.prime_bytes);
+        status = ashlar__file_read(c->prime_file, &prime, &text.prime_bytes);
         text.prime = prime;
     } else if (c->prime != NULL) {
         text.prime = c->prime;
@@ -179,26 +179,26 @@ static ashlar_status run(const command *c, ashlar_device *device) {
     if (status == ASHLAR_OK) {
         status = sample(c, device, &text);
     }
-    ashlar_host_free(prime);
+    ashlar__host_free(prime);
     return status;
 }
 
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
     if (c->model == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
+        return ashlar__fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
                                           "ashlar-train --save FILE");
     }
     if (c->prime != NULL && c->prime_file != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
+        return ashlar__fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
     }
     const struct {
         const char *option;
         const char *path; /* NULL: not given */
     } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
     for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
-        if (inputs[i].path != NULL && ashlar_program_is_same_file(c->json, inputs[i].path)) {
-            return ashlar_fail(ASHLAR_EINVAL,
+        if (inputs[i].path != NULL && ashlar__program_is_same_file(c->json, inputs[i].path)) {
+            return ashlar__fail(ASHLAR_EINVAL,
                                "--json and --%s: both name %s; give each its own file",
                                inputs[i].option, c->json);
         }
@@ -210,26 +210,26 @@ static int run_command(int argc, char **argv) {
     command c = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+    if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+        return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {
         print_help();
         return 0;
     }
-    ashlar_blas_set_threads(1); /* products of one row: a second thread would only wait */
+    ashlar__blas_set_threads(1); /* products of one row: a second thread would only wait */
     ashlar_device *device = NULL;
-    const int exit_status = ashlar_program_open_device(program, c.device, &device);
+    const int exit_status = ashlar__program_open_device(program, c.device, &device);
     if (exit_status != 0) {
         return exit_status;
     }
     const ashlar_status status = run(&c, device);
     ashlar_device_close(device);
-    return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
 int main(int argc, char **argv) {
-    ashlar_program_init();
-    return ashlar_program_finish(program, run_command(argc, argv));
+    ashlar__program_init();
+    return ashlar__program_finish(program, run_command(argc, argv));
 }

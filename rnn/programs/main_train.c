@@ -20,9 +20,9 @@ static const char program[] = "ashlar-train";
 static void print_start(const ashlar_train_command *c, const ashlar_corpus *corpus) {
     printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %s, %zu layers of "
            "%zu. Products: %s, %d threads.\n",
-           ashlar_corpus_count(corpus), ashlar_corpus_bytes(corpus),
-           ashlar_corpus_file_count(corpus), ashlar_corpus_skipped_count(corpus), c->cell,
-           c->train.layers, c->train.hidden, ashlar_blas_name(), ashlar_blas_threads());
+           ashlar__corpus_count(corpus), ashlar__corpus_bytes(corpus),
+           ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus), c->cell,
+           c->train.layers, c->train.hidden, ashlar__blas_name(), ashlar__blas_threads());
     fflush(stdout);
 }
 
@@ -32,7 +32,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
         .sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
         .bytes = c->sample_bytes,
     };
-    return ashlar_text_write(ashlar_task_text_model(task), stdout, &text, NULL);
+    return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
 /* What is told on standard output. */
@@ -43,8 +43,8 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
     if (!c->is_tagger && c->sample_bytes > 0) {
         status = write_sample(c, task);
     }
-    ashlar_report_print(stdout, report);
-    return c->is_tagger ? ashlar_train_tagger_print_end(stdout, task, test, report) : status;
+    ashlar__report_print(stdout, report);
+    return c->is_tagger ? ashlar__train_tagger_print_end(stdout, task, test, report) : status;
 }
 
 /*
@@ -53,19 +53,19 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
  */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
-    ashlar_task *task = ashlar_trainer_task(trainer);
+    ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
     ashlar_tagger_evaluation test = {0};
-    ashlar_status first = file != NULL ? ashlar_trainer_save(trainer, file) : ASHLAR_OK;
+    ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     if (first == ASHLAR_OK && c->is_tagger) {
-        first = ashlar_task_tagger_evaluate(trainer, &test);
+        first = ashlar__task_tagger_evaluate(trainer, &test);
     }
     if (first == ASHLAR_OK && c->json != NULL) {
-        first = ashlar_report_write(c->json, task, &c->train, report);
+        first = ashlar__report_write(c->json, task, &c->train, report);
     }
     if (c->snapshot != NULL) {
         const ashlar_status status =
-            ashlar_allocator_write_snapshot(ashlar_trainer_allocator(trainer), c->snapshot);
+            ashlar_allocator_write_snapshot(ashlar__trainer_allocator(trainer), c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
@@ -73,7 +73,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
         first = first == ASHLAR_OK ? status : first;
     }
     if (c->wants_memory) {
-        ashlar_report_print_account(stdout, &report->stats, report->growth);
+        ashlar__report_print_account(stdout, &report->stats, report->growth);
     }
     return first;
 }
@@ -88,11 +88,11 @@ typedef struct showing {
 static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
     if (!s->is_quiet) {
-        ashlar_progress_show(&s->progress, now);
+        ashlar__progress_show(&s->progress, now);
     }
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* told at once, and by a quiet run too */
         if ((now->found & 1u << tag) != 0) {
-            ashlar_report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
+            ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
     }
     if (s->losses != NULL) { /* flushed, for whoever watches a long training */
@@ -103,18 +103,18 @@ static void show(void *context, const ashlar_train_progress *now) {
 
 static ashlar_status fail_losses(const char *path) {
     const int error = errno;
-    return ashlar_fail(ASHLAR_EIO, "--losses: cannot write %s: %s", path, strerror(error));
+    return ashlar__fail(ASHLAR_EIO, "--losses: cannot write %s: %s", path, strerror(error));
 }
 
 static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *trainer,
                                  ashlar_train_report *report) {
     showing s = {.is_quiet = c->is_quiet};
-    ashlar_progress_init(&s.progress, stdout);
+    ashlar__progress_init(&s.progress, stdout);
     s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
     if (c->losses != NULL && s.losses == NULL) {
         return fail_losses(c->losses);
     }
-    ashlar_status status = ashlar_trainer_run(trainer, show, &s, report);
+    ashlar_status status = ashlar__trainer_run(trainer, show, &s, report);
     const bool is_bad = s.losses != NULL && ferror(s.losses) != 0;
     if (s.losses != NULL && (fclose(s.losses) != 0 || is_bad) && status == ASHLAR_OK) {
         status = fail_losses(c->losses);
@@ -128,7 +128,7 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     char *text = status == ASHLAR_OK ? malloc(bytes) : NULL;
     if (status == ASHLAR_OK) {
         status = text != NULL ? ashlar_arena_format_map(arena, text, bytes, NULL)
-                              : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a map");
+                              : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a map");
     }
     if (status == ASHLAR_OK) {
         printf("%s\n", text);
@@ -141,9 +141,9 @@ static ashlar_status print_map(const ashlar_arena *arena) {
 static ashlar_status train(const ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
-    ashlar_status status = ashlar_trainer_create(device, task, &c->train, &trainer);
+    ashlar_status status = ashlar__trainer_create(device, task, &c->train, &trainer);
     if (status == ASHLAR_OK && c->wants_map) {
-        status = print_map(ashlar_trainer_task(trainer)->arena);
+        status = print_map(ashlar__trainer_task(trainer)->arena);
     }
     if (status == ASHLAR_OK) {
         status = run_trainer(c, trainer, &report);
@@ -151,61 +151,61 @@ static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
     if (status == ASHLAR_OK) {
         status = finish(c, trainer, &report);
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     return status;
 }
 
 static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *device) {
     ashlar_corpus *corpus = NULL;
     ashlar_task *task = NULL;
-    ashlar_status status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);
+    ashlar_status status = ashlar__corpus_open(c->data.items, c->data.count, &corpus);
     if (status == ASHLAR_OK) {
         if (!c->is_quiet) {
             print_start(c, corpus);
         }
-        status = ashlar_task_text_create(corpus, &c->train, &task);
+        status = ashlar__task_text_create(corpus, &c->train, &task);
     }
     if (status == ASHLAR_OK) {
         status = train(c, device, task);
     }
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
     return status;
 }
 
 static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
     ashlar_tagger_corpus *corpus = NULL;
     ashlar_task *task = NULL;
-    ashlar_status status = ashlar_train_tagger_open(&c->data, &c->tags, &c->train, &corpus, &task);
+    ashlar_status status = ashlar__train_tagger_open(&c->data, &c->tags, &c->train, &corpus, &task);
     if (status == ASHLAR_OK) {
         if (!c->is_quiet) {
-            ashlar_train_tagger_print_start(stdout, corpus, &c->train);
+            ashlar__train_tagger_print_start(stdout, corpus, &c->train);
         }
         status = train(c, device, task);
     }
-    ashlar_tagger_corpus_destroy(corpus);
+    ashlar__tagger_corpus_destroy(corpus);
     return status;
 }
 
 static int run(ashlar_train_command *c, ashlar_device *device) {
-    ashlar_status status = ashlar_train_command_check_writable(c);
+    ashlar_status status = ashlar__train_command_check_writable(c);
     if (status == ASHLAR_OK) {
         status = c->is_tagger ? run_tags(c, device) : run_text(c, device);
     }
-    return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
 static int run_command(int argc, char **argv) {
     ashlar_train_command c;
-    if (ashlar_train_command_read(argc, argv, &c) != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    if (ashlar__train_command_read(argc, argv, &c) != ASHLAR_OK) {
+        return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {
-        ashlar_train_command_print_help(stdout, program, c.is_tagger);
+        ashlar__train_command_print_help(stdout, program, c.is_tagger);
         return 0;
     }
-    ashlar_blas_set_threads((int)c.threads);
+    ashlar__blas_set_threads((int)c.threads);
     ashlar_device *device = NULL;
-    int status = ashlar_program_open_device(program, c.device, &device);
+    int status = ashlar__program_open_device(program, c.device, &device);
     if (status == 0) {
         status = run(&c, device);
         ashlar_device_close(device);
@@ -214,6 +214,6 @@ static int run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    ashlar_program_init();
-    return ashlar_program_finish(program, run_command(argc, argv));
+    ashlar__program_init();
+    return ashlar__program_finish(program, run_command(argc, argv));
 }

@@ -10,20 +10,20 @@
 static ashlar_status bad_value(const ashlar_option *option, const char *text) {
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
-        return ashlar_fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from %.0f to %.0f",
+        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from %.0f to %.0f",
                            option->name, text, option->min, option->max);
     case ASHLAR_OPTION_SEED:
-        return ashlar_fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from 0 to 2^64-1",
+        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from 0 to 2^64-1",
                            option->name, text);
     case ASHLAR_OPTION_REAL:
-        return ashlar_fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no number from %g to %g",
+        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no number from %g to %g",
                            option->name, text, option->min, option->max);
     case ASHLAR_OPTION_TEXT:
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
         break;
     }
-    return ashlar_fail(ASHLAR_EINVAL, "--%s: \"%.80s\" cannot be its value", option->name, text);
+    return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" cannot be its value", option->name, text);
 }
 
 static bool parse_real(const char *text, double *out) {
@@ -45,14 +45,14 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
     }
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
-        if (!ashlar_parse_count(ashlar_piece_of(text), &whole) || (double)whole < option->min ||
+        if (!ashlar__parse_count(ashlar__piece_of(text), &whole) || (double)whole < option->min ||
             (double)whole > option->max) {
             return bad_value(option, text);
         }
         *(size_t *)option->value = whole;
         break;
     case ASHLAR_OPTION_SEED:
-        if (!ashlar_parse_count(ashlar_piece_of(text), option->value)) {
+        if (!ashlar__parse_count(ashlar__piece_of(text), option->value)) {
             return bad_value(option, text);
         }
         break;
@@ -68,13 +68,13 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
     case ASHLAR_OPTION_LIST:
         list = option->value;
         if (list->count == ASHLAR_OPTION_LIST_MAX) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: given more than %d times", option->name,
+            return ashlar__fail(ASHLAR_EINVAL, "--%s: given more than %d times", option->name,
                                ASHLAR_OPTION_LIST_MAX);
         }
         list->items[list->count++] = text;
         break;
     case ASHLAR_OPTION_FLAG:
-        return ashlar_fail(ASHLAR_EINVAL, "--%s: takes no value", option->name);
+        return ashlar__fail(ASHLAR_EINVAL, "--%s: takes no value", option->name);
     }
     return ASHLAR_OK;
 }
@@ -92,7 +92,7 @@ static const ashlar_option *find(const ashlar_option *options, size_t count, con
     return NULL;
 }
 
-const char *ashlar_options_given(const char *name, int argc, char **argv) {
+const char *ashlar__options_given(const char *name, int argc, char **argv) {
     const size_t bytes = strlen(name);
     const char *value = NULL;
     for (int i = 1; i < argc; i++) {
@@ -109,7 +109,7 @@ const char *ashlar_options_given(const char *name, int argc, char **argv) {
     return value;
 }
 
-int ashlar_options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
+int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                               char **words) {
     int kept = 1, taken = 0;
     for (int i = 1; i < *argc; i++) {
@@ -130,17 +130,17 @@ int ashlar_options_take_words(const ashlar_option *options, size_t count, int *a
     return taken;
 }
 
-ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count, int argc,
+ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                    char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
-            return ashlar_fail(ASHLAR_EINVAL,
+            return ashlar__fail(ASHLAR_EINVAL,
                                "%.80s: is no option; options begin with --, see --help", argv[i]);
         }
         const char *value;
         const ashlar_option *option = find(options, count, argv[i] + 2, &value);
         if (option == NULL) {
-            return ashlar_fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
+            return ashlar__fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
                                argv[i]);
         }
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
@@ -148,7 +148,7 @@ ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count, i
             continue;
         }
         if (value == NULL && i + 1 == argc) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
+            return ashlar__fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
                                option->argument);
         }
         const ashlar_status status = set_value(option, value != NULL ? value : argv[++i]);
@@ -183,7 +183,7 @@ static void print_default(FILE *out, const ashlar_option *option) {
     }
 }
 
-void ashlar_options_print(FILE *out, const ashlar_option *options, size_t count) {
+void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count) {
     enum { NAME_COLUMNS = 20 };
     for (size_t i = 0; i < count; i++) {
         const ashlar_option *option = &options[i];

@@ -42,25 +42,25 @@ typedef struct ashlar_option {
  * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
  *         naming it and what is allowed. Values read before it may have changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count,
+ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
                                                      int argc, char **argv);
 
 /*
  * The value that the last "--name value" or "--name=value" of a command line gives, for what must
  * be known before the options are read; "" for a flag at its end, NULL where it is not given.
  */
-const char *ashlar_options_given(const char *name, int argc, char **argv);
+const char *ashlar__options_given(const char *name, int argc, char **argv);
 
 /*
  * Move the words that are neither options nor their values from `argv` to `words`, for a program
- * that takes files; returns how many these are. *argc is what is left for ashlar_options_parse().
+ * that takes files; returns how many these are. *argc is what is left for ashlar__options_parse().
  *
  * words   [*argc]
  */
-int ashlar_options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
+int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                               char **words);
 
 /* Print a line for each option, its default included. */
-void ashlar_options_print(FILE *out, const ashlar_option *options, size_t count);
+void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 
 #endif /* ASHLAR_OPTIONS_H */

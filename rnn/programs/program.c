@@ -14,7 +14,7 @@
 #include "rnn/layer/ops.h"
 #include "allocator/base/error.h"
 
-void ashlar_program_init(void) {
+void ashlar__program_init(void) {
     /*
      * A closed 0, 1 or 2 would be given to the next open(), to the device's memory say, and what
      * is printed would go there. The wrong direction is meant: using it fails, as it did before.
@@ -28,12 +28,12 @@ void ashlar_program_init(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-void ashlar_program_print_report(const char *line, void *unused) {
+void ashlar__program_print_report(const char *line, void *unused) {
     (void)unused;
     fprintf(stderr, "ashlar: %s\n", line);
 }
 
-int ashlar_program_finish(const char *program, int exit_status) {
+int ashlar__program_finish(const char *program, int exit_status) {
     if (exit_status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
         fprintf(stderr, "%s: standard output could not be written\n", program);
         return ASHLAR_EXIT_FAILED;
@@ -41,22 +41,22 @@ int ashlar_program_finish(const char *program, int exit_status) {
     return exit_status;
 }
 
-int ashlar_program_fail(const char *program, int exit_status) {
+int ashlar__program_fail(const char *program, int exit_status) {
     fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());
     return exit_status;
 }
 
-ashlar_status ashlar_program_check_writable(const char *path) {
+ashlar_status ashlar__program_check_writable(const char *path) {
     ashlar_file *file = NULL;
     if (path == NULL) {
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(ashlar_file_create(path, &file));
-    ashlar_file_abort(file);
+    ASHLAR_TRY(ashlar__file_create(path, &file));
+    ashlar__file_abort(file);
     return ASHLAR_OK;
 }
 
-bool ashlar_program_is_same_file(const char *a, const char *b) {
+bool ashlar__program_is_same_file(const char *a, const char *b) {
     struct stat x, y;
     if (stat(a, &x) == 0 && stat(b, &y) == 0) {
         return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
@@ -72,14 +72,14 @@ static ashlar_status check_compute(ashlar_device *device) {
     ashlar_ops *ops = NULL;
     ashlar_status status = ashlar_rnn_create(device, &smallest, &rnn);
     if (status == ASHLAR_OK) {
-        status = ashlar_ops_create(device, ASHLAR_F32, &ops);
+        status = ashlar__ops_create(device, ASHLAR_F32, &ops);
     }
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     ashlar_rnn_destroy(rnn);
     return status;
 }
 
-int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {
+int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out) {
     const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
     const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
     ashlar_device *device = NULL;
@@ -90,7 +90,7 @@ int ashlar_program_open_device(const char *program, const char *name, ashlar_dev
         status = ashlar_device_open("soft", &device);
     }
     if (status != ASHLAR_OK) {
-        return ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+        return ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
                                                                     : ASHLAR_EXIT_FAILED);
     }
     *out = device;

@@ -18,19 +18,19 @@ enum {
  * Before anything else: make sure that descriptors 0 to 2 are open, and let a write to a closed
  * pipe be an error instead of the program's end.
  */
-void ashlar_program_init(void);
+void ashlar__program_init(void);
 
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
-int ashlar_program_fail(const char *program, int exit_status);
+int ashlar__program_fail(const char *program, int exit_status);
 
 /* Last of all: `exit_status`, or a failure, said on stderr, where standard output was lost. */
-int ashlar_program_finish(const char *program, int exit_status);
+int ashlar__program_finish(const char *program, int exit_status);
 
-/* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar_file_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
+/* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar__file_create(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path);
 
 /* Whether two paths lead to one file, or would. */
-bool ashlar_program_is_same_file(const char *a, const char *b);
+bool ashlar__program_is_same_file(const char *a, const char *b);
 
 /*
  * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
@@ -38,9 +38,9 @@ bool ashlar_program_is_same_file(const char *a, const char *b);
  * says so on stderr.
  * On failure prints it and returns the exit status; 0 on success.
  */
-int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
+int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out);
 
 /* For ashlar_allocator_set_report(): damage and leaks, printed on stderr. */
-void ashlar_program_print_report(const char *line, void *unused);
+void ashlar__program_print_report(const char *line, void *unused);
 
 #endif /* ASHLAR_PROGRAM_H */

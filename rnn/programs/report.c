@@ -47,7 +47,7 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
     }
 }
 
-void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
+void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
     const char *unit = r->unit != NULL ? r->unit : "symbol";
     char resumed[32];
@@ -70,105 +70,105 @@ void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
-    ashlar_report_print_memory(out, &r->stats);
+    ashlar__report_print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
     print_savings(out, r);
     print_calls(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        ashlar_report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
+        ashlar__report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
     }
 }
 
 static void put_config(ashlar_json_writer *w, const ashlar_task *task,
                        const ashlar_train_config *c) {
-    ashlar_json_put_key(w, "config");
-    ashlar_json_open_object(w);
-    ashlar_task_put_config(task, w);
-    ashlar_json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
-    ashlar_json_add_double(w, "learning_rate", c->optimizer.learning_rate);
-    ashlar_json_add_double(w, "weight_decay", c->optimizer.weight_decay);
-    ashlar_json_add_double(w, "clip_norm", c->optimizer.clip_norm);
-    ashlar_json_add_uint64(w, "seed", c->seed);
-    ashlar_json_add_uint64(w, "buckets", c->buckets);
-    ashlar_json_add_bool(w, "plan", !c->without_plan);
-    ashlar_json_add_string(w, "blas", ashlar_blas_name());
-    ashlar_json_add_uint64(w, "threads", (uint64_t)ashlar_blas_threads());
-    ashlar_json_close_object(w);
+    ashlar__json_put_key(w, "config");
+    ashlar__json_open_object(w);
+    ashlar__task_put_config(task, w);
+    ashlar__json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
+    ashlar__json_add_double(w, "learning_rate", c->optimizer.learning_rate);
+    ashlar__json_add_double(w, "weight_decay", c->optimizer.weight_decay);
+    ashlar__json_add_double(w, "clip_norm", c->optimizer.clip_norm);
+    ashlar__json_add_uint64(w, "seed", c->seed);
+    ashlar__json_add_uint64(w, "buckets", c->buckets);
+    ashlar__json_add_bool(w, "plan", !c->without_plan);
+    ashlar__json_add_string(w, "blas", ashlar__blas_name());
+    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar__blas_threads());
+    ashlar__json_close_object(w);
 }
 
 static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
-    ashlar_json_add_uint64(w, "steps", r->steps);
-    ashlar_json_add_uint64(w, "resumed", r->resumed);
-    ashlar_json_add_uint64(w, "steps_skipped", r->steps_skipped);
-    ashlar_json_add_uint64(w, "parameters", r->parameters);
-    ashlar_json_add_double(w, "loss_first", r->loss_first);
-    ashlar_json_add_double(w, "loss_last", r->loss_last);
-    ashlar_json_add_uint64(w, "tokens", r->tokens);
-    ashlar_json_add_double(w, "epochs", r->epochs);
-    ashlar_json_add_double(w, "seconds", r->seconds);
-    ashlar_json_add_double(w, "tokens_per_s", r->tokens_per_s);
-    ashlar_json_add_uint64(w, "sequences", r->sequences);
-    ashlar_json_add_uint64(w, "lengths_distinct", r->lengths_distinct);
-    ashlar_json_add_uint64(w, "max_length", r->max_length);
+    ashlar__json_add_uint64(w, "steps", r->steps);
+    ashlar__json_add_uint64(w, "resumed", r->resumed);
+    ashlar__json_add_uint64(w, "steps_skipped", r->steps_skipped);
+    ashlar__json_add_uint64(w, "parameters", r->parameters);
+    ashlar__json_add_double(w, "loss_first", r->loss_first);
+    ashlar__json_add_double(w, "loss_last", r->loss_last);
+    ashlar__json_add_uint64(w, "tokens", r->tokens);
+    ashlar__json_add_double(w, "epochs", r->epochs);
+    ashlar__json_add_double(w, "seconds", r->seconds);
+    ashlar__json_add_double(w, "tokens_per_s", r->tokens_per_s);
+    ashlar__json_add_uint64(w, "sequences", r->sequences);
+    ashlar__json_add_uint64(w, "lengths_distinct", r->lengths_distinct);
+    ashlar__json_add_uint64(w, "max_length", r->max_length);
 }
 
 static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
-    ashlar_json_add_uint64(w, "driver_calls_setup", r->setup.management);
-    ashlar_json_add_uint64(w, "driver_calls_warmup", r->warmup.management);
-    ashlar_json_add_uint64(w, "driver_calls_after_warmup", r->training.management);
-    ashlar_json_add_uint64(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
-    ashlar_json_add_uint64(w, "work_calls_after_warmup", r->training.work);
-    ashlar_json_add_uint64(w, "wait_calls_after_warmup", r->training.wait);
+    ashlar__json_add_uint64(w, "driver_calls_setup", r->setup.management);
+    ashlar__json_add_uint64(w, "driver_calls_warmup", r->warmup.management);
+    ashlar__json_add_uint64(w, "driver_calls_after_warmup", r->training.management);
+    ashlar__json_add_uint64(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
+    ashlar__json_add_uint64(w, "work_calls_after_warmup", r->training.work);
+    ashlar__json_add_uint64(w, "wait_calls_after_warmup", r->training.wait);
 }
 
 static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) {
-    ashlar_json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
-    ashlar_json_add_uint64(w, "bound_bytes", m->bound_bytes);
-    ashlar_json_add_uint64(w, "plan_count", m->plan_count);
-    ashlar_json_add_uint64(w, "plan_bytes", m->plan_bytes);
-    ashlar_json_add_double(w, "plan_gap", m->gap);
-    ashlar_json_add_uint64(w, "plan_hits", m->hits);
-    ashlar_json_add_uint64(w, "plan_misses", m->misses);
-    ashlar_json_add_uint64(w, "steps_replayed", m->steps_replayed);
+    ashlar__json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
+    ashlar__json_add_uint64(w, "bound_bytes", m->bound_bytes);
+    ashlar__json_add_uint64(w, "plan_count", m->plan_count);
+    ashlar__json_add_uint64(w, "plan_bytes", m->plan_bytes);
+    ashlar__json_add_double(w, "plan_gap", m->gap);
+    ashlar__json_add_uint64(w, "plan_hits", m->hits);
+    ashlar__json_add_uint64(w, "plan_misses", m->misses);
+    ashlar__json_add_uint64(w, "steps_replayed", m->steps_replayed);
 }
 
 static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
-    ashlar_json_add_uint64(w, "step_bytes", r->step_bytes);
-    ashlar_json_put_key(w, "step_bytes_without");
-    ashlar_json_open_object(w);
+    ashlar__json_add_uint64(w, "step_bytes", r->step_bytes);
+    ashlar__json_put_key(w, "step_bytes_without");
+    ashlar__json_open_object(w);
     for (size_t i = 0; i < r->savings_count; i++) {
-        ashlar_json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
+        ashlar__json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
-    ashlar_json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
-    ashlar_json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
-    ashlar_json_add_uint64(w, "allocations", s->alloc_count);
-    ashlar_json_add_uint64(w, "allocations_served_without_driver",
+    ashlar__json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
+    ashlar__json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
+    ashlar__json_add_uint64(w, "allocations", s->alloc_count);
+    ashlar__json_add_uint64(w, "allocations_served_without_driver",
                            s->served_planned + s->served_cached + s->served_same_stream +
                                s->served_idle);
-    ashlar_json_add_bool(w, "weights_contiguous", r->weights_contiguous);
-    ashlar_report_put_memory(w, s, r->growth);
+    ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
+    ashlar__report_put_memory(w, s, r->growth);
 }
 
-void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
+void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
     char name[32];
     (void)snprintf(name, sizeof name, "%s:%d", device->kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
                    device->ordinal);
-    ashlar_json_add_string(w, "device", name);
-    ashlar_json_add_string(w, "device_name", device->name);
+    ashlar__json_add_string(w, "device", name);
+    ashlar__json_add_string(w, "device_name", device->name);
 }
 
-ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
+ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
                                   const ashlar_train_config *config,
                                   const ashlar_train_report *report) {
     ashlar_json_writer w;
-    ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_object(&w);
-    ashlar_report_put_device(&w, &report->device);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_object(&w);
+    ashlar__report_put_device(&w, &report->device);
     put_training(&w, report);
     put_calls(&w, report);
     put_memory(&w, report);
@@ -178,6 +178,6 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
         task->table->put_results(task, &w);
     }
     put_config(&w, task, config);
-    ashlar_json_close_object(&w);
-    return ashlar_json_writer_end(&w, path);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, path);
 }

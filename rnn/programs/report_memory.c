@@ -4,7 +4,7 @@ static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
 }
 
-void ashlar_report_print_memory(FILE *out, const ashlar_stats *stats) {
+void ashlar__report_print_memory(FILE *out, const ashlar_stats *stats) {
     fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const ashlar_tag_stats *t = &stats->tags[tag];
@@ -29,7 +29,7 @@ static void print_row(FILE *out, const char *name, uint64_t at_peak, uint64_t he
             (unsigned long long)held, (long long)grown);
 }
 
-void ashlar_report_print_account(FILE *out, const ashlar_stats *stats,
+void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
                                  const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
     uint64_t held = 0;
     int64_t grown = 0;
@@ -45,7 +45,7 @@ void ashlar_report_print_account(FILE *out, const ashlar_stats *stats,
     print_row(out, "all", stats->live_peak_bytes, held, grown);
 }
 
-void ashlar_report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth) {
+void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth) {
     if (growth->is_growing) {
         fprintf(out,
                 "Memory for %s grows from step to step since step %llu, by %llu bytes so far: a "
@@ -57,26 +57,26 @@ void ashlar_report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_grow
 
 static void put_tag(ashlar_json_writer *w, const ashlar_tag_stats *stats,
                     const ashlar_tag_growth *growth) {
-    ashlar_json_open_object(w);
-    ashlar_json_add_uint64(w, "at_peak", stats->at_peak_bytes);
-    ashlar_json_add_uint64(w, "own_peak", stats->peak_bytes);
-    ashlar_json_add_uint64(w, "held", growth->held_bytes);
-    ashlar_json_add_uint64(w, "held_after_warmup", growth->first_bytes);
-    ashlar_json_add_bool(w, "grows", growth->is_growing);
+    ashlar__json_open_object(w);
+    ashlar__json_add_uint64(w, "at_peak", stats->at_peak_bytes);
+    ashlar__json_add_uint64(w, "own_peak", stats->peak_bytes);
+    ashlar__json_add_uint64(w, "held", growth->held_bytes);
+    ashlar__json_add_uint64(w, "held_after_warmup", growth->first_bytes);
+    ashlar__json_add_bool(w, "grows", growth->is_growing);
     if (growth->is_growing) {
-        ashlar_json_add_uint64(w, "grows_since_step", growth->since_step);
-        ashlar_json_add_uint64(w, "grown_since_then", growth->growth_bytes);
+        ashlar__json_add_uint64(w, "grows_since_step", growth->since_step);
+        ashlar__json_add_uint64(w, "grown_since_then", growth->growth_bytes);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }
 
-void ashlar_report_put_memory(ashlar_json_writer *w, const ashlar_stats *stats,
+void ashlar__report_put_memory(ashlar_json_writer *w, const ashlar_stats *stats,
                               const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
-    ashlar_json_put_key(w, "bytes_by_tag");
-    ashlar_json_open_object(w);
+    ashlar__json_put_key(w, "bytes_by_tag");
+    ashlar__json_open_object(w);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        ashlar_json_put_key(w, ashlar_tag_name((ashlar_tag)tag));
+        ashlar__json_put_key(w, ashlar_tag_name((ashlar_tag)tag));
         put_tag(w, &stats->tags[tag], &growth[tag]);
     }
-    ashlar_json_close_object(w);
+    ashlar__json_close_object(w);
 }

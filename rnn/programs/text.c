@@ -23,7 +23,7 @@ static ashlar_status write_prime(ashlar_text_sampler *sampler, FILE *out, bool i
     for (size_t i = 0; status == ASHLAR_OK && i < config->prime_bytes; i++) {
         const int32_t symbol = (unsigned char)config->prime[i];
         put_symbol(out, symbol, is_terminal);
-        status = ashlar_text_sampler_read(sampler, symbol);
+        status = ashlar__text_sampler_read(sampler, symbol);
     }
     return status;
 }
@@ -59,16 +59,16 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
     ashlar_driver_counts before;
     report->start = read_memory(model);
     ashlar_device_get_counts(model->device, &before);
-    const double start_s = ashlar_clock_s();
+    const double start_s = ashlar__clock_s();
     for (size_t i = 1; i <= bytes; i++) {
         int32_t symbol;
-        const ashlar_status status = ashlar_text_sampler_next(sampler, &symbol);
+        const ashlar_status status = ashlar__text_sampler_next(sampler, &symbol);
         if (status != ASHLAR_OK) {
             return status;
         }
         put_symbol(out, symbol, is_terminal);
         if (ferror(out) != 0) {
-            return ashlar_fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "
+            return ashlar__fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "
                                            "its reader went away");
         }
         if (i == ASHLAR_TEXT_EARLY_BYTES) {
@@ -76,18 +76,18 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
         }
     }
     report->bytes = bytes;
-    report->seconds = ashlar_clock_s() - start_s;
+    report->seconds = ashlar__clock_s() - start_s;
     report->calls = counts_since(model, &before);
     report->end = read_memory(model);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_text_write(ashlar_model *model, FILE *out, const ashlar_text_config *config,
+ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_text_config *config,
                                 ashlar_text_report *report) {
     const bool is_terminal = isatty(fileno(out)) == 1;
     ashlar_text_report measured = {0};
     ashlar_text_sampler *sampler = NULL;
-    ashlar_status status = ashlar_text_sampler_create(model, &config->sampler, &sampler);
+    ashlar_status status = ashlar__text_sampler_create(model, &config->sampler, &sampler);
     if (status == ASHLAR_OK) {
         status = write_prime(sampler, out, is_terminal, config);
     }
@@ -95,7 +95,7 @@ ashlar_status ashlar_text_write(ashlar_model *model, FILE *out, const ashlar_tex
         status = write_drawn(sampler, out, is_terminal, model, config->bytes, &measured);
     }
     fputc('\n', out);
-    ashlar_text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(sampler);
     if (status == ASHLAR_OK && report != NULL) {
         *report = measured;
     }

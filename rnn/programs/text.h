@@ -42,7 +42,7 @@ typedef struct ashlar_text_report {
  *
  * Errors: those of the sampler; ASHLAR_EIO (`out` takes no more; its error flag is set).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_text_write(ashlar_model *model, FILE *out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
                                                   const ashlar_text_config *config,
                                                   ashlar_text_report *report);
 
@@ -51,7 +51,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_text_write(ashlar_model *model, FILE *out
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_text_report_write(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
                                                          const ashlar_model *model,
                                                          const ashlar_text_config *config,
                                                          const ashlar_text_report *report);

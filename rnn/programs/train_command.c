@@ -22,7 +22,7 @@ static ashlar_train_command defaults(bool is_tagger) {
                   .steps = 800,
                   .seed = 1,
                   .buckets = 1,
-                  .report = ashlar_program_print_report},
+                  .report = ashlar__program_print_report},
         .rule = {.optimizer = ashlar_optimizer_name(ASHLAR_OPTIMIZER_ADAMW),
                  .schedule = "constant",
                  .step_size = 1000,
@@ -31,13 +31,13 @@ static ashlar_train_command defaults(bool is_tagger) {
         .dtype = "f32",
         .recompute = "0",
         .sample_bytes = 400,
-        .threads = (size_t)ashlar_blas_threads(),
+        .threads = (size_t)ashlar__blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
     c.train.optimizer.learning_rate = 0.004;
     c.train.optimizer.clip_norm = 1.0;
     ashlar_train_config of_tagger = c.train;
-    ashlar_train_tagger_set_defaults(&of_tagger, &c.tags);
+    ashlar__train_tagger_set_defaults(&of_tagger, &c.tags);
     c.train = is_tagger ? of_tagger : c.train;
     return c;
 }
@@ -116,10 +116,10 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
     };
     memcpy(options, all, sizeof all);
-    ashlar_train_tagger_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
+    ashlar__train_tagger_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
 }
 
-void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tagger) {
+void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger) {
     ashlar_train_command fresh = defaults(is_tagger);
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
@@ -127,9 +127,9 @@ void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tag
             "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
             "       %s --model tagger --data FILE [OPTION]...   a tagger on words\n",
             program, program);
-    ashlar_options_print(out, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
+    ashlar__options_print(out, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
     if (is_tagger) {
-        ashlar_options_print(out, options + SHARED_COUNT + TEXT_COUNT,
+        ashlar__options_print(out, options + SHARED_COUNT + TEXT_COUNT,
                              ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
     } else {
         fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
@@ -162,20 +162,20 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
-        if (ashlar_program_is_same_file(o->path, c->data.items[i])) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
+        if (ashlar__program_is_same_file(o->path, c->data.items[i])) {
+            return ashlar__fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
                                o->option, o->path);
         }
     }
     const char *resume = c->train.resume_file;
     if (o->path != NULL && resume != NULL && o->path != c->train.save_file &&
-        ashlar_program_is_same_file(o->path, resume)) {
-        return ashlar_fail(ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
+        ashlar__program_is_same_file(o->path, resume)) {
+        return ashlar__fail(ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
                            o->option, o->path);
     }
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
-        if (other->path != NULL && ashlar_program_is_same_file(o->path, other->path)) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
+        if (other->path != NULL && ashlar__program_is_same_file(o->path, other->path)) {
+            return ashlar__fail(ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
                                o->option, other->option, o->path);
         }
     }
@@ -197,15 +197,15 @@ static bool read_dtype(const char *name, ashlar_dtype *out) {
 static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
     if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
-        return ashlar_fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
+        return ashlar__fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
                            c->cell);
     }
     if (!read_dtype(c->dtype, &c->train.dtype)) {
-        return ashlar_fail(ASHLAR_EINVAL, "--dtype: \"%.40s\" is none of f32, f64, f16, bf16",
+        return ashlar__fail(ASHLAR_EINVAL, "--dtype: \"%.40s\" is none of f32, f64, f16, bf16",
                            c->dtype);
     }
     if (t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
                            t->projection, t->hidden);
     }
@@ -220,14 +220,14 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
     const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
     if (!t->recomputes_auto && (!is_count || *end != '\0' || steps > 1000000)) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
                            "1000000",
                            c->recompute);
     }
     t->recompute = (size_t)steps;
     if (t->batch % t->accumulate != 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--accumulate: %zu does not divide the %zu sequences of --batch",
                            t->accumulate, t->batch);
     }
@@ -238,14 +238,14 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     if (c->data.count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--data: no text given; name a file or a folder, see --help");
     }
     if (c->train.plan_file != NULL && c->train.without_plan) {
-        return ashlar_fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
+        return ashlar__fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
     }
     if (c->train.save_every != 0 && c->train.save_file == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "--save-every: where to? name a file with --save");
+        return ashlar__fail(ASHLAR_EINVAL, "--save-every: where to? name a file with --save");
     }
     list_outputs(c, outputs);
     ashlar_status status = ASHLAR_OK;
@@ -262,24 +262,24 @@ static ashlar_status check_model(const ashlar_train_command *c, const ashlar_opt
     const size_t first = c->is_tagger ? SHARED_COUNT : text_end;
     const size_t end = c->is_tagger ? text_end : OPTION_COUNT;
     if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
+        return ashlar__fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
                            c->model);
     }
     for (size_t i = first; i < end; i++) {
-        if (ashlar_options_given(options[i].name, argc, argv) != NULL) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model %s only", options[i].name,
+        if (ashlar__options_given(options[i].name, argc, argv) != NULL) {
+            return ashlar__fail(ASHLAR_EINVAL, "--%s: it is for --model %s only", options[i].name,
                                c->is_tagger ? "text" : "tagger");
         }
     }
-    return c->is_tagger ? ashlar_train_tagger_check_options(&c->tags) : ASHLAR_OK;
+    return c->is_tagger ? ashlar__train_tagger_check_options(&c->tags) : ASHLAR_OK;
 }
 
-ashlar_status ashlar_train_command_read(int argc, char **argv, ashlar_train_command *out) {
-    const char *model = ashlar_options_given("model", argc, argv); /* it decides the defaults */
+ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
+    const char *model = ashlar__options_given("model", argc, argv); /* it decides the defaults */
     ashlar_train_command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    ASHLAR_TRY(ashlar_options_parse(options, OPTION_COUNT, argc, argv));
+    ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
     ASHLAR_TRY(check_model(&c, options, argc, argv));
     if (!c.wants_help) {
         ASHLAR_TRY(read_stack(&c));
@@ -288,7 +288,7 @@ ashlar_status ashlar_train_command_read(int argc, char **argv, ashlar_train_comm
         ASHLAR_TRY(read_recompute(&c));
     }
     if (!c.wants_help) {
-        ASHLAR_TRY(ashlar_train_rule_apply(&c.rule, &c.train));
+        ASHLAR_TRY(ashlar__train_rule_apply(&c.rule, &c.train));
     }
     if (!c.wants_help) {
         ASHLAR_TRY(check_command(&c));
@@ -297,12 +297,12 @@ ashlar_status ashlar_train_command_read(int argc, char **argv, ashlar_train_comm
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_train_command_check_writable(const ashlar_train_command *c) {
+ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     list_outputs(c, outputs);
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < OUTPUT_COUNT && status == ASHLAR_OK; i++) {
-        status = ashlar_program_check_writable(outputs[i].path);
+        status = ashlar__program_check_writable(outputs[i].path);
     }
     return status;
 }

@@ -36,14 +36,14 @@ typedef struct ashlar_train_command {
  *
  * Errors: ASHLAR_EINVAL, which names the option. Help may be asked for with whatever else.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_command_read(int argc, char **argv,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                           ashlar_train_command *out);
 
 /* Print the options of a model, with `program` as its name. */
-void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tagger);
+void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);
 
 /* Whether every file that is to be written can be: before hours of training, not after. Errors:
- * those of ashlar_program_check_writable(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_command_check_writable(const ashlar_train_command *c);
+ * those of ashlar__program_check_writable(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c);
 
 #endif /* ASHLAR_TRAIN_COMMAND_H */

@@ -5,7 +5,7 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
 
-void ashlar_train_tagger_set_defaults(ashlar_train_config *train,
+void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
                                       ashlar_train_tagger_options *options) {
     train->layers = 1;
     train->hidden = 200;
@@ -19,7 +19,7 @@ void ashlar_train_tagger_set_defaults(ashlar_train_config *train,
     };
 }
 
-void ashlar_train_tagger_list_options(ashlar_train_tagger_options *o,
+void ashlar__train_tagger_list_options(ashlar_train_tagger_options *o,
                                       ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, flag = ASHLAR_OPTION_FLAG;
     const ashlar_option all[] = {
@@ -45,18 +45,18 @@ void ashlar_train_tagger_list_options(ashlar_train_tagger_options *o,
     memcpy(list, all, sizeof all);
 }
 
-ashlar_status ashlar_train_tagger_check_options(const ashlar_train_tagger_options *o) {
+ashlar_status ashlar__train_tagger_check_options(const ashlar_train_tagger_options *o) {
     if (o->is_bidirectional && o->tags.is_unidirectional) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--bidirectional and --unidirectional: leave out one of them");
     }
     return o->corpus.held_out == 1
-               ? ashlar_fail(ASHLAR_EINVAL, "--held-out: 1 leaves nothing to train on; give 0, or "
+               ? ashlar__fail(ASHLAR_EINVAL, "--held-out: 1 leaves nothing to train on; give 0, or "
                                             "at least 2")
                : ASHLAR_OK;
 }
 
-ashlar_status ashlar_train_tagger_open(const ashlar_option_list *files,
+ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
                                        const ashlar_train_tagger_options *options,
                                        ashlar_train_config *train, ashlar_tagger_corpus **corpus,
                                        ashlar_task **task) {
@@ -64,35 +64,35 @@ ashlar_status ashlar_train_tagger_open(const ashlar_option_list *files,
     ashlar_task_tagger_config tags = options->tags;
     text.max_words = train->max_length;
     tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
-    ASHLAR_TRY(ashlar_tagger_corpus_open(files->items, files->count, &text, corpus));
+    ASHLAR_TRY(ashlar__tagger_corpus_open(files->items, files->count, &text, corpus));
     ashlar_tagger_counts counts;
-    ashlar_tagger_corpus_counts(*corpus, &counts);
+    ashlar__tagger_corpus_counts(*corpus, &counts);
     if (options->feeds_labels && train->buckets == 1) {
         train->buckets = counts.longest_sentence;
     }
-    return ashlar_task_tagger_create(*corpus, train, &tags, task);
+    return ashlar__task_tagger_create(*corpus, train, &tags, task);
 }
 
-void ashlar_train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
+void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
                                      const ashlar_train_config *train) {
     ashlar_tagger_counts n;
-    ashlar_tagger_corpus_counts(corpus, &n);
+    ashlar__tagger_corpus_counts(corpus, &n);
     fprintf(out,
             "Tags: %zu words in %zu sentences, %zu of these for the test; the longest sentence has "
             "%zu words,\nthe longest word %zu bytes. Known: %zu words, %zu characters, %zu tags. "
             "Model: tagger, %s, %zu layers\nof %zu. Products: %s, %d threads.\n",
             n.tokens, n.sentences, n.held_out, n.longest_sentence, n.longest_word, n.words - 1,
             n.characters - 1, n.tags, ashlar_rnn_cell_name(train->cell), train->layers,
-            train->hidden, ashlar_blas_name(), ashlar_blas_threads());
+            train->hidden, ashlar__blas_name(), ashlar__blas_threads());
     fflush(out);
 }
 
-ashlar_status ashlar_train_tagger_print_end(FILE *out, ashlar_task *task,
+ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
                                             const ashlar_tagger_evaluation *test,
                                             const ashlar_train_report *report) {
     ashlar_tagger_estimate estimate;
-    ASHLAR_TRY(ashlar_task_tagger_estimate(task, &estimate));
-    ashlar_tagger_estimate_print(out, &estimate, report->stats.reserved_peak_bytes);
+    ASHLAR_TRY(ashlar__task_tagger_estimate(task, &estimate));
+    ashlar__tagger_estimate_print(out, &estimate, report->stats.reserved_peak_bytes);
     if (test->words > 0) {
         fprintf(
             out,

@@ -22,16 +22,16 @@ typedef struct ashlar_train_tagger_options {
 enum { ASHLAR_TRAIN_TAGGER_OPTION_COUNT = 9 };
 
 /* The defaults, of these options and of those that a tagger shares. */
-void ashlar_train_tagger_set_defaults(ashlar_train_config *train,
+void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
                                       ashlar_train_tagger_options *options);
 
 /* The options for a table of the command line, each with "tagger:" in its help. */
-void ashlar_train_tagger_list_options(ashlar_train_tagger_options *options,
+void ashlar__train_tagger_list_options(ashlar_train_tagger_options *options,
                                       ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]);
 
 /* Errors: ASHLAR_EINVAL (options that exclude each other, or leave nothing to train on). */
 ASHLAR_MUST_CHECK ashlar_status
-ashlar_train_tagger_check_options(const ashlar_train_tagger_options *options);
+ashlar__train_tagger_check_options(const ashlar_train_tagger_options *options);
 
 /*
  * Read column files and make a task of them.
@@ -39,19 +39,19 @@ ashlar_train_tagger_check_options(const ashlar_train_tagger_options *options);
  * train    its buckets are set to one for each number of words, where labels are fed and it was 1
  * corpus   the caller's, after the task has gone; also after a failure, then perhaps NULL
  *
- * Errors: those of ashlar_tagger_corpus_open() and ashlar_task_tagger_create().
+ * Errors: those of ashlar__tagger_corpus_open() and ashlar__task_tagger_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_tagger_open(const ashlar_option_list *files,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
                                                          const ashlar_train_tagger_options *options,
                                                          ashlar_train_config *train,
                                                          ashlar_tagger_corpus **corpus,
                                                          ashlar_task **task);
 
-void ashlar_train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
+void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
                                      const ashlar_train_config *train);
 
 /* What the evaluation said, and what memory was needed. Errors: ASHLAR_EOVERFLOW. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_tagger_print_end(FILE *out, ashlar_task *task,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
                                                               const ashlar_tagger_evaluation *test,
                                                               const ashlar_train_report *report);
 

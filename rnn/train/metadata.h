@@ -24,12 +24,12 @@ typedef struct ashlar_metadata {
  * A new key; the caller prints its text into the ASHLAR_METADATA_TEXT_BYTES bytes that are
  * returned. `key` must outlive the metadata. There are at most ASHLAR_METADATA_MAX.
  */
-char *ashlar_metadata_add(ashlar_metadata *metadata, const char *key);
+char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
 
-void ashlar_metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
-void ashlar_metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
-void ashlar_metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
-void ashlar_metadata_add_random(ashlar_metadata *metadata, const char *key,
+void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
+void ashlar__metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
+void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
+void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
                                 const ashlar_random *random);
 
 #endif /* ASHLAR_METADATA_H */

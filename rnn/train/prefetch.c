@@ -2,7 +2,7 @@
 
 #include "allocator/base/error.h"
 
-ashlar_status ashlar_prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
+ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
                                    ashlar_task *task, ashlar_stream stream) {
     *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
     ashlar_status status = ashlar_stream_create(device, &prefetch->copies);
@@ -15,7 +15,7 @@ ashlar_status ashlar_prefetch_init(ashlar_prefetch *prefetch, ashlar_device *dev
     return status;
 }
 
-void ashlar_prefetch_finish(ashlar_prefetch *prefetch) {
+void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
     if (prefetch->device == NULL) {
         return;
     }
@@ -38,23 +38,23 @@ static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashla
     return ashlar_event_record(prefetch->device, event, stream);
 }
 
-ashlar_status ashlar_prefetch_draw(ashlar_prefetch *prefetch, size_t step) {
-    const size_t buffer = ashlar_prefetch_buffer(step);
+ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step) {
+    const size_t buffer = ashlar__prefetch_buffer(step);
     prefetch->batches[buffer] = prefetch->task->table->next(prefetch->task, buffer);
     ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
     return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
 }
 
-ashlar_status ashlar_prefetch_begin_step(ashlar_prefetch *prefetch, size_t step) {
+ashlar_status ashlar__prefetch_begin_step(ashlar_prefetch *prefetch, size_t step) {
     prefetch->event_calls++;
     return ashlar_stream_wait(prefetch->device, prefetch->stream,
-                              prefetch->uploaded[ashlar_prefetch_buffer(step)]);
+                              prefetch->uploaded[ashlar__prefetch_buffer(step)]);
 }
 
-ashlar_status ashlar_prefetch_end_step(ashlar_prefetch *prefetch, size_t step) {
-    return record(prefetch, prefetch->done[ashlar_prefetch_buffer(step)], prefetch->stream);
+ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step) {
+    return record(prefetch, prefetch->done[ashlar__prefetch_buffer(step)], prefetch->stream);
 }
 
-ashlar_status ashlar_prefetch_wait(ashlar_prefetch *prefetch, size_t step) {
-    return ashlar_event_synchronize(prefetch->device, prefetch->done[ashlar_prefetch_buffer(step)]);
+ashlar_status ashlar__prefetch_wait(ashlar_prefetch *prefetch, size_t step) {
+    return ashlar_event_synchronize(prefetch->device, prefetch->done[ashlar__prefetch_buffer(step)]);
 }

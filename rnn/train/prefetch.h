@@ -31,28 +31,28 @@ typedef struct ashlar_prefetch {
 
 /*
  * Begin on an open task whose steps go on `stream`. Nothing of its buffers is queued then.
- * After a failure ashlar_prefetch_finish() is to be called too. Errors: ASHLAR_EDRIVER,
+ * After a failure ashlar__prefetch_finish() is to be called too. Errors: ASHLAR_EDRIVER,
  * ASHLAR_ENOMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_prefetch_init(ashlar_prefetch *prefetch,
+ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
                                                      ashlar_device *device, ashlar_task *task,
                                                      ashlar_stream stream);
 
 /* Wait for all that was queued, without a word about its failure. A zeroed struct is allowed. */
-void ashlar_prefetch_finish(ashlar_prefetch *prefetch);
+void ashlar__prefetch_finish(ashlar_prefetch *prefetch);
 
-static inline size_t ashlar_prefetch_buffer(size_t step) {
+static inline size_t ashlar__prefetch_buffer(size_t step) {
     return step % ASHLAR_TASK_BUFFERS;
 }
 
 /* Draw the batch of a step and queue its upload. Requires that step - 2 was waited for. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_prefetch_draw(ashlar_prefetch *prefetch, size_t step);
+ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step);
 
 /* Around what a step queues: behind its upload, and up to what is waited for. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_prefetch_begin_step(ashlar_prefetch *prefetch, size_t step);
-ASHLAR_MUST_CHECK ashlar_status ashlar_prefetch_end_step(ashlar_prefetch *prefetch, size_t step);
+ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_begin_step(ashlar_prefetch *prefetch, size_t step);
+ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step);
 
 /* Wait on the host until the step has run. Errors: ASHLAR_EDRIVER, also for its own failure. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_prefetch_wait(ashlar_prefetch *prefetch, size_t step);
+ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_wait(ashlar_prefetch *prefetch, size_t step);
 
 #endif /* ASHLAR_PREFETCH_H */

@@ -5,7 +5,7 @@
 /* Seconds between two lines: often enough to see life, seldom enough for a log or a slow line. */
 static const double terminal_interval = 0.1, plain_interval = 5.0;
 
-void ashlar_progress_init(ashlar_progress *progress, FILE *out) {
+void ashlar__progress_init(ashlar_progress *progress, FILE *out) {
     *progress = (ashlar_progress){.out = out, .is_terminal = isatty(fileno(out)) == 1};
 }
 
@@ -25,7 +25,7 @@ static void print_bar(FILE *out, const ashlar_train_progress *now) {
     }
 }
 
-void ashlar_progress_show(void *context, const ashlar_train_progress *now) {
+void ashlar__progress_show(void *context, const ashlar_train_progress *now) {
     ashlar_progress *p = context;
     const double interval = p->is_terminal ? terminal_interval : plain_interval;
     const bool is_edge = now->step == now->resumed + 1 || now->step == now->steps;

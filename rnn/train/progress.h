@@ -15,9 +15,9 @@ typedef struct ashlar_progress {
     double shown_at; /* seconds of the last line */
 } ashlar_progress;
 
-void ashlar_progress_init(ashlar_progress *progress, FILE *out);
+void ashlar__progress_init(ashlar_progress *progress, FILE *out);
 
-/* For ashlar_trainer_run(); `context` is an ashlar_progress. */
-void ashlar_progress_show(void *context, const ashlar_train_progress *now);
+/* For ashlar__trainer_run(); `context` is an ashlar_progress. */
+void ashlar__progress_show(void *context, const ashlar_train_progress *now);
 
 #endif /* ASHLAR_PROGRESS_H */

@@ -14,72 +14,72 @@ static const char *name_of(const char *key) {
 /* Into the file or the fingerprint, of which a text too long for it is cut off. */
 static void put(ashlar_task_listener *l, const char *key, const char *value) {
     if (l->who == ASHLAR_FOR_FILE) {
-        ashlar_metadata_add_text(l->metadata, key, value);
+        ashlar__metadata_add_text(l->metadata, key, value);
     } else if (l->used < l->bytes) {
         l->used += (size_t)snprintf(l->text + l->used, l->bytes - l->used, "%s%s %s",
                                     l->used == 0 ? "" : ", ", name_of(key), value);
     }
 }
 
-void ashlar_option_text(ashlar_task_listener *l, unsigned who, const char *key, const char *value) {
+void ashlar__option_text(ashlar_task_listener *l, unsigned who, const char *key, const char *value) {
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar_json_add_string(l->writer, name_of(key), value);
+        ashlar__json_add_string(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {
         put(l, key, value);
     }
 }
 
-void ashlar_option_count(ashlar_task_listener *l, unsigned who, const char *key, uint64_t value) {
+void ashlar__option_count(ashlar_task_listener *l, unsigned who, const char *key, uint64_t value) {
     char text[24];
     (void)snprintf(text, sizeof text, "%" PRIu64, value);
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar_json_add_uint64(l->writer, name_of(key), value);
+        ashlar__json_add_uint64(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {
         put(l, key, text);
     }
 }
 
-void ashlar_option_flag(ashlar_task_listener *l, unsigned who, const char *key, bool value) {
+void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key, bool value) {
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar_json_add_bool(l->writer, name_of(key), value);
+        ashlar__json_add_bool(l->writer, name_of(key), value);
     } else {
-        ashlar_option_count(l, who, key, value);
+        ashlar__option_count(l, who, key, value);
     }
 }
 
 /* Its sizes depend on whether there is any, not on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
-        ashlar_metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);
+        ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);
     } else if (l->who == ASHLAR_FOR_REPORT) {
-        ashlar_json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
+        ashlar__json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
     } else {
-        ashlar_option_flag(l, ASHLAR_FOR_PLAN, ASHLAR_METADATA_DROPOUT, dropout > 0);
+        ashlar__option_flag(l, ASHLAR_FOR_PLAN, ASHLAR_METADATA_DROPOUT, dropout > 0);
     }
 }
 
-void ashlar_option_stack(ashlar_task_listener *l, const ashlar_train_config *c) {
-    ashlar_option_text(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
-    ashlar_option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_PROJECTION, c->projection);
+void ashlar__option_stack(ashlar_task_listener *l, const ashlar_train_config *c) {
+    ashlar__option_text(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
+    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_PROJECTION, c->projection);
     list_dropout(l, c->dropout);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_LAYERS, c->layers);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_HIDDEN, c->hidden);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_EMBEDDING, c->embedding);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.batch", c->batch);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_LAYERS, c->layers);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_HIDDEN, c->hidden);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_EMBEDDING, c->embedding);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.batch", c->batch);
 }
 
-void ashlar_task_add_facts(ashlar_task *task, ashlar_metadata *metadata) {
+void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata) {
     ashlar_task_listener file = {.who = ASHLAR_FOR_FILE, .metadata = metadata};
     task->table->list_options(task, &file);
     task->table->add_data(task, metadata);
 }
 
-void ashlar_task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes) {
+void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes) {
     ashlar_task_listener plan = {.who = ASHLAR_FOR_PLAN, .text = text, .bytes = bytes};
     task->table->list_options(task, &plan);
 }
 
-void ashlar_task_put_config(const ashlar_task *task, ashlar_json_writer *writer) {
+void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer) {
     ashlar_task_listener report = {.who = ASHLAR_FOR_REPORT, .writer = writer};
     task->table->list_options(task, &report);
 }

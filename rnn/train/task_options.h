@@ -32,22 +32,22 @@ struct ashlar_task_listener {
 };
 
 /* An option that concerns `who`. `key` begins with "ashlar." and lives as long as the facts. */
-void ashlar_option_text(ashlar_task_listener *listener, unsigned who, const char *key,
+void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                         const char *value);
-void ashlar_option_count(ashlar_task_listener *listener, unsigned who, const char *key,
+void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
                          uint64_t value);
-void ashlar_option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
+void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
 
 /* Those of the recurrent layers, which every task has. */
-void ashlar_option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
+void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
 /* What must be the same for a training to go on: the options, and the data, told by a sum. */
-void ashlar_task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
+void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
 /* What the sizes of a step's buffers depend on, beside the length. */
-void ashlar_task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
+void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
 /* Add the options to an open object. */
-void ashlar_task_put_config(const ashlar_task *task, ashlar_json_writer *writer);
+void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer);
 
 #endif /* ASHLAR_TASK_OPTIONS_H */

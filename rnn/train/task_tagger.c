@@ -10,7 +10,7 @@
 #include "rnn/train/task_options.h"
 #include "rnn/train/task_tagger_impl.h"
 
-ashlar_tagger_task *ashlar_task_tagger_of(ashlar_task *task) {
+ashlar_tagger_task *ashlar__task_tagger_of(ashlar_task *task) {
     return (ashlar_tagger_task *)(void *)task; /* its first member */
 }
 
@@ -18,8 +18,8 @@ static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
     return (const ashlar_tagger_task *)(const void *)task;
 }
 
-ashlar_tagger *ashlar_task_tagger_model(ashlar_task *task) {
-    return ashlar_task_tagger_of(task)->tagger;
+ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task) {
+    return ashlar__task_tagger_of(task)->tagger;
 }
 
 /* --- what must be the same ------------------------------------------------------------------ */
@@ -33,7 +33,7 @@ static uint64_t mix(uint64_t sum, uint64_t value) {
 static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(corpus, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(corpus, i);
         sum = mix(mix(sum, s.count), s.is_held_out);
         for (size_t t = 0; t < s.count; t++) {
             sum = mix(mix(sum, (uint64_t)s.tokens[t].word), (uint64_t)s.tokens[t].tag);
@@ -47,12 +47,12 @@ static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences
 
 /* The data is read once, and only where there is a file. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     if (!t->has_checksum) {
         t->checksum = checksum_of(t->corpus, t->counts.sentences);
         t->has_checksum = true;
     }
-    (void)snprintf(ashlar_metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
+    (void)snprintf(ashlar__metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
                    "%zu sentences, %zu words, %016" PRIx64, t->counts.sentences, t->counts.tokens,
                    t->checksum);
 }
@@ -60,49 +60,49 @@ static void add_data(ashlar_task *task, ashlar_metadata *f) {
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const ashlar_tagger_task *t = const_tagger_of(task);
     const ashlar_task_tagger_config *tags = &t->tags;
-    ashlar_option_text(l, ASHLAR_FOR_ALL, "ashlar.model", "tagger");
-    ashlar_option_stack(l, &t->config);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.char_embedding", tags->character_embedding);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
-    ashlar_option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
-    ashlar_option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
+    ashlar__option_text(l, ASHLAR_FOR_ALL, "ashlar.model", "tagger");
+    ashlar__option_stack(l, &t->config);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_embedding", tags->character_embedding);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
+    ashlar__option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
+    ashlar__option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
                        !tags->is_unidirectional);
-    ashlar_option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
-    ashlar_option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
+    ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
+    ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
 }
 
 static void position(const ashlar_task *task, ashlar_metadata *f) {
-    const ashlar_random random = ashlar_batch_sampler_random(const_tagger_of(task)->batch_sampler);
-    ashlar_metadata_add_random(f, "ashlar.random", &random);
+    const ashlar_random random = ashlar__batch_sampler_random(const_tagger_of(task)->batch_sampler);
+    ashlar__metadata_add_random(f, "ashlar.random", &random);
 }
 
 static void skip(ashlar_task *task, uint64_t batches) {
-    ashlar_batch_sampler_skip(ashlar_task_tagger_of(task)->batch_sampler, batches);
+    ashlar__batch_sampler_skip(ashlar__task_tagger_of(task)->batch_sampler, batches);
 }
 
 /* --- batches -------------------------------------------------------------------------------- */
 
 /* The shape that a step's buffers are taken for. */
-ashlar_tagger_shape ashlar_task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
+ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
     return (ashlar_tagger_shape){length, t->config.batch, t->counts.longest_word};
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     ashlar_tagger_batch *batch = &t->buffers[buffer];
-    const ashlar_batch_sampler_item *items = ashlar_batch_sampler_next(t->batch_sampler);
-    ashlar_tagger_batch_fill(batch, t->corpus, items, t->config.batch);
+    const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(t->batch_sampler);
+    ashlar__tagger_batch_fill(batch, t->corpus, items, t->config.batch);
     return (ashlar_task_batch){.length = batch->shape.steps,
                                .tokens = batch->tokens,
                                .parts = 1,
-                               .epoch = ashlar_batch_sampler_epochs(t->batch_sampler)};
+                               .epoch = ashlar__batch_sampler_epochs(t->batch_sampler)};
 }
 
 static void make_dummy(ashlar_task *task, size_t buffer, size_t length) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
-    const ashlar_tagger_shape shape = ashlar_task_tagger_shape(t, length);
-    ashlar_tagger_batch_fill_largest(&t->buffers[buffer], &shape);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
+    ashlar__tagger_batch_fill_largest(&t->buffers[buffer], &shape);
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t buffer, size_t part) {
@@ -111,11 +111,11 @@ static ashlar_task_part part_of(const ashlar_task *task, size_t buffer, size_t p
     return (ashlar_task_part){.length = batch->shape.steps, .tokens = batch->tokens};
 }
 
-ashlar_status ashlar_task_tagger_upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
-    const ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
+    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
     size_t bytes;
-    ASHLAR_TRY(ashlar_tagger_batch_bytes(&batch->shape, &bytes));
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(&batch->shape, &bytes));
     return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
@@ -123,23 +123,23 @@ ashlar_status ashlar_task_tagger_upload(ashlar_task *task, size_t buffer, ashlar
 
 static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
                           double *loss) {
-    const ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
-    const ashlar_tagger_shape shape = ashlar_task_tagger_shape(t, batch->shape.steps);
+    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, batch->shape.steps);
     ashlar_tagger_bytes sizes;
     (void)part;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
-    const ashlar_status status = ashlar_tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar_tagger_step(t->tagger, batch, &sizes, 0, loss) : status;
+    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
+    return status == ASHLAR_OK ? ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss) : status;
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
-    const ashlar_tagger_task *t = ashlar_task_tagger_of(task);
-    const ashlar_tagger_shape shape = ashlar_task_tagger_shape(t, length);
+    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
     ashlar_tagger_bytes sizes;
-    const ashlar_status status = ashlar_tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar_tagger_dry_run(t->tagger, &sizes) : status;
+    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
+    return status == ASHLAR_OK ? ashlar__tagger_dry_run(t->tagger, &sizes) : status;
 }
 
 /* None of its options is there to save memory. */
@@ -147,11 +147,11 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving unused[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
     const ashlar_tagger_task *t = const_tagger_of(task);
-    const ashlar_tagger_shape largest = ashlar_task_tagger_shape(t, task->max_length);
+    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, task->max_length);
     ashlar_tagger_bytes sizes;
     (void)unused;
-    ASHLAR_TRY(ashlar_tagger_sizes(t->tagger, &largest, &sizes));
-    *bytes = ashlar_tagger_bytes_at(&sizes, ashlar_tagger_peak_phase(&sizes));
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &largest, &sizes));
+    *bytes = ashlar__tagger_bytes_at(&sizes, ashlar__tagger_peak_phase(&sizes));
     *count = 0;
     return ASHLAR_OK;
 }
@@ -160,11 +160,11 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
 
 /* The buffers' memory on both sides, and where predictions and their loss go. */
 static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
-    const ashlar_tagger_shape largest = ashlar_task_tagger_shape(t, t->counts.longest_sentence);
+    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
     const size_t labels = largest.steps * largest.batch;
     size_t bytes;
     void *host = NULL, *device = NULL, *loss = NULL;
-    ashlar_status status = ashlar_tagger_batch_bytes(&largest, &bytes);
+    ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
     if (status == ASHLAR_OK) { /* the number first: it is the widest */
         status = ashlar_device_host_alloc(
             ashlar_allocator_device(t->allocator),
@@ -196,7 +196,7 @@ static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
 
 static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
                                unsigned regions) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_train_config *c = &t->config;
     const ashlar_tagger_config config = {.words = t->counts.words,
                                          .characters = t->counts.characters,
@@ -213,16 +213,16 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                          .label_embedding = t->tags.label_embedding,
                                          .dtype = ASHLAR_F32};
     t->allocator = allocator;
-    ASHLAR_TRY(ashlar_tagger_create(allocator, stream, &config, regions, &t->tagger));
+    ASHLAR_TRY(ashlar__tagger_create(allocator, stream, &config, regions, &t->tagger));
     task->arena = t->tagger->arena;
-    ASHLAR_TRY(ashlar_tagger_init_weights(t->tagger, c->seed));
+    ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
     return take_memory(t, stream);
 }
 
 static void close_task(ashlar_task *task) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     void *const blocks[] = {t->device, t->loss};
-    ashlar_tagger_destroy(t->tagger);
+    ashlar__tagger_destroy(t->tagger);
     for (size_t i = 0; i < 2; i++) {
         if (blocks[i] != NULL) {
             const ashlar_status unused = ashlar_free(t->allocator, blocks[i]);
@@ -240,9 +240,9 @@ static void close_task(ashlar_task *task) {
 }
 
 static void destroy_task(ashlar_task *task) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(task);
-    ashlar_batch_sampler_destroy(t->batch_sampler);
-    ashlar_host_free(t);
+    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    ashlar__batch_sampler_destroy(t->batch_sampler);
+    ashlar__host_free(t);
 }
 
 static const ashlar_task_table table = {
@@ -252,7 +252,7 @@ static const ashlar_task_table table = {
     .next = next,
     .make_dummy = make_dummy,
     .part = part_of,
-    .upload = ashlar_task_tagger_upload,
+    .upload = ashlar__task_tagger_upload,
     .step = step,
     .dry_run = dry_run,
     .savings = savings,
@@ -260,35 +260,35 @@ static const ashlar_task_table table = {
     .add_data = add_data,
     .position = position,
     .skip = skip,
-    .put_results = ashlar_task_tagger_put_results,
+    .put_results = ashlar__task_tagger_put_results,
 };
 
 /* All sentences but those that are held out. */
 static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     const size_t count = t->counts.sentences - t->counts.held_out;
-    ashlar_batch_sampler_item *items = ashlar_host_calloc(count, sizeof *items);
+    ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);
     if (items == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", count);
     }
     size_t used = 0;
     for (size_t i = 0; i < t->counts.sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(t->corpus, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(t->corpus, i);
         if (!s.is_held_out) {
             items[used++] = (ashlar_batch_sampler_item){i, s.count};
         }
     }
     const ashlar_status status =
-        ashlar_batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
+        ashlar__batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
                                     t->config.seed, &t->batch_sampler);
-    ashlar_host_free(items);
+    ashlar__host_free(items);
     return status;
 }
 
 static ashlar_status build(ashlar_tagger_task *t) {
     size_t bytes;
-    ashlar_tagger_corpus_counts(t->corpus, &t->counts);
-    const ashlar_tagger_shape largest = ashlar_task_tagger_shape(t, t->counts.longest_sentence);
-    const ashlar_status status = ashlar_tagger_batch_bytes(&largest, &bytes);
+    ashlar__tagger_corpus_counts(t->corpus, &t->counts);
+    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
+    const ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
     t->head.max_length = largest.steps;
     t->head.max_part_length = largest.steps;
     t->head.max_parts = 1;
@@ -297,12 +297,12 @@ static ashlar_status build(ashlar_tagger_task *t) {
     return status == ASHLAR_OK ? make_batch_sampler(t) : status;
 }
 
-ashlar_status ashlar_task_tagger_create(const ashlar_tagger_corpus *corpus,
+ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                         const ashlar_train_config *config,
                                         const ashlar_task_tagger_config *tags, ashlar_task **out) {
-    ashlar_tagger_task *t = ashlar_host_calloc(1, sizeof *t);
+    ashlar_tagger_task *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a task");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
     }
     *t = (ashlar_tagger_task){.head = {.table = &table, .unit = "word"},
                               .config = *config,

@@ -25,15 +25,15 @@ typedef struct ashlar_task_tagger_config {
  * with its words: then config->buckets is best max_length, a plan for each number.
  *
  * Ownership: *out is the caller's, until a trainer has it; the corpus must outlive it.
- * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar_batch_sampler_create().
+ * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_task_tagger_create(const ashlar_tagger_corpus *corpus,
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                                           const ashlar_train_config *config,
                                                           const ashlar_task_tagger_config *tags,
                                                           ashlar_task **out);
 
 /* The tagger of such a task, while it is open. */
-ashlar_tagger *ashlar_task_tagger_model(ashlar_task *task);
+ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task);
 
 /* How a training does on held-out sentences; all 0 where there are none. */
 typedef struct ashlar_tagger_evaluation {
@@ -47,13 +47,13 @@ typedef struct ashlar_tagger_evaluation {
  * Predict the labels of all held-out sentences, on the plans of the trainer, after its run. The
  * task keeps the outcome, for its part of the report.
  *
- * Stream: waits for it.  Errors: those of ashlar_tagger_predict().
+ * Stream: waits for it.  Errors: those of ashlar__tagger_predict().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_task_tagger_evaluate(ashlar_trainer *trainer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer,
                                                             ashlar_tagger_evaluation *out);
 
-/* What the largest step of an open task needs. Errors: those of ashlar_tagger_estimate_make(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_task_tagger_estimate(ashlar_task *task,
+/* What the largest step of an open task needs. Errors: those of ashlar__tagger_estimate_make(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_estimate(ashlar_task *task,
                                                             ashlar_tagger_estimate *out);
 
 #endif /* ASHLAR_TASK_TAGGER_H */

@@ -19,7 +19,7 @@ static int longest_first(const void *a, const void *b) {
 static void list_held_out(const ashlar_tagger_task *t, ashlar_batch_sampler_item *items) {
     size_t used = 0;
     for (size_t i = 0; i < t->counts.sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(t->corpus, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(t->corpus, i);
         if (s.is_held_out) {
             items[used++] = (ashlar_batch_sampler_item){i, s.count};
         }
@@ -30,12 +30,12 @@ static void list_held_out(const ashlar_tagger_task *t, ashlar_batch_sampler_item
 /* Queue the prediction of the batch in buffer 0, and what it is to be compared with. */
 static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
-    const ashlar_tagger_shape shape = ashlar_task_tagger_shape(t, t->buffers[0].shape.steps);
+    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, t->buffers[0].shape.steps);
     ashlar_tagger_bytes sizes;
-    ASHLAR_TRY(ashlar_tagger_sizes(m, &shape, &sizes));
-    ASHLAR_TRY(ashlar_task_tagger_upload(&t->head, 0, m->stream));
+    ASHLAR_TRY(ashlar__tagger_sizes(m, &shape, &sizes));
+    ASHLAR_TRY(ashlar__task_tagger_upload(&t->head, 0, m->stream));
     ASHLAR_TRY(ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream));
-    ASHLAR_TRY(ashlar_tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels));
+    ASHLAR_TRY(ashlar__tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels));
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
@@ -44,7 +44,7 @@ static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
     if (t->config.without_plan) {
         return queue_prediction(t);
     }
-    const uint64_t key = ashlar_trainer_key(trainer, t->buffers[0].shape.steps);
+    const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
     ashlar_status status = ashlar_step_begin(t->allocator, t->tagger->stream, key);
     if (status != ASHLAR_OK) {
         return status;
@@ -56,7 +56,7 @@ static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
 
 static void count_right(const ashlar_tagger_task *t, ashlar_tagger_evaluation *test) {
     const ashlar_tagger_batch *batch = &t->buffers[0];
-    const ashlar_tagger_arrays arrays = ashlar_tagger_batch_arrays(&batch->shape, batch->data);
+    const ashlar_tagger_arrays arrays = ashlar__tagger_batch_arrays(&batch->shape, batch->data);
     for (size_t at = 0; at < batch->shape.steps * batch->shape.batch; at++) {
         const size_t b = at % batch->shape.batch;
         const bool is_word = at / batch->shape.batch < (size_t)arrays.lengths[b];
@@ -72,7 +72,7 @@ static ashlar_status run_test(ashlar_tagger_task *t, ashlar_trainer *trainer,
     for (size_t i = 0; i < t->counts.held_out; i += t->config.batch) {
         const size_t left = t->counts.held_out - i;
         const size_t count = left < t->config.batch ? left : t->config.batch;
-        ashlar_tagger_batch_fill(&t->buffers[0], t->corpus, items + i, count);
+        ashlar__tagger_batch_fill(&t->buffers[0], t->corpus, items + i, count);
         ashlar_status status = predict(t, trainer);
         if (status == ASHLAR_OK) {
             status = ashlar_stream_synchronize(t->tagger->device, t->tagger->stream);
@@ -92,21 +92,21 @@ static uint64_t management_calls(const ashlar_tagger_task *t) {
     return counts.memory + counts.order + counts.query;
 }
 
-ashlar_status ashlar_task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger_evaluation *out) {
-    ashlar_tagger_task *t = ashlar_task_tagger_of(ashlar_trainer_task(trainer));
+ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger_evaluation *out) {
+    ashlar_tagger_task *t = ashlar__task_tagger_of(ashlar__trainer_task(trainer));
     ashlar_tagger_evaluation test = {0};
-    ashlar_batch_sampler_item *items = ashlar_host_calloc(t->counts.held_out + 1, sizeof *items);
+    ashlar_batch_sampler_item *items = ashlar__host_calloc(t->counts.held_out + 1, sizeof *items);
     if (items == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", t->counts.held_out);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", t->counts.held_out);
     }
     ashlar_tagger_estimate estimate;
     const uint64_t before = management_calls(t);
     list_held_out(t, items);
-    ashlar_status status = ashlar_task_tagger_estimate(&t->head, &estimate);
+    ashlar_status status = ashlar__task_tagger_estimate(&t->head, &estimate);
     if (status == ASHLAR_OK) {
         status = run_test(t, trainer, items, &test);
     }
-    ashlar_host_free(items);
+    ashlar__host_free(items);
     if (status == ASHLAR_OK) {
         t->needed_bytes = estimate.needed_bytes;
         test.management_calls = management_calls(t) - before;
@@ -116,18 +116,18 @@ ashlar_status ashlar_task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger
     return status;
 }
 
-ashlar_status ashlar_task_tagger_estimate(ashlar_task *task, ashlar_tagger_estimate *out) {
-    const ashlar_tagger_task *t = ashlar_task_tagger_of(task);
-    const ashlar_tagger_shape largest = ashlar_task_tagger_shape(t, task->max_length);
-    return ashlar_tagger_estimate_make(t->tagger, &largest, ASHLAR_TASK_BUFFERS, out);
+ashlar_status ashlar__task_tagger_estimate(ashlar_task *task, ashlar_tagger_estimate *out) {
+    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, task->max_length);
+    return ashlar__tagger_estimate_make(t->tagger, &largest, ASHLAR_TASK_BUFFERS, out);
 }
 
-void ashlar_task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *w) {
+void ashlar__task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *w) {
     const ashlar_tagger_task *t = (const ashlar_tagger_task *)(const void *)task;
     const ashlar_tagger_evaluation *test = &t->test;
-    ashlar_json_add_uint64(w, "needed_bytes", t->needed_bytes);
-    ashlar_json_add_uint64(w, "held_out_words", test->words);
-    ashlar_json_add_uint64(w, "held_out_right", test->right);
-    ashlar_json_add_double(w, "held_out_loss", test->loss);
-    ashlar_json_add_uint64(w, "held_out_driver_calls", test->management_calls);
+    ashlar__json_add_uint64(w, "needed_bytes", t->needed_bytes);
+    ashlar__json_add_uint64(w, "held_out_words", test->words);
+    ashlar__json_add_uint64(w, "held_out_right", test->right);
+    ashlar__json_add_double(w, "held_out_loss", test->loss);
+    ashlar__json_add_uint64(w, "held_out_driver_calls", test->management_calls);
 }

@@ -26,15 +26,15 @@ typedef struct ashlar_tagger_task {
     size_t needed_bytes;           /* the estimate's; 0 before the first test */
 } ashlar_tagger_task;
 
-ashlar_tagger_task *ashlar_task_tagger_of(ashlar_task *task);
+ashlar_tagger_task *ashlar__task_tagger_of(ashlar_task *task);
 
 /* The shape that the buffers of a step of that length are taken for. */
-ashlar_tagger_shape ashlar_task_tagger_shape(const ashlar_tagger_task *tags, size_t length);
+ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *tags, size_t length);
 
-ASHLAR_MUST_CHECK ashlar_status ashlar_task_tagger_upload(ashlar_task *task, size_t buffer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer,
                                                           ashlar_stream stream);
 
 /* (task_tagger_evaluate.c) What the evaluation found. */
-void ashlar_task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *writer);
+void ashlar__task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *writer);
 
 #endif /* ASHLAR_TASK_TAGGER_IMPL_H */

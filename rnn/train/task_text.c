@@ -46,7 +46,7 @@ static const text_task *const_text_of(const ashlar_task *task) {
     return (const text_task *)(const void *)task;
 }
 
-ashlar_model *ashlar_task_text_model(ashlar_task *task) {
+ashlar_model *ashlar__task_text_model(ashlar_task *task) {
     return text_of(task)->model;
 }
 
@@ -56,12 +56,12 @@ ashlar_model *ashlar_task_text_model(ashlar_task *task) {
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
     text_task *t = text_of(task);
     if (!t->has_checksum) {
-        t->checksum = ashlar_corpus_checksum(t->corpus);
+        t->checksum = ashlar__corpus_checksum(t->corpus);
         t->has_checksum = true;
     }
-    (void)snprintf(ashlar_metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
-                   "%zu records, %zu bytes, %016" PRIx64, ashlar_corpus_count(t->corpus),
-                   ashlar_corpus_bytes(t->corpus), t->checksum);
+    (void)snprintf(ashlar__metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
+                   "%zu records, %zu bytes, %016" PRIx64, ashlar__corpus_count(t->corpus),
+                   ashlar__corpus_bytes(t->corpus), t->checksum);
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
@@ -70,35 +70,35 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
     /* Files and plans are older than the choice of a type. */
     const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
-    ashlar_option_stack(l, c);
-    ashlar_option_count(l, no_plan, "ashlar.max_length", c->max_length);
-    ashlar_option_count(l, no_plan, "ashlar.stride", c->stride);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->split.micro);
-    ashlar_option_count(l, no_plan, "ashlar.bptt", t->split.part);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
-    ashlar_option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
+    ashlar__option_stack(l, c);
+    ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
+    ashlar__option_count(l, no_plan, "ashlar.stride", c->stride);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->split.micro);
+    ashlar__option_count(l, no_plan, "ashlar.bptt", t->split.part);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
+    ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
 
 static void position(const ashlar_task *task, ashlar_metadata *f) {
-    const ashlar_random random = ashlar_batcher_random(const_text_of(task)->batcher);
-    ashlar_metadata_add_random(f, "ashlar.random", &random);
+    const ashlar_random random = ashlar__batcher_random(const_text_of(task)->batcher);
+    ashlar__metadata_add_random(f, "ashlar.random", &random);
 }
 
 static void skip(ashlar_task *task, uint64_t batches) {
-    ashlar_batcher_skip(text_of(task)->batcher, batches);
+    ashlar__batcher_skip(text_of(task)->batcher, batches);
 }
 
 /* --- batches -------------------------------------------------------------------------------- */
 
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
-    s->split = ashlar_batch_split_make(&t->split, t->batch.steps);
-    ashlar_batch_split_fill(&s->split, &t->batch, s->host);
+    s->split = ashlar__batch_split_make(&t->split, t->batch.steps);
+    ashlar__batch_split_fill(&s->split, &t->batch, s->host);
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t index) {
     text_task *t = text_of(task);
-    ashlar_batcher_next(t->batcher, &t->batch);
+    ashlar__batcher_next(t->batcher, &t->batch);
     fill_buffer(t, index);
     return (ashlar_task_batch){.length = t->batch.steps,
                                .tokens = t->batch.tokens,
@@ -120,8 +120,8 @@ static void make_dummy(ashlar_task *task, size_t index, size_t length) {
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
     const batch_buffer *s = &const_text_of(task)->buffers[index];
-    return (ashlar_task_part){.length = ashlar_batch_split_window(&s->split, 0, part).steps,
-                              .tokens = ashlar_batch_split_tokens(&s->split, s->host, part)};
+    return (ashlar_task_part){.length = ashlar__batch_split_window(&s->split, 0, part).steps,
+                              .tokens = ashlar__batch_split_tokens(&s->split, s->host, part)};
 }
 
 static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
@@ -145,7 +145,7 @@ static void *carried_set(const text_task *t, size_t micro, size_t i) {
 static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
                                      size_t part) {
     const ashlar_batch_split *split = &s->split;
-    const ashlar_batch_window at = ashlar_batch_split_window(split, micro, part);
+    const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
     const bool is_whole = split->micro == 1 && split->chunks == 1;
     return (ashlar_model_window){
         .steps = at.steps,
@@ -155,7 +155,7 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
         .targets = s->device + at.targets,
         .lengths = s->device + at.lengths,
         .rnn_lengths = s->host + at.rnn_lengths,
-        .weight = is_whole ? 0 : 1 / (double)ashlar_batch_split_tokens(split, s->host, part),
+        .weight = is_whole ? 0 : 1 / (double)ashlar__batch_split_tokens(split, s->host, part),
         .first = part == 0 ? NULL : carried_set(t, micro, part),
         .last = part + 1 == split->parts ? NULL : carried_set(t, micro, part + 1),
     };
@@ -175,9 +175,9 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
         ashlar_step_sizes sizes;
         t->model->dropout_seed = seed + m * MICRO_STRIDE;
         status =
-            ashlar_model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes);
+            ashlar__model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes);
         if (status == ASHLAR_OK) {
-            status = ashlar_model_step(t->model, &window, &sizes, loss);
+            status = ashlar__model_step(t->model, &window, &sizes, loss);
         }
     }
     return status;
@@ -186,12 +186,12 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
 /* Every length on its own: a back end's workspace need not grow with it (cuDNN's does not). */
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
-    const ashlar_batch_split split = ashlar_batch_split_make(&t->split, length);
+    const ashlar_batch_split split = ashlar__batch_split_make(&t->split, length);
     ashlar_step_sizes sizes;
     ashlar_status status =
-        ashlar_model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes);
+        ashlar__model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes);
     for (size_t m = 0; m < split.micro && status == ASHLAR_OK; m++) {
-        status = ashlar_model_dry_run(t->model, t->split.chunk != 0, &sizes);
+        status = ashlar__model_dry_run(t->model, t->split.chunk != 0, &sizes);
     }
     return status;
 }
@@ -201,10 +201,10 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
 /* Of the longest step that is split like that. */
 static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
                              uint64_t *bytes) {
-    const ashlar_batch_split split = ashlar_batch_split_make(config, t->head.max_length);
+    const ashlar_batch_split split = ashlar__batch_split_make(config, t->head.max_length);
     ashlar_step_sizes sizes;
-    ASHLAR_TRY(ashlar_model_chunk_sizes(t->model, split.part, split.count, config->chunk, &sizes));
-    *bytes = ashlar_model_step_peak(config->chunk != 0, &sizes);
+    ASHLAR_TRY(ashlar__model_chunk_sizes(t->model, split.part, split.count, config->chunk, &sizes));
+    *bytes = ashlar__model_step_peak(config->chunk != 0, &sizes);
     return ASHLAR_OK;
 }
 
@@ -237,11 +237,11 @@ enum { SLOT_ALIGN = 256 };
 
 /* The buffers' memory on both sides, each a piece of one block. */
 static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
-    const ashlar_batch_split largest = ashlar_batch_split_make(&t->split, t->head.max_length);
+    const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    if (!ashlar_mul(largest.image, item, &image) || !ashlar_align_up(image, SLOT_ALIGN, &image)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
+    if (!ashlar__mul(largest.image, item, &image) || !ashlar__align_up(image, SLOT_ALIGN, &image)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                            largest.image);
     }
     ashlar_status status = ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
@@ -263,9 +263,9 @@ static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     void *carried = NULL;
     size_t bytes = 0;
     ashlar_status status =
-        ashlar_model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes);
-    if (status == ASHLAR_OK && !ashlar_mul(2 * t->split.micro, sizes.state, &bytes)) {
-        status = ashlar_fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
+        ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes);
+    if (status == ASHLAR_OK && !ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
+        status = ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
                              t->config.batch);
     }
     if (status == ASHLAR_OK) {
@@ -288,10 +288,10 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                        .dropout = t->config.dropout,
                                        .dtype = t->config.dtype};
     t->allocator = allocator;
-    ashlar_status status = ashlar_model_create(allocator, stream, &model, regions, &t->model);
+    ashlar_status status = ashlar__model_create(allocator, stream, &model, regions, &t->model);
     if (status == ASHLAR_OK) {
         task->arena = t->model->arena;
-        status = ashlar_model_init_weights(t->model, t->config.seed);
+        status = ashlar__model_init_weights(t->model, t->config.seed);
     }
     if (status == ASHLAR_OK) {
         status = take_slots(t, stream);
@@ -306,7 +306,7 @@ static void give(const text_task *t, void *block) {
 
 static void close_task(ashlar_task *task) {
     text_task *t = text_of(task);
-    ashlar_model_destroy(t->model);
+    ashlar__model_destroy(t->model);
     t->model = NULL;
     task->arena = NULL;
     give(t, t->device);
@@ -321,9 +321,9 @@ static void close_task(ashlar_task *task) {
 
 static void destroy_task(ashlar_task *task) {
     text_task *t = text_of(task);
-    ashlar_batcher_destroy(t->batcher);
-    ashlar_host_free(t->drawn);
-    ashlar_host_free(t);
+    ashlar__batcher_destroy(t->batcher);
+    ashlar__host_free(t->drawn);
+    ashlar__host_free(t);
 }
 
 static const ashlar_task_table table = {
@@ -344,10 +344,10 @@ static const ashlar_task_table table = {
 };
 
 static ashlar_status take_drawn(text_task *t) {
-    const size_t grid = ashlar_batcher_array_bytes(t->batcher) / sizeof *t->drawn;
-    t->drawn = ashlar_host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
+    const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
+    t->drawn = ashlar__host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
     if (t->drawn == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
     }
     t->batch = (ashlar_batch){
         .inputs = t->drawn, .targets = t->drawn + grid, .lengths = t->drawn + 2 * grid};
@@ -387,27 +387,27 @@ static ashlar_status build(text_task *t) {
         .stride = t->config.stride,
     };
     if (t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "--accumulate: %zu does not divide the %zu sequences of --batch",
                            t->config.accumulate, t->config.batch);
     }
-    ASHLAR_TRY(ashlar_batcher_create(t->corpus, &batcher_config, &t->batcher));
-    const size_t longest = ashlar_batcher_max_steps(t->batcher);
+    ASHLAR_TRY(ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher));
+    const size_t longest = ashlar__batcher_max_steps(t->batcher);
     choose_split(t, longest);
-    const ashlar_batch_split split = ashlar_batch_split_make(&t->split, longest);
+    const ashlar_batch_split split = ashlar__batch_split_make(&t->split, longest);
     t->head.max_length = longest;
     t->head.max_part_length = split.part;
     t->head.max_parts = split.parts;
     t->head.batch = t->config.batch;
-    t->head.sequences = ashlar_batcher_piece_count(t->batcher);
+    t->head.sequences = ashlar__batcher_piece_count(t->batcher);
     return take_drawn(t);
 }
 
-ashlar_status ashlar_task_text_create(const ashlar_corpus *corpus,
+ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                       const ashlar_train_config *config, ashlar_task **out) {
-    text_task *t = ashlar_host_calloc(1, sizeof *t);
+    text_task *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a task");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
     }
     *t = (text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
     const ashlar_status status = build(t);

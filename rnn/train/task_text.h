@@ -13,13 +13,13 @@
  * built.
  *
  * Ownership: *out is the caller's, until a trainer has it; the corpus must outlive it.
- * Errors:    those of ashlar_batcher_create().
+ * Errors:    those of ashlar__batcher_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_task_text_create(const ashlar_corpus *corpus,
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                                         const ashlar_train_config *config,
                                                         ashlar_task **out);
 
 /* The model of such a task, while it is open. */
-ashlar_model *ashlar_task_text_model(ashlar_task *task);
+ashlar_model *ashlar__task_text_model(ashlar_task *task);
 
 #endif /* ASHLAR_TASK_TEXT_H */

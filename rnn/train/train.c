@@ -49,7 +49,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
-    return ashlar_prefetch_init(&t->prefetch, t->device, t->task, t->stream);
+    return ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream);
 }
 
 static ashlar_train_context context_of(const ashlar_trainer *t) {
@@ -63,14 +63,14 @@ static ashlar_status build(ashlar_trainer *t) {
         return status;
     }
     const size_t lengths = t->task->max_length + 1;
-    t->seen_lengths = ashlar_host_calloc(lengths, sizeof *t->seen_lengths);
+    t->seen_lengths = ashlar__host_calloc(lengths, sizeof *t->seen_lengths);
     if (t->seen_lengths == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
     }
     status = build_model(t);
     if (status == ASHLAR_OK && t->config.resume_file != NULL) {
         const ashlar_train_context parts = context_of(t);
-        status = ashlar_train_checkpoint_load(t->config.resume_file, &parts, &t->state);
+        status = ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state);
         if (status == ASHLAR_OK) {
             status =
                 ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream);
@@ -79,30 +79,30 @@ static ashlar_status build(ashlar_trainer *t) {
     return status;
 }
 
-ashlar_status ashlar_trainer_create(ashlar_device *device, ashlar_task *task,
+ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
                                     const ashlar_train_config *config, ashlar_trainer **out) {
-    ashlar_trainer *t = ashlar_host_calloc(1, sizeof *t);
+    ashlar_trainer *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
         task->table->destroy(task);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
     }
     t->config = *config;
     t->device = device;
     t->task = task;
     const ashlar_status status = build(t);
     if (status != ASHLAR_OK) {
-        ashlar_trainer_destroy(t);
+        ashlar__trainer_destroy(t);
         return status;
     }
     *out = t;
     return ASHLAR_OK;
 }
 
-void ashlar_trainer_destroy(ashlar_trainer *t) {
+void ashlar__trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
-    ashlar_prefetch_finish(&t->prefetch); /* waits: page-locked memory was in use until now */
+    ashlar__prefetch_finish(&t->prefetch); /* waits: page-locked memory was in use until now */
     ashlar_optimizer_destroy(t->optimizer);
     t->task->table->close(t->task);
     if (t->losses != NULL) {
@@ -113,25 +113,25 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     ashlar_stream_destroy(t->device, t->stream);
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
-    ashlar_host_free(t->seen_lengths);
+    ashlar__host_free(t->seen_lengths);
     ashlar_leak_monitor_destroy(t->growth);
-    ashlar_host_free(t);
+    ashlar__host_free(t);
 }
 
-ashlar_status ashlar_trainer_save(ashlar_trainer *t, const char *path) {
+ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
     const ashlar_train_context parts = context_of(t);
-    return ashlar_train_checkpoint_save(path, &parts, &t->state);
+    return ashlar__train_checkpoint_save(path, &parts, &t->state);
 }
 
-ashlar_task *ashlar_trainer_task(ashlar_trainer *t) {
+ashlar_task *ashlar__trainer_task(ashlar_trainer *t) {
     return t->task;
 }
 
-ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *t) {
+ashlar_allocator *ashlar__trainer_allocator(ashlar_trainer *t) {
     return t->allocator;
 }
 
-uint64_t ashlar_trainer_key(const ashlar_trainer *t, size_t length) {
+uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
     return ashlar_warmup_key(&t->warmup, length);
 }
 
@@ -158,14 +158,14 @@ enum { FINGERPRINT_BYTES = 256 };
 
 static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     char fingerprint[FINGERPRINT_BYTES];
-    ashlar_task_print_fingerprint(t->task, fingerprint, sizeof fingerprint);
+    ashlar__task_print_fingerprint(t->task, fingerprint, sizeof fingerprint);
     t->warmup = (ashlar_warmup_options){.stream = t->stream,
                                         .min_length = 1,
                                         .max_length = t->task->max_part_length,
                                         .length_bucket_count = t->config.buckets,
                                         .without_plan = t->config.without_plan,
-                                        .step = ashlar_train_warm_step,
-                                        .dry_run = ashlar_train_dry_run,
+                                        .step = ashlar__train_warm_step,
+                                        .dry_run = ashlar__train_dry_run,
                                         .user = t,
                                         .plan_file = t->config.plan_file,
                                         .fingerprint = fingerprint};
@@ -199,7 +199,7 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     };
 }
 
-ashlar_status ashlar_trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
+ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                  ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
                                   .resumed = t->state.step,
@@ -216,7 +216,7 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, v
     ashlar_status status = warm_up(t, &warm);
     report.warmup = end_phase(t, &last);
     if (status == ASHLAR_OK) {
-        status = ashlar_train_loop(t, show, context, &report);
+        status = ashlar__train_loop(t, show, context, &report);
     }
     if (status != ASHLAR_OK) {
         return status;

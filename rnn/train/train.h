@@ -121,11 +121,11 @@ typedef struct ashlar_trainer ashlar_trainer;
  *            on, and is destroyed with it, or if this fails.
  * Errors:    ASHLAR_EINVAL (config), and those of the parts.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_create(ashlar_device *device,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device,
                                                       ashlar_task *task,
                                                       const ashlar_train_config *config,
                                                       ashlar_trainer **out);
-void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
+void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 
 /*
  * Warm up, seal, and train. Once per trainer.
@@ -136,21 +136,21 @@ void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
  * Errors: those of the parts; ASHLAR_EFORMAT where the loss stops being a number.
  */
 typedef void (*ashlar_train_show_fn)(void *context, const ashlar_train_progress *progress);
-ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_run(ashlar_trainer *trainer,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
                                                    ashlar_train_show_fn show, void *context,
                                                    ashlar_train_report *report);
 
 /*
  * Write the training as it is after its last step, for resume_file. Not before a first step.
  *
- * Errors: those of ashlar_train_checkpoint_save().
+ * Errors: those of ashlar__train_checkpoint_save().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, const char *path);
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_save(ashlar_trainer *trainer, const char *path);
 
-ashlar_task *ashlar_trainer_task(ashlar_trainer *trainer);
-ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *trainer);
+ashlar_task *ashlar__trainer_task(ashlar_trainer *trainer);
+ashlar_allocator *ashlar__trainer_allocator(ashlar_trainer *trainer);
 
 /* The key of the plan that steps of that length have, for ashlar_step_begin(). After a run. */
-uint64_t ashlar_trainer_key(const ashlar_trainer *trainer, size_t length);
+uint64_t ashlar__trainer_key(const ashlar_trainer *trainer, size_t length);
 
 #endif /* ASHLAR_TRAIN_H */

@@ -13,50 +13,50 @@
 #include "rnn/train/task_options.h"
 
 static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
-    ashlar_metadata_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
-    ashlar_metadata_add_real(f, "ashlar.learning_rate", o->learning_rate);
-    ashlar_metadata_add_real(f, "ashlar.momentum", o->momentum);
-    ashlar_metadata_add_real(f, "ashlar.dampening", o->dampening);
-    ashlar_metadata_add_count(f, "ashlar.nesterov", o->nesterov);
-    ashlar_metadata_add_real(f, "ashlar.beta1", o->beta1);
-    ashlar_metadata_add_real(f, "ashlar.beta2", o->beta2);
-    ashlar_metadata_add_real(f, "ashlar.smoothing", o->smoothing);
-    ashlar_metadata_add_real(f, "ashlar.rate_decay", o->rate_decay);
-    ashlar_metadata_add_real(f, "ashlar.epsilon", o->epsilon);
-    ashlar_metadata_add_real(f, "ashlar.weight_decay", o->weight_decay);
-    ashlar_metadata_add_real(f, "ashlar.clip", o->clip_norm);
-    ashlar_metadata_add_real(f, "ashlar.loss_scale", o->loss_scale);
-    ashlar_metadata_add_real(f, "ashlar.scale_growth", o->scale_growth);
-    ashlar_metadata_add_real(f, "ashlar.scale_backoff", o->scale_backoff);
-    ashlar_metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
+    ashlar__metadata_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
+    ashlar__metadata_add_real(f, "ashlar.learning_rate", o->learning_rate);
+    ashlar__metadata_add_real(f, "ashlar.momentum", o->momentum);
+    ashlar__metadata_add_real(f, "ashlar.dampening", o->dampening);
+    ashlar__metadata_add_count(f, "ashlar.nesterov", o->nesterov);
+    ashlar__metadata_add_real(f, "ashlar.beta1", o->beta1);
+    ashlar__metadata_add_real(f, "ashlar.beta2", o->beta2);
+    ashlar__metadata_add_real(f, "ashlar.smoothing", o->smoothing);
+    ashlar__metadata_add_real(f, "ashlar.rate_decay", o->rate_decay);
+    ashlar__metadata_add_real(f, "ashlar.epsilon", o->epsilon);
+    ashlar__metadata_add_real(f, "ashlar.weight_decay", o->weight_decay);
+    ashlar__metadata_add_real(f, "ashlar.clip", o->clip_norm);
+    ashlar__metadata_add_real(f, "ashlar.loss_scale", o->loss_scale);
+    ashlar__metadata_add_real(f, "ashlar.scale_growth", o->scale_growth);
+    ashlar__metadata_add_real(f, "ashlar.scale_backoff", o->scale_backoff);
+    ashlar__metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
 }
 
 /* Only what the kind's course depends on: the number of steps may be another one. */
 static void add_schedule(ashlar_metadata *f, const ashlar_schedule *s) {
-    ashlar_metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
-    ashlar_metadata_add_real(f, "ashlar.schedule_rate", s->rate);
-    ashlar_metadata_add_count(f, "ashlar.warmup_steps", s->warmup_steps);
+    ashlar__metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
+    ashlar__metadata_add_real(f, "ashlar.schedule_rate", s->rate);
+    ashlar__metadata_add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {
-        ashlar_metadata_add_count(f, "ashlar.schedule_steps", s->total_steps);
-        ashlar_metadata_add_real(f, "ashlar.rate_floor", s->floor);
+        ashlar__metadata_add_count(f, "ashlar.schedule_steps", s->total_steps);
+        ashlar__metadata_add_real(f, "ashlar.rate_floor", s->floor);
     }
     if (s->kind == ASHLAR_SCHEDULE_STEP) {
-        ashlar_metadata_add_count(f, "ashlar.rate_every", s->step_size);
-        ashlar_metadata_add_real(f, "ashlar.rate_factor", s->gamma);
+        ashlar__metadata_add_count(f, "ashlar.rate_every", s->step_size);
+        ashlar__metadata_add_real(f, "ashlar.rate_factor", s->gamma);
     }
 }
 
 static void add_config(ashlar_metadata *f, const ashlar_train_context *context) {
     const ashlar_train_config *c = context->config;
-    ashlar_task_add_facts(context->task, f);
-    ashlar_metadata_add_count(f, "ashlar.seed", c->seed);
+    ashlar__task_add_facts(context->task, f);
+    ashlar__metadata_add_count(f, "ashlar.seed", c->seed);
     add_optimizer(f, &c->optimizer);
-    ashlar_metadata_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
+    ashlar__metadata_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
     add_schedule(f, &c->schedule);
 }
 
 static ashlar_status fail_missing(const char *path, const char *key) {
-    return ashlar_fail(
+    return ashlar__fail(
         ASHLAR_EFORMAT,
         "%s: no good %s in its metadata; resume from a file that ashlar-train --save "
         "wrote",
@@ -72,7 +72,7 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
             return fail_missing(path, pair->key);
         }
         if (strcmp(got, pair->value) != 0) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "%s: %s is %.80s there, and %s here; a training goes on with the "
                                "options and the data that it began with",
                                path, pair->key, got, pair->value);
@@ -86,7 +86,7 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
 _Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
 
 static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
-    char *text = ashlar_metadata_add(f, "ashlar.recent");
+    char *text = ashlar__metadata_add(f, "ashlar.recent");
     size_t at = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
         at += (size_t)snprintf(text + at, ASHLAR_METADATA_TEXT_BYTES - at, "%s%a %a",
@@ -96,7 +96,7 @@ static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
 
 /* In their order, the real ones as hexadecimal digits; the norm may be infinite or no number. */
 static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
-    (void)snprintf(ashlar_metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
+    (void)snprintf(ashlar__metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
                    "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
                    s->good_steps, s->is_skipped, s->loss_scale, s->norm);
 }
@@ -130,7 +130,7 @@ static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, 
         return fail_missing(path, "ashlar.step");
     }
     if (value >= steps) {
-        return ashlar_fail(ASHLAR_EINVAL,
+        return ashlar__fail(ASHLAR_EINVAL,
                            "%s: %llu steps are done already; ask for more of them with --steps, "
                            "which counts from the beginning",
                            path, value);
@@ -166,7 +166,7 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
         const ashlar_checkpoint_pair *pair = &here.pairs[i];
         const char *text = ashlar_checkpoint_metadata(file, pair->key);
         if (text == NULL || strcmp(text, pair->value) != 0) {
-            return ashlar_fail(ASHLAR_EFORMAT,
+            return ashlar__fail(ASHLAR_EFORMAT,
                                "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
                                "go on with the version of ashlar that wrote the file",
                                path, step, pair->key, text != NULL ? text : "missing", pair->value);
@@ -177,11 +177,11 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-ashlar_status ashlar_train_checkpoint_save(const char *path, const ashlar_train_context *context,
+ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
                                            const ashlar_train_state *state) {
     ashlar_metadata all = {.count = 0};
     add_config(&all, context);
-    ashlar_metadata_add_count(&all, "ashlar.step", state->step);
+    ashlar__metadata_add_count(&all, "ashlar.step", state->step);
     context->task->table->position(context->task, &all);
     add_recent(&all, state);
     add_optimizer_state(&all, &state->optimizer);
@@ -205,7 +205,7 @@ static ashlar_status load(const char *path, const ashlar_train_context *context,
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_train_checkpoint_load(const char *path, const ashlar_train_context *context,
+ashlar_status ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,
                                            ashlar_train_state *state) {
     ashlar_checkpoint *file = NULL;
     ashlar_status status = ashlar_checkpoint_open(path, &file);

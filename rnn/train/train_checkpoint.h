@@ -32,7 +32,7 @@ typedef struct ashlar_train_state {
 } ashlar_train_state;
 
 /* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_checkpoint_save(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
                                                              const ashlar_train_context *context,
                                                              const ashlar_train_state *state);
 
@@ -46,7 +46,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_train_checkpoint_save(const char *path,
  *         have not changed then, but for ASHLAR_EDRIVER; the batch sampler may have.
  * Cost:   the batches handed out before are counted off anew: some microseconds for each.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_checkpoint_load(const char *path,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
                                                              const ashlar_train_context *context,
                                                              ashlar_train_state *state);
 

@@ -42,18 +42,18 @@ struct ashlar_trainer {
 
 /* As ashlar_allocator_warmup() calls them: forward and backward of a dummy batch, without an
  * update. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_warm_step(void *trainer, size_t length);
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_dry_run(void *trainer, size_t length);
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_warm_step(void *trainer, size_t length);
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
 /* One step on the batch that was drawn for it. Its outcome is there when it was waited for. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_queue_step(ashlar_trainer *trainer, size_t step);
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue_step(ashlar_trainer *trainer, size_t step);
 
 /* What came of a step: the optimizer's state, and the mean loss over the batch's tokens. */
-const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *trainer, size_t step);
-double ashlar_train_loss_of(const ashlar_trainer *trainer, size_t step);
+const ashlar_optimizer_state *ashlar__train_outcome_of(const ashlar_trainer *trainer, size_t step);
+double ashlar__train_loss_of(const ashlar_trainer *trainer, size_t step);
 
-/* All steps that are left. As ashlar_trainer_run(), of which the report has this part filled in. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_loop(ashlar_trainer *trainer,
+/* All steps that are left. As ashlar__trainer_run(), of which the report has this part filled in. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
                                                   ashlar_train_show_fn show, void *context,
                                                   ashlar_train_report *report);
 

@@ -39,7 +39,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
     t->state.nats[recent] = loss * (double)batch->tokens;
-    t->state.optimizer = *ashlar_train_outcome_of(t, step);
+    t->state.optimizer = *ashlar__train_outcome_of(t, step);
     report->steps_skipped = t->state.optimizer.skipped - r->skipped;
     report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
     report->loss_last = recent_loss(&t->state);
@@ -47,22 +47,22 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->epochs = batch->epoch;
     report->lengths_distinct += !t->seen_lengths[batch->length];
     t->seen_lengths[batch->length] = true;
-    report->seconds = ashlar_clock_s() - r->start;
+    report->seconds = ashlar__clock_s() - r->start;
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
 /* Wait for a step, and look at what it was. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
-    ASHLAR_TRY(ashlar_prefetch_wait(&t->prefetch, step));
-    const double loss = ashlar_train_loss_of(t, step);
-    if (is_lost(t, loss, ashlar_train_outcome_of(t, step))) {
-        return ashlar_fail(ASHLAR_EFORMAT,
+    ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
+    const double loss = ashlar__train_loss_of(t, step);
+    if (is_lost(t, loss, ashlar__train_outcome_of(t, step))) {
+        return ashlar__fail(ASHLAR_EFORMAT,
                            "step %zu: the loss is no number any more; use a smaller "
                            "--learning-rate",
                            step);
     }
-    const ashlar_task_batch *batch = &t->prefetch.batches[ashlar_prefetch_buffer(step)];
+    const ashlar_task_batch *batch = &t->prefetch.batches[ashlar__prefetch_buffer(step)];
     account(r, step, loss, batch);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
@@ -99,7 +99,7 @@ static ashlar_status follow(run *r, size_t step) {
     if (status == ASHLAR_OK && (is_due || is_last)) {
         status = finish_step(r, step);
     }
-    return status == ASHLAR_OK && is_due ? ashlar_trainer_save(t, t->config.save_file) : status;
+    return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
 }
 
 /* What is held now that all of a step is queued, and its buffers are given back. */
@@ -114,20 +114,20 @@ static ashlar_status watch_growth(run *r, size_t step) {
     return status;
 }
 
-ashlar_status ashlar_train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
+ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                 ashlar_train_report *report) {
     const size_t first = t->state.step + 1;
     run r = {.trainer = t,
              .show = show,
              .context = context,
              .report = report,
-             .start = ashlar_clock_s(),
+             .start = ashlar__clock_s(),
              .skipped = t->state.optimizer.skipped};
     ashlar_status status = watch_growth(&r, first - 1);
     for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
-        status = ashlar_prefetch_draw(&t->prefetch, step);
+        status = ashlar__prefetch_draw(&t->prefetch, step);
         if (status == ASHLAR_OK) {
-            status = ashlar_train_queue_step(t, step);
+            status = ashlar__train_queue_step(t, step);
         }
         if (status == ASHLAR_OK) {
             status = watch_growth(&r, step);

@@ -11,7 +11,7 @@ static ashlar_status find_optimizer(const char *name, ashlar_optimizer_kind *kin
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_EINVAL,
+    return ashlar__fail(ASHLAR_EINVAL,
                        "--optimizer: \"%.40s\" is none of sgd, adam, adamw, adagrad, rmsprop",
                        name);
 }
@@ -23,11 +23,11 @@ static ashlar_status find_schedule(const char *name, ashlar_schedule_kind *kind)
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_EINVAL, "--schedule: \"%.40s\" is none of constant, cosine, step",
+    return ashlar__fail(ASHLAR_EINVAL, "--schedule: \"%.40s\" is none of constant, cosine, step",
                        name);
 }
 
-ashlar_status ashlar_train_rule_apply(const ashlar_train_rule *rule, ashlar_train_config *config) {
+ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule, ashlar_train_config *config) {
     ashlar_schedule *schedule = &config->schedule;
     ashlar_status status = find_optimizer(rule->optimizer, &config->optimizer.kind);
     if (status == ASHLAR_OK) {

@@ -20,7 +20,7 @@ typedef struct ashlar_train_rule {
  * Bring the rule into `config`, whose other values are complete. Errors: ASHLAR_EINVAL, naming the
  * option.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_rule_apply(const ashlar_train_rule *rule,
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
                                                         ashlar_train_config *config);
 
 #endif /* ASHLAR_TRAIN_RULE_H */

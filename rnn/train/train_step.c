@@ -17,7 +17,7 @@ static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
 
 /* From the batch's part to updated weights. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
-    const size_t buffer = ashlar_prefetch_buffer(step);
+    const size_t buffer = ashlar__prefetch_buffer(step);
     const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
     ASHLAR_TRY(clear_sums(t, part, t->prefetch.batches[buffer].parts));
     ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
@@ -27,9 +27,9 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
 
 /* The same on the plan of its length. */
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
-    const size_t length = t->task->table->part(t->task, ashlar_prefetch_buffer(step), part).length;
+    const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
     ashlar_status status =
-        ashlar_step_begin(t->allocator, t->stream, ashlar_trainer_key(t, length));
+        ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length));
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -40,13 +40,13 @@ static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) 
 
 static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
     return (ashlar_train_outcome *)(void *)((char *)t->outcomes +
-                                            ashlar_prefetch_buffer(step) * t->outcome_bytes);
+                                            ashlar__prefetch_buffer(step) * t->outcome_bytes);
 }
 
-ashlar_status ashlar_train_queue_step(ashlar_trainer *t, size_t step) {
+ashlar_status ashlar__train_queue_step(ashlar_trainer *t, size_t step) {
     ashlar_train_outcome *out = outcome_of(t, step);
-    const size_t parts = t->prefetch.batches[ashlar_prefetch_buffer(step)].parts;
-    ashlar_status status = ashlar_prefetch_begin_step(&t->prefetch, step);
+    const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
+    ashlar_status status = ashlar__prefetch_begin_step(&t->prefetch, step);
     for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
         status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
     }
@@ -57,15 +57,15 @@ ashlar_status ashlar_train_queue_step(ashlar_trainer *t, size_t step) {
         status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
                                      t->stream);
     }
-    return status == ASHLAR_OK ? ashlar_prefetch_end_step(&t->prefetch, step) : status;
+    return status == ASHLAR_OK ? ashlar__prefetch_end_step(&t->prefetch, step) : status;
 }
 
-const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *t, size_t step) {
+const ashlar_optimizer_state *ashlar__train_outcome_of(const ashlar_trainer *t, size_t step) {
     return &outcome_of(t, step)->optimizer;
 }
 
-double ashlar_train_loss_of(const ashlar_trainer *t, size_t step) {
-    const size_t buffer = ashlar_prefetch_buffer(step), parts = t->prefetch.batches[buffer].parts;
+double ashlar__train_loss_of(const ashlar_trainer *t, size_t step) {
+    const size_t buffer = ashlar__prefetch_buffer(step), parts = t->prefetch.batches[buffer].parts;
     const ashlar_train_outcome *out = outcome_of(t, step);
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
@@ -74,7 +74,7 @@ double ashlar_train_loss_of(const ashlar_trainer *t, size_t step) {
     return parts > 1 ? nats / (double)t->prefetch.batches[buffer].tokens : out->losses[0];
 }
 
-ashlar_status ashlar_train_warm_step(void *user, size_t length) {
+ashlar_status ashlar__train_warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
     t->task->table->make_dummy(t->task, 0, length);
     ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
@@ -82,7 +82,7 @@ ashlar_status ashlar_train_warm_step(void *user, size_t length) {
     return t->task->table->step(t->task, 0, 0, 0, t->losses);
 }
 
-ashlar_status ashlar_train_dry_run(void *user, size_t length) {
+ashlar_status ashlar__train_dry_run(void *user, size_t length) {
     ashlar_trainer *t = user;
     return t->task->table->dry_run(t->task, length);
 }

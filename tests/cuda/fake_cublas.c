@@ -85,9 +85,9 @@ static double get(cudaDataType type, const void *data, size_t i) {
     case CUDA_R_64F:
         return ((const double *)data)[i];
     case CUDA_R_16F:
-        return (double)ashlar_float_from_f16(((const uint16_t *)data)[i]);
+        return (double)ashlar__float_from_f16(((const uint16_t *)data)[i]);
     default:
-        return (double)ashlar_float_from_bf16(((const uint16_t *)data)[i]);
+        return (double)ashlar__float_from_bf16(((const uint16_t *)data)[i]);
     }
 }
 
@@ -100,10 +100,10 @@ static void put(cudaDataType type, void *data, size_t i, double value) {
         ((double *)data)[i] = value;
         break;
     case CUDA_R_16F:
-        ((uint16_t *)data)[i] = ashlar_f16_from_float((float)value);
+        ((uint16_t *)data)[i] = ashlar__f16_from_float((float)value);
         break;
     default:
-        ((uint16_t *)data)[i] = ashlar_bf16_from_float((float)value);
+        ((uint16_t *)data)[i] = ashlar__bf16_from_float((float)value);
         break;
     }
 }

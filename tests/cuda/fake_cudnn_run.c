@@ -60,7 +60,7 @@ static bool sizes_of(const struct cudnnRNNStruct *rnn, const struct cudnnRNNData
                      bool training, size_t *reserve, size_t *work) {
     ashlar_rnn_layout layout;
     if (!layout_of(rnn, &layout) ||
-        ashlar_rnn_cpu_sizes(&layout, (size_t)x->steps, (size_t)x->batch, training, reserve,
+        ashlar__rnn_cpu_sizes(&layout, (size_t)x->steps, (size_t)x->batch, training, reserve,
                              work) != ASHLAR_OK) {
         return false;
     }
@@ -132,7 +132,7 @@ static void widen(job *j, widened *all, size_t *used, const void *place, size_t 
     widened *w = &all[(*used)++];
     *w = (widened){(void **)(uintptr_t)place, narrow, malloc(count * sizeof(float)), count,
                    is_output};
-    ashlar_convert(ASHLAR_F32, w->wide, j->dtype, narrow, count);
+    ashlar__convert(ASHLAR_F32, w->wide, j->dtype, narrow, count);
     memcpy(w->place, &w->wide, sizeof w->wide);
 }
 
@@ -165,7 +165,7 @@ static size_t widen_all(job *j, widened all[static WIDENED_MAX]) {
 static void narrow_all(const job *j, const widened *all, size_t used) {
     for (size_t i = 0; i < used; i++) {
         if (all[i].is_output) {
-            ashlar_convert(j->dtype, all[i].narrow, ASHLAR_F32, all[i].wide, all[i].count);
+            ashlar__convert(j->dtype, all[i].narrow, ASHLAR_F32, all[i].wide, all[i].count);
         }
         memcpy(all[i].place, &all[i].narrow, sizeof all[i].narrow);
         free(all[i].wide);
@@ -173,7 +173,7 @@ static void narrow_all(const job *j, const widened *all, size_t used) {
 }
 
 static void run_pass(job *j) {
-    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(j->layout.config.dtype);
+    const ashlar_rnn_cpu_passes *passes = ashlar__rnn_cpu_passes_of(j->layout.config.dtype);
     widened all[WIDENED_MAX];
     const size_t used = ashlar_dtype_is_narrow(j->dtype) ? widen_all(j, all) : 0;
     (j->pass == FORWARD         ? passes->forward

@@ -37,11 +37,11 @@ static bool fake_is(const char *name) {
 cu_result ashlar_fake_init(unsigned int flags) {
     return fake_is("stub")     ? CU_STUB_LIBRARY
            : fake_is("broken") ? CU_UNKNOWN
-                               : ashlar_soft_init(flags);
+                               : ashlar__soft_init(flags);
 }
 
 cu_result ashlar_fake_device_get_count(int *count) {
-    const cu_result result = ashlar_soft_device_get_count(count);
+    const cu_result result = ashlar__soft_device_get_count(count);
     if (result == CU_SUCCESS && fake_is("nodevice")) {
         *count = 0;
     }
@@ -50,18 +50,18 @@ cu_result ashlar_fake_device_get_count(int *count) {
 
 cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes) {
     atomic_fetch_add(&memory_calls, 1);
-    return ashlar_soft_mem_alloc(ptr, bytes);
+    return ashlar__soft_mem_alloc(ptr, bytes);
 }
 
 cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags) {
     atomic_fetch_add(&memory_calls, 1);
-    return ashlar_soft_mem_create(handle, bytes, prop, flags);
+    return ashlar__soft_mem_create(handle, bytes, prop, flags);
 }
 
 static ashlar_driver_table make_table(void) {
     ashlar_driver_table table = {
-#define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
+#define X(field, symbol, version, kind, params) .field = ashlar__soft_##field,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };

@@ -22,7 +22,7 @@
             ".globl " #symbol "\n"                                             \
             ".type " #symbol ", @function\n" #symbol ":\n" JUMP #function "\n" \
             ".size " #symbol ", . - " #symbol);
-#define SOFT(symbol, field) NAME(symbol, ashlar_soft_##field)
+#define SOFT(symbol, field) NAME(symbol, ashlar__soft_##field)
 #define FAKE(symbol, field) NAME(symbol, ashlar_fake_##field)
 
 FAKE(cuInit, init)

@@ -55,7 +55,7 @@ static void count(pool *of, unsigned int attribute, uint64_t bytes) {
 static bool may_serve(const piece *p, size_t bytes, const pool *of, cu_stream stream) {
     return p->freed != NULL && p->owner == of && p->bytes >= bytes && p->bytes / 2 <= bytes &&
            ((p->stream == stream && stream != NULL) ||
-            ashlar_soft_event_query(p->freed) == CU_SUCCESS);
+            ashlar__soft_event_query(p->freed) == CU_SUCCESS);
 }
 
 /* Give a piece that is free back to the device, which waits for it. */
@@ -63,8 +63,8 @@ static void drop(piece **link) {
     piece *gone = *link;
     *link = gone->next;
     count(gone->owner, RESERVED, 0 - (uint64_t)gone->bytes);
-    (void)ashlar_soft_event_destroy(gone->freed);
-    (void)ashlar_soft_mem_free(gone->ptr);
+    (void)ashlar__soft_event_destroy(gone->freed);
+    (void)ashlar__soft_mem_free(gone->ptr);
     free(gone);
 }
 
@@ -137,7 +137,7 @@ static cu_result alloc_locked(cu_ptr *ptr, size_t bytes, pool *of, cu_stream str
     }
     for (piece *p = pieces; p != NULL; p = p->next) {
         if (may_serve(p, bytes, of, stream)) {
-            (void)ashlar_soft_event_destroy(p->freed);
+            (void)ashlar__soft_event_destroy(p->freed);
             p->freed = NULL;
             count(of, USED, p->bytes);
             *ptr = p->ptr;
@@ -190,16 +190,16 @@ static cu_result free_locked(cu_ptr ptr, cu_stream stream) {
         return CU_INVALID_VALUE;
     }
     cu_event freed = NULL;
-    cu_result result = ashlar_soft_event_create(&freed, CU_EVENT_NO_TIMING);
+    cu_result result = ashlar__soft_event_create(&freed, CU_EVENT_NO_TIMING);
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_event_record(freed, stream);
+        result = ashlar__soft_event_record(freed, stream);
     }
     if (result == CU_SUCCESS) {
         p->stream = stream;
         p->freed = freed;
         count(p->owner, USED, 0 - (uint64_t)p->bytes);
     } else if (freed != NULL) {
-        (void)ashlar_soft_event_destroy(freed);
+        (void)ashlar__soft_event_destroy(freed);
     }
     return result;
 }

@@ -48,8 +48,8 @@ static const host_kernel *kernel_at(size_t number) {
 
 static cu_result need_context(void) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
-    return result == CU_SUCCESS ? ashlar_soft_leave(CU_SUCCESS) : result;
+    const cu_result result = ashlar__soft_enter_context(&device);
+    return result == CU_SUCCESS ? ashlar__soft_leave(CU_SUCCESS) : result;
 }
 
 cu_result ashlar_fake_module_load_data(cu_module *module, const void *image) {
@@ -143,7 +143,7 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
     queued->threads = block_x;
     memcpy(queued->param, params[0], kernel->param_bytes);
     atomic_fetch_add(&queued_count, 1);
-    const cu_result result = ashlar_soft_launch_host_func(stream, run_queued, queued);
+    const cu_result result = ashlar__soft_launch_host_func(stream, run_queued, queued);
     if (result != CU_SUCCESS) {
         atomic_fetch_sub(&queued_count, 1);
         free(queued);

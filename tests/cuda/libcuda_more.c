@@ -21,61 +21,61 @@ static int made_contexts[SOFT_DEVICES_MAX]; /* Lock: the software device's */
 cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_device ordinal) {
     uintptr_t made = 0;
     (void)flags;
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_device *device = ashlar_soft_device_at(ordinal);
+    soft_device *device = ashlar__soft_device_at(ordinal);
     if (device == NULL) {
-        return ashlar_soft_leave(CU_INVALID_DEVICE);
+        return ashlar__soft_leave(CU_INVALID_DEVICE);
     }
-    if (!ashlar_soft_handles_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, device, &made)) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    if (!ashlar__soft_handles_put(&ashlar__soft_state.contexts, SOFT_CONTEXT, device, &made)) {
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     made_contexts[ordinal]++;
-    (void)ashlar_soft_leave(CU_SUCCESS);
+    (void)ashlar__soft_leave(CU_SUCCESS);
     *context = (cu_context)made;
-    return ashlar_soft_ctx_push_current(*context);
+    return ashlar__soft_ctx_push_current(*context);
 }
 
 /* As the end of the device's primary context, which need not have been there. */
 static cu_result end_device(cu_device ordinal) {
     cu_context unused;
     ashlar_fake_pools_forget(ordinal);
-    const cu_result result = ashlar_soft_primary_ctx_retain(&unused, ordinal);
-    return result == CU_SUCCESS ? ashlar_soft_primary_ctx_release(ordinal) : result;
+    const cu_result result = ashlar__soft_primary_ctx_retain(&unused, ordinal);
+    return result == CU_SUCCESS ? ashlar__soft_primary_ctx_release(ordinal) : result;
 }
 
 cu_result ashlar_fake_ctx_destroy(cu_context context) {
     cu_context current = NULL;
     cu_result result = ashlar_fake_ctx_get_current(&current);
     if (result == CU_SUCCESS && current == context) {
-        result = ashlar_soft_ctx_pop_current(NULL);
+        result = ashlar__soft_ctx_pop_current(NULL);
     }
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_enter();
+        result = ashlar__soft_enter();
     }
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_device *device = ashlar_soft_context_find(context);
+    const soft_device *device = ashlar__soft_context_find(context);
     if (device == NULL || (device->retains > 0 && device->context == (uintptr_t)context)) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     const cu_device ordinal = device->ordinal;
-    (void)ashlar_soft_handles_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+    (void)ashlar__soft_handles_take(&ashlar__soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
     const bool is_last = --made_contexts[ordinal] == 0 && device->retains == 0;
-    (void)ashlar_soft_leave(CU_SUCCESS);
+    (void)ashlar__soft_leave(CU_SUCCESS);
     return is_last ? end_device(ordinal) : CU_SUCCESS;
 }
 
 cu_result ashlar_fake_ctx_get_current(cu_context *context) {
     *context = NULL;
-    const cu_result popped = ashlar_soft_ctx_pop_current(context);
+    const cu_result popped = ashlar__soft_ctx_pop_current(context);
     if (popped != CU_SUCCESS) {
         return popped == CU_INVALID_CONTEXT ? CU_SUCCESS : popped;
     }
-    const cu_result pushed = ashlar_soft_ctx_push_current(*context);
+    const cu_result pushed = ashlar__soft_ctx_push_current(*context);
     if (pushed != CU_SUCCESS) {
         *context = NULL; /* it has ended */
     }
@@ -83,42 +83,42 @@ cu_result ashlar_fake_ctx_get_current(cu_context *context) {
 }
 
 cu_result ashlar_fake_ctx_set_current(cu_context context) {
-    const cu_result popped = ashlar_soft_ctx_pop_current(NULL);
+    const cu_result popped = ashlar__soft_ctx_pop_current(NULL);
     if (popped != CU_SUCCESS && popped != CU_INVALID_CONTEXT) {
         return popped;
     }
-    return context == NULL ? CU_SUCCESS : ashlar_soft_ctx_push_current(context);
+    return context == NULL ? CU_SUCCESS : ashlar__soft_ctx_push_current(context);
 }
 
 cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
     *ordinal = device->ordinal;
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 /* Everything goes, whoever has retained it. */
 cu_result ashlar_fake_primary_ctx_reset(cu_device ordinal) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_device *device = ashlar_soft_device_at(ordinal);
+    soft_device *device = ashlar__soft_device_at(ordinal);
     if (device == NULL || device->retains == 0) {
-        return ashlar_soft_leave(device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS);
+        return ashlar__soft_leave(device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS);
     }
     device->retains = 1;
-    (void)ashlar_soft_leave(CU_SUCCESS);
+    (void)ashlar__soft_leave(CU_SUCCESS);
     ashlar_fake_pools_forget(ordinal);
-    return ashlar_soft_primary_ctx_release(ordinal);
+    return ashlar__soft_primary_ctx_release(ordinal);
 }
 
 cu_result ashlar_fake_ctx_synchronize(void) {
     cu_device ordinal;
-    const cu_result result = ashlar_soft_ctx_synchronize();
+    const cu_result result = ashlar__soft_ctx_synchronize();
     if (result == CU_SUCCESS && ashlar_fake_ctx_get_device(&ordinal) == CU_SUCCESS) {
         ashlar_fake_pools_settle(ordinal);
     }
@@ -138,7 +138,7 @@ cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, 
     if (element != 4 && element != 8 && element != 16) {
         return CU_INVALID_VALUE;
     }
-    if (!ashlar_align_up(width, PITCH_ALIGN, &row) || !ashlar_mul(row, height, &bytes)) {
+    if (!ashlar__align_up(width, PITCH_ALIGN, &row) || !ashlar__mul(row, height, &bytes)) {
         return CU_OUT_OF_MEMORY;
     }
     const cu_result result = ashlar_fake_mem_alloc(ptr, bytes);
@@ -149,14 +149,14 @@ cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, 
 }
 
 cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     const soft_reservation *found =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, (uintptr_t)ptr, 1);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
     if (found == NULL) {
-        return ashlar_soft_leave(CU_NOT_FOUND);
+        return ashlar__soft_leave(CU_NOT_FOUND);
     }
     if (base != NULL) {
         *base = found->range.base;
@@ -164,39 +164,39 @@ cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr 
     if (bytes != NULL) {
         *bytes = found->range.bytes;
     }
-    return ashlar_soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 /* Whose memory is mapped there, whoever may use it too; -1: nobody's. */
 static int ordinal_of(cu_ptr ptr) {
     const soft_reservation *found =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, (uintptr_t)ptr, 1);
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
     const soft_mapping *mapping =
-        found == NULL ? NULL : ashlar_soft_ranges_over(&found->mappings, (uintptr_t)ptr, 1);
+        found == NULL ? NULL : ashlar__soft_ranges_over(&found->mappings, (uintptr_t)ptr, 1);
     return mapping == NULL ? -1 : mapping->memory->device->ordinal;
 }
 
 cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
     const bool is_host =
-        ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, 1) != NULL;
+        ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, 1) != NULL;
     const int ordinal = ordinal_of(ptr);
     const unsigned int type = is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
     if (!is_host && ordinal < 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     switch (attribute) {
     case FAKE_POINTER_MEMORY_TYPE:
         memcpy(data, &type, sizeof type);
-        return ashlar_soft_leave(CU_SUCCESS);
+        return ashlar__soft_leave(CU_SUCCESS);
     case FAKE_POINTER_ORDINAL:
         memcpy(data, &ordinal, sizeof ordinal);
-        return ashlar_soft_leave(CU_SUCCESS);
+        return ashlar__soft_leave(CU_SUCCESS);
     default:
-        return ashlar_soft_leave(CU_NOT_SUPPORTED);
+        return ashlar__soft_leave(CU_NOT_SUPPORTED);
     }
 }
 
@@ -210,15 +210,15 @@ cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
 cu_result ashlar_fake_stream_create_with_priority(cu_stream *stream, unsigned int flags,
                                                   int priority) {
     (void)priority;
-    return ashlar_soft_stream_create(stream, flags);
+    return ashlar__soft_stream_create(stream, flags);
 }
 
 /* A stream that the caller names, and leave. */
 static cu_result find_stream(cu_stream handle, const soft_stream **stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(handle, &found);
+    const cu_result result = ashlar__soft_enter_stream(handle, &found);
     *stream = found;
-    return result == CU_SUCCESS ? ashlar_soft_leave(CU_SUCCESS) : result;
+    return result == CU_SUCCESS ? ashlar__soft_leave(CU_SUCCESS) : result;
 }
 
 cu_result ashlar_fake_stream_get_ctx(cu_stream stream, cu_context *context) {
@@ -249,22 +249,22 @@ cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {
 /* Asked of an event: whether what has been queued so far is over. */
 cu_result ashlar_fake_stream_query(cu_stream stream) {
     cu_event event = NULL;
-    cu_result result = ashlar_soft_event_create(&event, CU_EVENT_NO_TIMING);
+    cu_result result = ashlar__soft_event_create(&event, CU_EVENT_NO_TIMING);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar_soft_event_record(event, stream);
+    result = ashlar__soft_event_record(event, stream);
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_event_query(event);
+        result = ashlar__soft_event_query(event);
     }
-    (void)ashlar_soft_event_destroy(event);
+    (void)ashlar__soft_event_destroy(event);
     return result;
 }
 
 /* Events keep no time. */
 cu_result ashlar_fake_event_elapsed_time(float *ms, cu_event start, cu_event end) {
-    cu_result result = ashlar_soft_event_query(start);
-    result = result == CU_SUCCESS ? ashlar_soft_event_query(end) : result;
+    cu_result result = ashlar__soft_event_query(start);
+    result = result == CU_SUCCESS ? ashlar__soft_event_query(end) : result;
     if (result == CU_SUCCESS) {
         *ms = 0;
     }

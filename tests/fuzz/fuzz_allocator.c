@@ -114,7 +114,7 @@ static int compare_blocks(const void *a, const void *b) {
 
 static size_t block_bytes(size_t bytes) {
     size_t rounded = 0;
-    FUZZ_CHECK(ashlar_block_bytes(bytes, &rounded) && rounded >= bytes);
+    FUZZ_CHECK(ashlar__block_bytes(bytes, &rounded) && rounded >= bytes);
     return rounded;
 }
 
@@ -199,8 +199,8 @@ static void take(world *w, bool is_armed) {
     const ashlar_status status =
         is_full ? ASHLAR_OK
                 : ashlar_alloc_tagged(w->allocator, bytes, tag, w->streams[stream], &ptr);
-    ashlar_host_fail_at(0);
-    ashlar_driver_fail_at(w->driver, -1, 0, CU_SUCCESS);
+    ashlar__host_fail_at(0);
+    ashlar__driver_fail_at(w->driver, -1, 0, CU_SUCCESS);
     if (is_full) {
         return;
     }
@@ -234,12 +234,12 @@ static void give(world *w, live *block, bool on_stream) {
 static void move(world *w, live *block, size_t stream) {
     const ashlar_driver_table *table = &w->driver->table;
     cu_event event = NULL;
-    FUZZ_CHECK(ashlar_device_enter(w->device) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__device_enter(w->device) == ASHLAR_OK);
     FUZZ_CHECK(table->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
     FUZZ_CHECK(table->event_record(event, stream_of(w, block)) == CU_SUCCESS);
     FUZZ_CHECK(table->stream_wait_event(w->streams[stream], event, 0) == CU_SUCCESS);
     FUZZ_CHECK(table->event_destroy(event) == CU_SUCCESS);
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
     block->stream = stream;
     block->has_moved = true;
     queue(w, block, verify_stamps);
@@ -288,9 +288,9 @@ static void take_with_failure(world *w) {
     enum { FUNCTION_COUNT = sizeof functions / sizeof functions[0] };
     const unsigned which = next_byte(w);
     if (which >= 128) {
-        ashlar_host_fail_at(1 + which % 8);
+        ashlar__host_fail_at(1 + which % 8);
     } else {
-        ashlar_driver_fail_at(w->driver, functions[which % FUNCTION_COUNT], 1 + which / 64,
+        ashlar__driver_fail_at(w->driver, functions[which % FUNCTION_COUNT], 1 + which / 64,
                               which % 2 == 0 ? CU_OUT_OF_MEMORY : CU_LAUNCH_FAILED);
     }
     take(w, true);
@@ -382,8 +382,8 @@ static void begin(world *w) {
     const unsigned mib = head >= 224 ? 512 : 4 + 2 * (head % 7); /* large: growth in steps */
     (void)snprintf(spec, sizeof spec, "memory=%uMiB,mode=%s,seed=%u", mib,
                    seed % 16 == 15 ? "eager" : "adversarial", seed);
-    FUZZ_CHECK(ashlar_soft_configure(spec) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_driver_open_soft(&w->driver) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__soft_configure(spec) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__driver_open_soft(&w->driver) == ASHLAR_OK);
     FUZZ_CHECK(ashlar_device_open("soft", &w->device) == ASHLAR_OK);
     for (size_t i = 1; i < STREAMS; i++) {
         FUZZ_CHECK(ashlar_stream_create(w->device, &w->streams[i]) == ASHLAR_OK);
@@ -427,9 +427,9 @@ static void finish(world *w) {
     }
     FUZZ_CHECK(bad_count == 0);
     ashlar_allocator_destroy(w->allocator);
-    FUZZ_CHECK(ashlar_device_enter(w->device) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__device_enter(w->device) == ASHLAR_OK);
     FUZZ_CHECK(w->driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
     FUZZ_CHECK(free_bytes == total_bytes && total_bytes == w->device->info.total_bytes);
     for (size_t i = 1; i < STREAMS; i++) {
         ashlar_stream_destroy(w->device, w->streams[i]);

@@ -28,7 +28,7 @@ static void close_arena(void) {
 }
 
 static void open_arena(void) {
-    FUZZ_CHECK(ashlar_soft_configure("memory=64MiB") == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__soft_configure("memory=64MiB") == ASHLAR_OK);
     FUZZ_CHECK(ashlar_device_open("soft", &device) == ASHLAR_OK);
     FUZZ_CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     FUZZ_CHECK(ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -112,7 +112,7 @@ static const ashlar_safetensors_entry *find(const ashlar_safetensors *file, cons
                                             const char *name) {
     char full[64];
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    return ashlar_safetensors_find(file, full);
+    return ashlar__safetensors_find(file, full);
 }
 
 /* What a region must be now, put together from the file. */
@@ -132,21 +132,21 @@ static void expect_region(const ashlar_safetensors *file, const char *prefix, as
         FUZZ_CHECK(entry != NULL && entry->rank == info.rank);
         FUZZ_CHECK(memcmp(entry->shape, info.shape, info.rank * sizeof info.shape[0]) == 0);
         const size_t offset = (size_t)(view - (char *)ashlar_arena_region(arena, region));
-        ashlar_convert(region == ASHLAR_REGION_PARAMETERS ? info.dtype : ASHLAR_F32,
+        ashlar__convert(region == ASHLAR_REGION_PARAMETERS ? info.dtype : ASHLAR_F32,
                        want->bytes[region] + offset, entry->dtype, entry->data, info.elements);
     }
 }
 
 static void check_taken(const char *path, unsigned flags, image *want) {
     ashlar_safetensors *file = NULL;
-    FUZZ_CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     expect_region(file, "", ASHLAR_REGION_PARAMETERS, want);
     expect_region(file, "optimizer.master.", ASHLAR_REGION_MASTER, want);
     if ((flags & ASHLAR_CHECKPOINT_STATE) != 0) {
         expect_region(file, "optimizer.moment1.", ASHLAR_REGION_MOMENT1, want);
         expect_region(file, "optimizer.moment2.", ASHLAR_REGION_MOMENT2, want);
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
 }
 
 static void check_load(const ashlar_checkpoint *file, const char *path, unsigned flags) {

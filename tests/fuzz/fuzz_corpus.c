@@ -93,16 +93,16 @@ static bool cut(const uint8_t *text, size_t bytes, records *out) {
 
 static void check_same(const ashlar_corpus *corpus, const records *want, size_t file_count) {
     size_t bytes = 0;
-    FUZZ_CHECK(ashlar_corpus_count(corpus) == want->count);
+    FUZZ_CHECK(ashlar__corpus_count(corpus) == want->count);
     for (size_t i = 0; i < want->count; i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
         FUZZ_CHECK(record.count == want->items[i].count && record.count > 0);
         FUZZ_CHECK(memcmp(record.bytes, want->items[i].bytes, record.count) == 0);
         bytes += record.count;
     }
-    FUZZ_CHECK(ashlar_corpus_bytes(corpus) == bytes);
-    FUZZ_CHECK(ashlar_corpus_file_count(corpus) == file_count);
-    FUZZ_CHECK(ashlar_corpus_skipped_count(corpus) == 0);
+    FUZZ_CHECK(ashlar__corpus_bytes(corpus) == bytes);
+    FUZZ_CHECK(ashlar__corpus_file_count(corpus) == file_count);
+    FUZZ_CHECK(ashlar__corpus_skipped_count(corpus) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -130,12 +130,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         names[name_count++] = paths[0];
     }
     ashlar_corpus *corpus = NULL;
-    const ashlar_status status = ashlar_corpus_open(names, name_count, &corpus);
+    const ashlar_status status = ashlar__corpus_open(names, name_count, &corpus);
     FUZZ_CHECK(status == (is_good ? ASHLAR_OK : ASHLAR_EFORMAT));
     if (is_good) {
         check_same(corpus, &want, file_count);
     }
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
     free(want.items);
     (void)close(fds[0]);
     (void)close(fds[1]);

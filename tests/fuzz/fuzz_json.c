@@ -279,44 +279,44 @@ static bool add_value(digest *d, const ashlar_json *value) {
 static void put_number(ashlar_json_writer *writer, const ashlar_json *value) {
     uint64_t whole = 0;
     int64_t negative = 0;
-    if (value->is_negative && value->magnitude != 0 && ashlar_json_get_int64(value, &negative)) {
-        ashlar_json_put_int64(writer, negative);
-    } else if (!value->is_negative && ashlar_json_get_uint64(value, &whole)) {
-        ashlar_json_put_uint64(writer, whole);
+    if (value->is_negative && value->magnitude != 0 && ashlar__json_get_int64(value, &negative)) {
+        ashlar__json_put_int64(writer, negative);
+    } else if (!value->is_negative && ashlar__json_get_uint64(value, &whole)) {
+        ashlar__json_put_uint64(writer, whole);
     } else {
-        ashlar_json_put_double(writer, value->number);
+        ashlar__json_put_double(writer, value->number);
     }
 }
 
 static void put_value(ashlar_json_writer *writer, const ashlar_json *value) {
     switch (value->kind) {
     case ASHLAR_JSON_NULL:
-        ashlar_json_put_null(writer);
+        ashlar__json_put_null(writer);
         return;
     case ASHLAR_JSON_BOOL:
-        ashlar_json_put_bool(writer, value->boolean);
+        ashlar__json_put_bool(writer, value->boolean);
         return;
     case ASHLAR_JSON_NUMBER:
         put_number(writer, value);
         return;
     case ASHLAR_JSON_STRING:
-        ashlar_json_put_text(writer, value->text, value->count);
+        ashlar__json_put_text(writer, value->text, value->count);
         return;
     case ASHLAR_JSON_ARRAY:
-        ashlar_json_open_array(writer);
+        ashlar__json_open_array(writer);
         break;
     case ASHLAR_JSON_OBJECT:
-        ashlar_json_open_object(writer);
+        ashlar__json_open_object(writer);
         break;
     }
     for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
         if (item->key != NULL) {
-            ashlar_json_put_key(writer, item->key);
+            ashlar__json_put_key(writer, item->key);
         }
         put_value(writer, item);
     }
-    value->kind == ASHLAR_JSON_ARRAY ? ashlar_json_close_array(writer)
-                                     : ashlar_json_close_object(writer);
+    value->kind == ASHLAR_JSON_ARRAY ? ashlar__json_close_array(writer)
+                                     : ashlar__json_close_object(writer);
 }
 
 static void check_same(const ashlar_json *a, const ashlar_json *b) {
@@ -340,13 +340,13 @@ static void check_round_trip(const ashlar_json *value, unsigned int indent) {
     const char *text = NULL;
     size_t bytes = 0;
     ashlar_json *again = NULL;
-    ashlar_json_writer_init(&writer, indent);
+    ashlar__json_writer_init(&writer, indent);
     put_value(&writer, value);
-    FUZZ_CHECK(ashlar_json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_json_parse(text, bytes, &again) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__json_parse(text, bytes, &again) == ASHLAR_OK);
     check_same(value, again);
-    ashlar_json_free(again);
-    ashlar_json_writer_finish(&writer);
+    ashlar__json_free(again);
+    ashlar__json_writer_finish(&writer);
 }
 
 /* Any bytes can be written as a string; what is not UTF-8 is replaced, the rest comes back. */
@@ -355,10 +355,10 @@ static void check_any_text(const char *data, size_t bytes) {
     const char *text = NULL;
     size_t text_bytes = 0, at = 0;
     ashlar_json *value = NULL;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_put_text(&writer, data, bytes);
-    FUZZ_CHECK(ashlar_json_writer_text(&writer, &text, &text_bytes) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_json_parse(text, text_bytes, &value) == ASHLAR_OK);
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_put_text(&writer, data, bytes);
+    FUZZ_CHECK(ashlar__json_writer_text(&writer, &text, &text_bytes) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__json_parse(text, text_bytes, &value) == ASHLAR_OK);
     FUZZ_CHECK(value->kind == ASHLAR_JSON_STRING);
     for (size_t i = 0; i < bytes;) {
         const size_t length = character_bytes(data + i, bytes - i);
@@ -370,8 +370,8 @@ static void check_any_text(const char *data, size_t bytes) {
         i += length > 0 ? length : 1;
     }
     FUZZ_CHECK(at == value->count);
-    ashlar_json_free(value);
-    ashlar_json_writer_finish(&writer);
+    ashlar__json_free(value);
+    ashlar__json_writer_finish(&writer);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -385,7 +385,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     take_blanks(&s);
     is_good = is_good && s.at == s.end;
     ashlar_json *value = NULL;
-    const ashlar_status status = ashlar_json_parse((const char *)data, bytes, &value);
+    const ashlar_status status = ashlar__json_parse((const char *)data, bytes, &value);
     FUZZ_CHECK(status == (is_good ? ASHLAR_OK : ASHLAR_EFORMAT));
     if (is_good) {
         digest parsed = {0};
@@ -398,7 +398,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
             check_round_trip(value, 2);
         }
     }
-    ashlar_json_free(value);
+    ashlar__json_free(value);
     check_any_text((const char *)data, bytes);
     free(copy);
     return 0;

@@ -164,7 +164,7 @@ static void check_help(const ashlar_option *options) {
     size_t bytes = 0, lines = 0;
     FILE *out = open_memstream(&text, &bytes);
     FUZZ_CHECK(out != NULL);
-    ashlar_options_print(out, options, OPTION_COUNT);
+    ashlar__options_print(out, options, OPTION_COUNT);
     FUZZ_CHECK(fclose(out) == 0);
     for (size_t i = 0; i < bytes; i++) {
         lines += text[i] == '\n';
@@ -187,7 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     settings got = {.steps = 7, .real = 0.25}, want = got;
     ashlar_option options[OPTION_COUNT];
     list_options(&got, options);
-    const ashlar_status status = ashlar_options_parse(options, OPTION_COUNT, count, words);
+    const ashlar_status status = ashlar__options_parse(options, OPTION_COUNT, count, words);
     if (read_words(count, words, &want)) {
         FUZZ_CHECK(status == ASHLAR_OK);
         check_same(&got, &want);

@@ -86,16 +86,16 @@ static void make_folder(void) {
 static void check_written(const ashlar_pack_table *table) {
     ashlar_pack_table back;
     make_folder();
-    FUZZ_CHECK(ashlar_pack_table_write(table, NULL, path) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_pack_table_read(path, &back) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__pack_table_write(table, NULL, path) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__pack_table_read(path, &back) == ASHLAR_OK);
     check_same(table, &back);
-    ashlar_pack_table_finish(&back);
+    ashlar__pack_table_finish(&back);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     ashlar_pack_table table = {0};
     const ashlar_status status =
-        ashlar_pack_table_parse("stone", (const char *)data, bytes, &table);
+        ashlar__pack_table_parse("stone", (const char *)data, bytes, &table);
     if (status != ASHLAR_OK) {
         FUZZ_CHECK(status == ASHLAR_EFORMAT && table.buffers == NULL);
         FUZZ_CHECK(strncmp(ashlar_error_detail(), "stone:", 6) == 0);
@@ -104,6 +104,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     check_rows(&table);
     check_plan(&table);
     check_written(&table);
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
     return 0;
 }

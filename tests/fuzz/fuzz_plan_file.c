@@ -25,7 +25,7 @@ static const char *const samples[] = {MUCH, LITTLE, "ashlar-plan,2\nfingerprint,
 static size_t seal(const uint8_t *body, size_t bytes, char *out) {
     char sum[ASHLAR_NUMBER_BYTES];
     memcpy(out, body, bytes);
-    ashlar_plan_write_sum(ashlar_plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, out, bytes), sum);
+    ashlar__plan_write_sum(ashlar__plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, out, bytes), sum);
     return bytes + (size_t)sprintf(out + bytes, "end,%s\n", sum);
 }
 
@@ -103,7 +103,7 @@ static void check_key(const ashlar_plan_image *image, const ashlar_image_key *ke
 
 static void check_image(const ashlar_plan_image *image) {
     FUZZ_CHECK(image->key_count > 0 && image->stream_count > 0);
-    FUZZ_CHECK(ashlar_plan_check_fingerprint(image->fingerprint) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__plan_check_fingerprint(image->fingerprint) == ASHLAR_OK);
     for (uint32_t i = 0; i < image->key_count; i++) {
         check_key(image, &image->keys[i]);
         for (uint32_t k = 0; k < i; k++) {
@@ -117,7 +117,7 @@ static void check_image(const ashlar_plan_image *image) {
 
 static ashlar_status try_text(const char *text, size_t bytes) {
     ashlar_plan_image image = {0};
-    const ashlar_status status = ashlar_plan_image_parse("stone", text, bytes, &image);
+    const ashlar_status status = ashlar__plan_image_parse("stone", text, bytes, &image);
     if (status == ASHLAR_OK) {
         check_image(&image);
     } else {
@@ -125,7 +125,7 @@ static ashlar_status try_text(const char *text, size_t bytes) {
         FUZZ_CHECK(strncmp(ashlar_error_detail(), "stone:", 6) == 0);
         FUZZ_CHECK(image.keys == NULL && image.fingerprint == NULL);
     }
-    ashlar_plan_image_finish(&image);
+    ashlar__plan_image_finish(&image);
     return status;
 }
 

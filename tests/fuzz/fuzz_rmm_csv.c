@@ -145,22 +145,22 @@ static void try_file(const uint8_t *data, size_t bytes) {
     char path[FUZZ_PATH_BYTES];
     const int fd = fuzz_open_bytes(data, bytes, path);
     ashlar_rmm_log *log = NULL;
-    const ashlar_status status = ashlar_rmm_log_read(path, &log);
+    const ashlar_status status = ashlar__rmm_log_read(path, &log);
     FUZZ_CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT || status == ASHLAR_ENOTSUP);
     FUZZ_CHECK((status == ASHLAR_OK) == (log != NULL));
-    ashlar_rmm_log_free(log);
+    ashlar__rmm_log_free(log);
     (void)close(fd);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     size_t wide_bytes, lines;
     ashlar_rmm_log *log = NULL, *wide_log = NULL;
-    if (ashlar_gzip_is_magic(data, bytes)) {
+    if (ashlar__gzip_is_magic(data, bytes)) {
         try_file(data, bytes);
         return 0;
     }
     char *wide = widen(data, bytes, &wide_bytes, &lines);
-    const ashlar_status status = ashlar_rmm_log_parse("stone", (const char *)data, bytes, &log);
+    const ashlar_status status = ashlar__rmm_log_parse("stone", (const char *)data, bytes, &log);
     if (status == ASHLAR_OK) {
         FUZZ_CHECK(log->event_count > 0 && log->event_count == lines - 1);
         check_blocks(log);
@@ -169,12 +169,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         FUZZ_CHECK(status == ASHLAR_EFORMAT && log == NULL);
         FUZZ_CHECK(strncmp(ashlar_error_detail(), "stone:", 6) == 0);
     }
-    FUZZ_CHECK(ashlar_rmm_log_parse("stone", wide, wide_bytes, &wide_log) == status);
+    FUZZ_CHECK(ashlar__rmm_log_parse("stone", wide, wide_bytes, &wide_log) == status);
     if (status == ASHLAR_OK) {
         check_same(log, wide_log);
     }
-    ashlar_rmm_log_free(wide_log);
-    ashlar_rmm_log_free(log);
+    ashlar__rmm_log_free(wide_log);
+    ashlar__rmm_log_free(log);
     free(wide);
     return 0;
 }

@@ -78,20 +78,20 @@ static size_t bytes_of(const ashlar_safetensors_entry *entry) {
 /* A number of the header, where it must be one. */
 static uint64_t number_of(const ashlar_json *value) {
     uint64_t number = 0;
-    FUZZ_CHECK(ashlar_json_get_uint64(value, &number));
+    FUZZ_CHECK(ashlar__json_get_uint64(value, &number));
     return number;
 }
 
 /* One member of the header against the tensor of that name, whose data is at `data` + begin. */
 static void check_member(const ashlar_json *member, const ashlar_safetensors_entry *entry,
                          const uint8_t *data) {
-    const ashlar_json *shape = ashlar_json_member(member, "shape");
-    const ashlar_json *offsets = ashlar_json_member(member, "data_offsets");
-    const ashlar_json *dtype = ashlar_json_member(member, "dtype");
+    const ashlar_json *shape = ashlar__json_member(member, "shape");
+    const ashlar_json *offsets = ashlar__json_member(member, "data_offsets");
+    const ashlar_json *dtype = ashlar__json_member(member, "dtype");
     FUZZ_CHECK(entry != NULL && strcmp(entry->name, member->key) == 0);
     FUZZ_CHECK(shape != NULL && shape->count == entry->rank && offsets != NULL);
     FUZZ_CHECK(dtype != NULL &&
-               strcmp(dtype->text, ashlar_safetensors_dtype_name(entry->dtype)) == 0);
+               strcmp(dtype->text, ashlar__safetensors_dtype_name(entry->dtype)) == 0);
     size_t i = 0;
     for (const ashlar_json *size = shape->item; size != NULL; size = size->next) {
         FUZZ_CHECK(number_of(size) == entry->shape[i++]);
@@ -115,12 +115,12 @@ static const ashlar_json *check_header(const ashlar_safetensors *file, const ash
             continue;
         }
         FUZZ_CHECK(strlen(member->key) == member->key_bytes);
-        check_member(member, ashlar_safetensors_find(file, member->key), data);
+        check_member(member, ashlar__safetensors_find(file, member->key), data);
         count++;
     }
-    FUZZ_CHECK(ashlar_safetensors_count(file) == count);
+    FUZZ_CHECK(ashlar__safetensors_count(file) == count);
     for (const ashlar_json *p = metadata != NULL ? metadata->item : NULL; p != NULL; p = p->next) {
-        const char *text = ashlar_safetensors_metadata(file, p->key);
+        const char *text = ashlar__safetensors_metadata(file, p->key);
         FUZZ_CHECK(text != NULL && strcmp(text, p->text) == 0);
     }
     return metadata;
@@ -129,10 +129,10 @@ static const ashlar_json *check_header(const ashlar_safetensors *file, const ash
 /* The tensors cover the data without hole or overlap, and each is found by its name. */
 static void check_cover(const ashlar_safetensors *file, const uint8_t *data, size_t data_bytes) {
     size_t end = 0;
-    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
-        const ashlar_safetensors_entry *entry = ashlar_safetensors_at(file, i);
+    for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *entry = ashlar__safetensors_at(file, i);
         const size_t bytes = bytes_of(entry);
-        FUZZ_CHECK(ashlar_safetensors_find(file, entry->name) == entry);
+        FUZZ_CHECK(ashlar__safetensors_find(file, entry->name) == entry);
         FUZZ_CHECK(bytes <= data_bytes - end);
         FUZZ_CHECK(bytes == 0 || memcmp(entry->data, data + end, bytes) == 0);
         end += bytes;
@@ -161,32 +161,32 @@ static void make_folder(void) {
 static void check_again(const char *path, const ashlar_safetensors *file,
                         const ashlar_safetensors_pair *pairs, size_t pair_count) {
     ashlar_safetensors *again = NULL;
-    FUZZ_CHECK(ashlar_safetensors_open(path, &again) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_safetensors_count(again) == ashlar_safetensors_count(file));
-    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
-        const ashlar_safetensors_entry *x = ashlar_safetensors_at(file, i);
-        const ashlar_safetensors_entry *y = ashlar_safetensors_find(again, x->name);
+    FUZZ_CHECK(ashlar__safetensors_open(path, &again) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__safetensors_count(again) == ashlar__safetensors_count(file));
+    for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *x = ashlar__safetensors_at(file, i);
+        const ashlar_safetensors_entry *y = ashlar__safetensors_find(again, x->name);
         FUZZ_CHECK(y != NULL && x->dtype == y->dtype && x->rank == y->rank);
         FUZZ_CHECK(memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0);
         FUZZ_CHECK(bytes_of(x) == 0 || memcmp(x->data, y->data, bytes_of(x)) == 0);
     }
     for (size_t i = 0; i < pair_count; i++) {
-        const char *text = ashlar_safetensors_metadata(again, pairs[i].key);
+        const char *text = ashlar__safetensors_metadata(again, pairs[i].key);
         FUZZ_CHECK(text != NULL && strcmp(text, pairs[i].value) == 0);
     }
-    ashlar_safetensors_close(again);
+    ashlar__safetensors_close(again);
 }
 
 static void check_rewritten(const ashlar_safetensors *file, const ashlar_json *metadata) {
     char path[FUZZ_PATH_BYTES + 8];
-    const size_t count = ashlar_safetensors_count(file);
+    const size_t count = ashlar__safetensors_count(file);
     size_t pair_count = 0;
     ashlar_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
     ashlar_safetensors_pair *pairs =
         calloc((metadata != NULL ? metadata->count : 0) + 1, sizeof *pairs);
     FUZZ_CHECK(entries != NULL && pairs != NULL);
     for (size_t i = 0; i < count; i++) {
-        entries[i] = *ashlar_safetensors_at(file, i);
+        entries[i] = *ashlar__safetensors_at(file, i);
     }
     for (const ashlar_json *p = metadata != NULL ? metadata->item : NULL; p != NULL; p = p->next) {
         if (strcmp(p->key, "__metadata__") != 0) { /* read from others, but never written */
@@ -197,7 +197,7 @@ static void check_rewritten(const ashlar_safetensors *file, const ashlar_json *m
         make_folder();
     }
     (void)snprintf(path, sizeof path, "%s/file", folder);
-    FUZZ_CHECK(ashlar_safetensors_write(path, entries, count, pairs, pair_count) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__safetensors_write(path, entries, count, pairs, pair_count) == ASHLAR_OK);
     check_again(path, file, pairs, pair_count);
     (void)unlink(path);
     free(entries);
@@ -215,18 +215,18 @@ static void check_accepted(const ashlar_safetensors *file, const uint8_t *data, 
     }
     FUZZ_CHECK(length <= bytes - LENGTH_BYTES);
     const uint8_t *elements = data + LENGTH_BYTES + length;
-    FUZZ_CHECK(ashlar_json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
     check_cover(file, elements, bytes - LENGTH_BYTES - length);
     check_rewritten(file, check_header(file, header, elements));
-    FUZZ_CHECK(ashlar_safetensors_find(file, "no such name, or so one hopes") == NULL);
-    ashlar_json_free(header);
+    FUZZ_CHECK(ashlar__safetensors_find(file, "no such name, or so one hopes") == NULL);
+    ashlar__json_free(header);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char path[FUZZ_PATH_BYTES];
     const int fd = fuzz_open_bytes(data, bytes, path);
     ashlar_safetensors *file = NULL;
-    const ashlar_status status = ashlar_safetensors_open(path, &file);
+    const ashlar_status status = ashlar__safetensors_open(path, &file);
     FUZZ_CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
     FUZZ_CHECK((status == ASHLAR_OK) == (file != NULL));
     if (file != NULL) {
@@ -234,7 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     } else {
         FUZZ_CHECK(strstr(ashlar_error_detail(), path) != NULL);
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
     (void)close(fd);
     return 0;
 }

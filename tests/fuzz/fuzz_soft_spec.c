@@ -75,7 +75,7 @@ static bool is_latency(char *text, soft_config *config) {
         }
         *colon = '\0';
         while (fn < ASHLAR_DRIVER_FN_COUNT &&
-               strcmp(pair, ashlar_driver_fn_name((ashlar_driver_fn)fn)) != 0) {
+               strcmp(pair, ashlar__driver_fn_name((ashlar_driver_fn)fn)) != 0) {
             fn++;
         }
         if (fn == ASHLAR_DRIVER_FN_COUNT || config->latency_ns[fn] != 0) {
@@ -167,8 +167,8 @@ static bool is_same(const soft_config *a, const soft_config *b) {
 /* The devices that this line makes are those it describes. */
 static void check_devices(const char *text, const soft_config *config) {
     ashlar_driver *driver = NULL;
-    FUZZ_CHECK(ashlar_soft_configure(text) == ASHLAR_OK);
-    FUZZ_CHECK(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__soft_configure(text) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
     int count = 0;
     size_t bytes = 0;
     FUZZ_CHECK(driver->table.device_get_count(&count) == CU_SUCCESS);
@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     const soft_config before = {.device_count = 99, .memory_bytes = 98, .seed = 97};
     soft_config got = before, want;
-    const ashlar_status status = ashlar_soft_parse(text, &got);
+    const ashlar_status status = ashlar__soft_parse(text, &got);
     if (is_spec(text, &want)) {
         FUZZ_CHECK(status == ASHLAR_OK);
         FUZZ_CHECK(is_same(&got, &want));

@@ -31,7 +31,7 @@ static const char *program;
 static uint64_t random_state = 1; /* the same inputs every time: exploring is libFuzzer's part */
 
 static uint64_t draw(uint64_t below) {
-    return ashlar_random_step_below(&random_state, below);
+    return ashlar__random_step_below(&random_state, below);
 }
 
 static unsigned count_seeds(void) {

@@ -13,13 +13,13 @@ library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' 
 # plan for a request that was not expected.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
 helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
-    free_of_other free_marked free_seat free_seat_at_peak ashlar_replay_serve ashlar_replay_slot_block
-    ashlar_cache_switch find_cache
-    ashlar_cache_enter ashlar_cache_leave ashlar_cache_find ashlar_cache_find_state
-    ashlar_cache_pop ashlar_cache_pop_large ashlar_cache_push ashlar_cache_add_pending
-    ashlar_count_alloc ashlar_count_free ashlar_count_peak'
-ends='ashlar_alloc_slow ashlar_alloc_unplanned ashlar_free_slow ashlar_free_from
-    ashlar_replay_serve_otherwise'
+    free_of_other free_marked free_seat free_seat_at_peak ashlar__replay_serve ashlar__replay_slot_block
+    ashlar__cache_switch find_cache
+    ashlar__cache_enter ashlar__cache_leave ashlar__cache_find ashlar__cache_find_state
+    ashlar__cache_pop ashlar__cache_pop_large ashlar__cache_push ashlar__cache_add_pending
+    ashlar__count_alloc ashlar__count_free ashlar__count_peak'
+ends='ashlar__alloc_slow ashlar__alloc_unplanned ashlar__free_slow ashlar__free_from
+    ashlar__replay_serve_otherwise'
 
 # Print each instruction of FUNCTIONS that a hit must not have, of a listing that objdump wrote.
 # Functions that the compiler cut off others (x.cold, x.part.0) belong to the one they are named
@@ -113,9 +113,9 @@ else
     objdump -d --no-show-raw-insn "$library" >"$scratch/listing"
     check 'the_library_has_the_functions' has_each_root
     check 'a_hit_takes_no_lock_and_leaves_its_functions_nowhere' has_no_offence
-    check 'a_locked_instruction_would_be_found' finds ashlar_driver_admit 'lock '
-    check 'a_call_out_of_the_library_would_be_found' finds ashlar_alloc_slow 'pthread_mutex_lock'
-    check 'a_call_of_the_driver_would_be_found' finds ashlar_stream_state_query '\*'
+    check 'a_locked_instruction_would_be_found' finds ashlar__driver_admit 'lock '
+    check 'a_call_out_of_the_library_would_be_found' finds ashlar__alloc_slow 'pthread_mutex_lock'
+    check 'a_call_of_the_driver_would_be_found' finds ashlar__stream_state_query '\*'
     check 'every_kind_of_offence_is_found' finds_each_kind
     check 'harmless_instructions_are_let_pass' passes_what_is_harmless
 fi

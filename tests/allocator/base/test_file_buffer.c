@@ -13,7 +13,7 @@ enum { LINES = 30000 }; /* several times what is kept in memory */
 
 static ashlar_file_buffer *begin(void) {
     ashlar_file_buffer *buffer = NULL;
-    CHECK(ashlar_file_buffer_create(path, &buffer) == ASHLAR_OK);
+    CHECK(ashlar__file_buffer_create(path, &buffer) == ASHLAR_OK);
     return buffer;
 }
 
@@ -22,13 +22,13 @@ CASE(small_writes_arrive_in_order) {
     REQUIRE(buffer != NULL);
     for (int i = 0; i < LINES; i++) {
         if (i % 2 == 0) {
-            ashlar_file_buffer_print(buffer, "%d\n", i);
+            ashlar__file_buffer_print(buffer, "%d\n", i);
         } else {
             char line[16];
-            ashlar_file_buffer_put(buffer, line, (size_t)sprintf(line, "%d\n", i));
+            ashlar__file_buffer_put(buffer, line, (size_t)sprintf(line, "%d\n", i));
         }
     }
-    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
     FILE *file = fopen(path, "r");
     REQUIRE(file != NULL);
     int value = -1, wrong = 0;
@@ -48,11 +48,11 @@ CASE(a_write_longer_than_the_buffer_arrives) {
     }
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
-    ashlar_file_buffer_put(buffer, "a", 1);
-    ashlar_file_buffer_put(buffer, text, sizeof text);
-    ashlar_file_buffer_put(buffer, text, 0);
-    ashlar_file_buffer_put(buffer, "z", 1);
-    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    ashlar__file_buffer_put(buffer, "a", 1);
+    ashlar__file_buffer_put(buffer, text, sizeof text);
+    ashlar__file_buffer_put(buffer, text, 0);
+    ashlar__file_buffer_put(buffer, "z", 1);
+    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
     FILE *file = fopen(path, "rb");
     REQUIRE(file != NULL);
     CHECK_ZU(fread(got, 1, sizeof got, file), sizeof text + 2);
@@ -65,11 +65,11 @@ CASE(nothing_and_the_longest_line_are_written) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
-    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
     CHECK_ZU(read_bytes(bytes), 0);
     REQUIRE((buffer = begin()) != NULL);
-    ashlar_file_buffer_print(buffer, "%*d", ASHLAR_FILE_BUFFER_PRINT_BYTES - 1, 7);
-    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    ashlar__file_buffer_print(buffer, "%*d", ASHLAR_FILE_BUFFER_PRINT_BYTES - 1, 7);
+    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
     CHECK_ZU(read_bytes(bytes), ASHLAR_FILE_BUFFER_PRINT_BYTES - 1);
     CHECK(bytes[ASHLAR_FILE_BUFFER_PRINT_BYTES - 2] == '7');
 }
@@ -88,9 +88,9 @@ CASE(a_disk_that_fills_is_told_by_the_commit) {
         REQUIRE(buffer != NULL);
         CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
         for (int i = 0; i < lines; i++) {
-            ashlar_file_buffer_print(buffer, "line\n");
+            ashlar__file_buffer_print(buffer, "line\n");
         }
-        const ashlar_status status = ashlar_file_buffer_commit(buffer);
+        const ashlar_status status = ashlar__file_buffer_commit(buffer);
         CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
         CHECK(status == ASHLAR_EIO);
         CHECK_HAS(ashlar_error_detail(), path);
@@ -110,11 +110,11 @@ CASE(the_first_failure_is_not_forgotten) {
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
     CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
-    ashlar_file_buffer_put(buffer, text, sizeof text);
+    ashlar__file_buffer_put(buffer, text, sizeof text);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     (void)signal(SIGXFSZ, handler);
-    ashlar_file_buffer_put(buffer, text, sizeof text);
-    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_EIO);
+    ashlar__file_buffer_put(buffer, text, sizeof text);
+    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_EIO);
 }
 
 CASE(an_abort_leaves_the_old_file) {
@@ -122,22 +122,22 @@ CASE(an_abort_leaves_the_old_file) {
     write_bytes("old", 3);
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
-    ashlar_file_buffer_print(buffer, "new text");
-    ashlar_file_buffer_abort(buffer);
-    ashlar_file_buffer_abort(NULL);
+    ashlar__file_buffer_print(buffer, "new text");
+    ashlar__file_buffer_abort(buffer);
+    ashlar__file_buffer_abort(NULL);
     CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
 }
 
 CASE(no_host_memory_or_no_folder_is_a_failure) {
     ashlar_file_buffer *buffer = NULL;
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar_host_fail_at(n);
-        CHECK(ashlar_file_buffer_create(path, &buffer) == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        CHECK(ashlar__file_buffer_create(path, &buffer) == ASHLAR_EHOSTMEM);
+        ashlar__host_fail_at(0);
         CHECK_HAS(ashlar_error_detail(), path);
         CHECK(buffer == NULL && names_in_folder() == 1);
     }
-    CHECK(ashlar_file_buffer_create("/nowhere/at/all", &buffer) == ASHLAR_EIO);
+    CHECK(ashlar__file_buffer_create("/nowhere/at/all", &buffer) == ASHLAR_EIO);
     CHECK(buffer == NULL);
 }
 

@@ -16,25 +16,25 @@ static size_t bytes;
 CASE(a_file_is_read_whole_and_ended_by_0) {
     static const char all[] = "a\0b\n\xff";
     write_bytes(all, sizeof all - 1);
-    REQUIRE(ashlar_file_read(path, &text, &bytes) == ASHLAR_OK);
+    REQUIRE(ashlar__file_read(path, &text, &bytes) == ASHLAR_OK);
     CHECK(bytes == sizeof all - 1 && memcmp(text, all, sizeof all) == 0);
-    ashlar_host_free(text);
+    ashlar__host_free(text);
     write_bytes("", 0);
-    REQUIRE(ashlar_file_read(path, &text, &bytes) == ASHLAR_OK);
+    REQUIRE(ashlar__file_read(path, &text, &bytes) == ASHLAR_OK);
     CHECK(bytes == 0 && text[0] == '\0');
-    ashlar_host_free(text);
+    ashlar__host_free(text);
 }
 
 CASE(what_is_no_file_is_named) {
     text = NULL;
     bytes = 7;
     (void)unlink(path);
-    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EIO);
+    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), path);
-    CHECK(ashlar_file_read(folder, &text, &bytes) == ASHLAR_EIO);
+    CHECK(ashlar__file_read(folder, &text, &bytes) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "no regular file");
     REQUIRE(mkfifo(path, 0600) == 0); /* whose writer nobody waits for */
-    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EIO);
+    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "no regular file");
     CHECK(text == NULL && bytes == 7);
     (void)unlink(path);
@@ -43,9 +43,9 @@ CASE(what_is_no_file_is_named) {
 CASE(no_host_memory_is_a_failure) {
     write_bytes("abc", 3);
     text = NULL;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "the 3 bytes of ");
     CHECK(text == NULL);
 }

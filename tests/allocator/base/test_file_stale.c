@@ -17,7 +17,7 @@
  * that writer's cleaning must not hinder.
  */
 int rename(const char *from, const char *to) {
-    ashlar_file_remove_stale(to);
+    ashlar__file_remove_stale(to);
     return renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
@@ -26,8 +26,8 @@ static void leave_one(void) {
     const pid_t child = fork();
     if (child == 0) {
         ashlar_file *file;
-        if (ashlar_file_create(path, &file) == ASHLAR_OK &&
-            ashlar_file_write(file, "half", 4) == ASHLAR_OK) {
+        if (ashlar__file_create(path, &file) == ASHLAR_OK &&
+            ashlar__file_write(file, "half", 4) == ASHLAR_OK) {
             (void)raise(SIGKILL);
         }
         _exit(1);
@@ -64,9 +64,9 @@ CASE(each_writer_removes_what_killed_ones_left) {
         leave_one();
         CHECK_ZU((size_t)names_in_folder(), 2); /* the old file and one leftover, never more */
     }
-    REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &file) == ASHLAR_OK);
     CHECK_ZU((size_t)names_in_folder(), 2); /* its own */
-    ashlar_file_abort(file);
+    ashlar__file_abort(file);
     CHECK_ZU((size_t)names_in_folder(), 1);
 }
 
@@ -74,12 +74,12 @@ CASE(a_writer_at_work_keeps_its_temporary) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file *one, *two;
     write_bytes("old", 3);
-    REQUIRE(ashlar_file_create(path, &one) == ASHLAR_OK);
-    REQUIRE(ashlar_file_create(path, &two) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &one) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &two) == ASHLAR_OK);
     CHECK_ZU((size_t)names_in_folder(), 3);
-    CHECK(ashlar_file_write(one, "one", 3) == ASHLAR_OK);
-    CHECK(ashlar_file_commit(two) == ASHLAR_OK);
-    CHECK(ashlar_file_commit(one) == ASHLAR_OK);
+    CHECK(ashlar__file_write(one, "one", 3) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(two) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(one) == ASHLAR_OK);
     CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "one", 3) == 0);
     CHECK_ZU((size_t)names_in_folder(), 1);
 }
@@ -94,7 +94,7 @@ CASE(only_names_of_temporaries_of_that_file_are_removed) {
     }
     make(".1.2.tmp");
     make(".123456.7890.tmp");
-    ashlar_file_remove_stale(path);
+    ashlar__file_remove_stale(path);
     CHECK(!is_there(".1.2.tmp") && !is_there(".123456.7890.tmp"));
     for (size_t i = 0; i < COUNT; i++) {
         CHECK(is_there(others[i]));
@@ -106,21 +106,21 @@ CASE(what_is_no_file_or_locked_stays) {
     char name[128];
     (void)snprintf(name, sizeof name, "%s.1.2.tmp", path);
     CHECK(mkdir(name, 0700) == 0);
-    ashlar_file_remove_stale(path);
+    ashlar__file_remove_stale(path);
     CHECK(rmdir(name) == 0);
     CHECK(mkfifo(name, 0600) == 0);
-    ashlar_file_remove_stale(path); /* does not wait for a writer */
+    ashlar__file_remove_stale(path); /* does not wait for a writer */
     CHECK(unlink(name) == 0);
     CHECK(symlink("elsewhere", name) == 0);
-    ashlar_file_remove_stale(path);
+    ashlar__file_remove_stale(path);
     CHECK(unlink(name) == 0);
     FILE *file = fopen(name, "wb");
     REQUIRE(file != NULL);
     CHECK(flock(fileno(file), LOCK_EX) == 0);
-    ashlar_file_remove_stale(path);
+    ashlar__file_remove_stale(path);
     CHECK(is_there(".1.2.tmp"));
     (void)fclose(file);
-    ashlar_file_remove_stale(path);
+    ashlar__file_remove_stale(path);
     CHECK(!is_there(".1.2.tmp"));
 }
 
@@ -128,14 +128,14 @@ CASE(a_path_without_folder_is_of_the_current_one) {
     char before[4096];
     REQUIRE(getcwd(before, sizeof before) != NULL && chdir(folder) == 0);
     make(".1.2.tmp");
-    ashlar_file_remove_stale(strrchr(path, '/') + 1);
+    ashlar__file_remove_stale(strrchr(path, '/') + 1);
     CHECK(!is_there(".1.2.tmp"));
     make(".1.2.tmp");
     CHECK(chdir("/") == 0);
-    ashlar_file_remove_stale(path); /* and one with a folder is of that one */
+    ashlar__file_remove_stale(path); /* and one with a folder is of that one */
     CHECK(!is_there(".1.2.tmp"));
     CHECK(chdir(before) == 0);
-    ashlar_file_remove_stale("/nowhere/at/all");
+    ashlar__file_remove_stale("/nowhere/at/all");
 }
 
 /* A remover may come between a temporary's creation and its lock. */
@@ -143,13 +143,13 @@ CASE(a_lock_on_a_file_without_a_name_or_with_an_owner_is_refused) {
     write_bytes("x", 1);
     const int fd = open(path, O_RDONLY | O_CLOEXEC), other = open(path, O_RDONLY | O_CLOEXEC);
     REQUIRE(fd >= 0 && other >= 0);
-    CHECK(ashlar_file_lock(fd));
-    CHECK(!ashlar_file_lock(other));
+    CHECK(ashlar__file_lock(fd));
+    CHECK(!ashlar__file_lock(other));
     CHECK(close(fd) == 0);
-    CHECK(ashlar_file_lock(other));
+    CHECK(ashlar__file_lock(other));
     CHECK(flock(other, LOCK_UN) == 0);
     CHECK(unlink(path) == 0);
-    CHECK(!ashlar_file_lock(other));
+    CHECK(!ashlar__file_lock(other));
     CHECK(close(other) == 0);
 }
 

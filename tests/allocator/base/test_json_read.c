@@ -11,7 +11,7 @@
 static ashlar_status parse(const char *text, size_t bytes, ashlar_json **out) {
     char *copy = malloc(bytes > 0 ? bytes : 1);
     memcpy(copy, text, bytes);
-    const ashlar_status status = ashlar_json_parse(copy, bytes, out);
+    const ashlar_status status = ashlar__json_parse(copy, bytes, out);
     free(copy);
     return status;
 }
@@ -23,23 +23,23 @@ CASE(a_document_becomes_a_tree) {
     REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
     CHECK(json->kind == ASHLAR_JSON_OBJECT && json->key == NULL && json->next == NULL);
     CHECK_ZU(json->count, 6);
-    const ashlar_json *a = ashlar_json_member(json, "a");
+    const ashlar_json *a = ashlar__json_member(json, "a");
     REQUIRE(a != NULL && a->kind == ASHLAR_JSON_ARRAY && a->count == 3);
     CHECK(a->item->number == 1 && a->item->next->number == -25);
     CHECK(!a->item->next->is_integer && a->item->key == NULL);
     const ashlar_json *text_item = a->item->next->next;
     REQUIRE(text_item->kind == ASHLAR_JSON_STRING && text_item->next == NULL);
     CHECK(strcmp(text_item->text, "x\xc3\xa4\n") == 0 && text_item->count == 4);
-    CHECK(ashlar_json_member(json, "b")->kind == ASHLAR_JSON_OBJECT);
-    CHECK(ashlar_json_member(json, "b")->item == NULL);
-    CHECK(ashlar_json_member(json, "c")->kind == ASHLAR_JSON_NULL);
-    CHECK(ashlar_json_member(json, "d")->boolean);
-    CHECK(ashlar_json_member(json, "e")->kind == ASHLAR_JSON_BOOL);
-    CHECK(!ashlar_json_member(json, "e")->boolean);
-    CHECK_ZU(ashlar_json_member(json, "")->count, 0);
-    CHECK(ashlar_json_member(json, "f") == NULL);
-    CHECK(ashlar_json_member(a, "a") == NULL && ashlar_json_member(NULL, "a") == NULL);
-    ashlar_json_free(json);
+    CHECK(ashlar__json_member(json, "b")->kind == ASHLAR_JSON_OBJECT);
+    CHECK(ashlar__json_member(json, "b")->item == NULL);
+    CHECK(ashlar__json_member(json, "c")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar__json_member(json, "d")->boolean);
+    CHECK(ashlar__json_member(json, "e")->kind == ASHLAR_JSON_BOOL);
+    CHECK(!ashlar__json_member(json, "e")->boolean);
+    CHECK_ZU(ashlar__json_member(json, "")->count, 0);
+    CHECK(ashlar__json_member(json, "f") == NULL);
+    CHECK(ashlar__json_member(a, "a") == NULL && ashlar__json_member(NULL, "a") == NULL);
+    ashlar__json_free(json);
 }
 
 CASE(escapes_are_decoded) {
@@ -52,7 +52,7 @@ CASE(escapes_are_decoded) {
     REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof want - 1);
     CHECK(memcmp(json->text, want, sizeof want) == 0);
-    ashlar_json_free(json);
+    ashlar__json_free(json);
 }
 
 CASE(integers_are_exact) {
@@ -80,17 +80,17 @@ CASE(integers_are_exact) {
         uint64_t u = 0;
         int64_t s = 0;
         REQUIRE(parse(cases[i].text, strlen(cases[i].text), &json) == ASHLAR_OK);
-        CHECK(ashlar_json_get_uint64(json, &u) == cases[i].is_unsigned && u == cases[i].u);
-        CHECK(ashlar_json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
-        ashlar_json_free(json);
+        CHECK(ashlar__json_get_uint64(json, &u) == cases[i].is_unsigned && u == cases[i].u);
+        CHECK(ashlar__json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
+        ashlar__json_free(json);
     }
     uint64_t u = 0;
     int64_t s = 0;
     ashlar_json *json = NULL;
     REQUIRE(parse("[123,4]", 7, &json) == ASHLAR_OK); /* a shorter one after a longer one */
-    CHECK(ashlar_json_get_uint64(json->item->next, &u) && u == 4);
-    ashlar_json_free(json);
-    CHECK(!ashlar_json_get_uint64(NULL, &u) && !ashlar_json_get_int64(NULL, &s));
+    CHECK(ashlar__json_get_uint64(json->item->next, &u) && u == 4);
+    ashlar__json_free(json);
+    CHECK(!ashlar__json_get_uint64(NULL, &u) && !ashlar__json_get_int64(NULL, &s));
 }
 
 /* Text, and the byte that the message must name. */
@@ -138,7 +138,7 @@ CASE(nesting_has_a_limit) {
         memset(text + depth, ']', depth);
         const ashlar_status status = parse(text, 2 * depth, &json);
         CHECK((status == ASHLAR_OK) == (depth == ASHLAR_JSON_DEPTH));
-        ashlar_json_free(json);
+        ashlar__json_free(json);
     }
     CHECK_HAS(ashlar_error_detail(), "nested too deep");
     /* Depth, not number: as many empty arrays side by side. */
@@ -149,7 +149,7 @@ CASE(nesting_has_a_limit) {
     }
     text[3 * (ASHLAR_JSON_DEPTH + 1)] = ']';
     CHECK(parse(text, 3 * (ASHLAR_JSON_DEPTH + 1) + 1, &json) == ASHLAR_OK);
-    ashlar_json_free(json);
+    ashlar__json_free(json);
 }
 
 /* Every damage of one byte and every length: no crash, no read outside (under a sanitizer). */
@@ -165,7 +165,7 @@ CASE(damage_never_crashes_the_reader) {
             copy[i] = (char)byte;
             if (parse(copy, sizeof text - 1, &json) == ASHLAR_OK) {
                 accepted++;
-                ashlar_json_free(json);
+                ashlar__json_free(json);
             }
         }
     }
@@ -181,14 +181,14 @@ CASE(a_writer_and_a_reader_agree_on_every_text) {
     const char *document;
     size_t bytes;
     ashlar_json *json = NULL;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_put_text(&writer, text, sizeof text);
-    REQUIRE(ashlar_json_writer_text(&writer, &document, &bytes) == ASHLAR_OK);
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_put_text(&writer, text, sizeof text);
+    REQUIRE(ashlar__json_writer_text(&writer, &document, &bytes) == ASHLAR_OK);
     REQUIRE(parse(document, bytes, &json) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof text);
     CHECK(memcmp(json->text, text, sizeof text) == 0);
-    ashlar_json_free(json);
-    ashlar_json_writer_finish(&writer);
+    ashlar__json_free(json);
+    ashlar__json_writer_finish(&writer);
 }
 
 RUN_CASES()

@@ -18,38 +18,38 @@
 static void check_text(ashlar_json_writer *writer, const char *want) {
     const char *text = NULL;
     size_t bytes = 0;
-    CHECK(ashlar_json_writer_text(writer, &text, &bytes) == ASHLAR_OK);
+    CHECK(ashlar__json_writer_text(writer, &text, &bytes) == ASHLAR_OK);
     CHECK(text != NULL && strcmp(text, want) == 0);
     CHECK_ZU(bytes, strlen(want));
     if (text != NULL && strcmp(text, want) != 0) {
         printf("# got %s\n", text);
     }
-    ashlar_json_writer_finish(writer);
+    ashlar__json_writer_finish(writer);
 }
 
 static void write_sample(ashlar_json_writer *writer) {
-    ashlar_json_open_object(writer);
-    ashlar_json_put_key(writer, "a");
-    ashlar_json_open_array(writer);
-    ashlar_json_put_int64(writer, INT64_MIN);
-    ashlar_json_put_uint64(writer, UINT64_MAX);
-    ashlar_json_open_object(writer);
-    ashlar_json_close_object(writer);
-    ashlar_json_open_array(writer);
-    ashlar_json_close_array(writer);
-    ashlar_json_close_array(writer);
-    ashlar_json_put_key(writer, "b");
-    ashlar_json_put_bool(writer, true);
-    ashlar_json_put_key(writer, "c");
-    ashlar_json_put_bool(writer, false);
-    ashlar_json_put_key(writer, "d\"");
-    ashlar_json_put_null(writer);
-    ashlar_json_close_object(writer);
+    ashlar__json_open_object(writer);
+    ashlar__json_put_key(writer, "a");
+    ashlar__json_open_array(writer);
+    ashlar__json_put_int64(writer, INT64_MIN);
+    ashlar__json_put_uint64(writer, UINT64_MAX);
+    ashlar__json_open_object(writer);
+    ashlar__json_close_object(writer);
+    ashlar__json_open_array(writer);
+    ashlar__json_close_array(writer);
+    ashlar__json_close_array(writer);
+    ashlar__json_put_key(writer, "b");
+    ashlar__json_put_bool(writer, true);
+    ashlar__json_put_key(writer, "c");
+    ashlar__json_put_bool(writer, false);
+    ashlar__json_put_key(writer, "d\"");
+    ashlar__json_put_null(writer);
+    ashlar__json_close_object(writer);
 }
 
 CASE(objects_and_arrays_nest) {
     ashlar_json_writer writer;
-    ashlar_json_writer_init(&writer, 0);
+    ashlar__json_writer_init(&writer, 0);
     write_sample(&writer);
     check_text(&writer, "{\"a\":[-9223372036854775808,18446744073709551615,{},[]],\"b\":true,"
                         "\"c\":false,\"d\\\"\":null}");
@@ -57,7 +57,7 @@ CASE(objects_and_arrays_nest) {
 
 CASE(an_indented_document_has_one_item_a_line) {
     ashlar_json_writer writer;
-    ashlar_json_writer_init(&writer, 2);
+    ashlar__json_writer_init(&writer, 2);
     write_sample(&writer);
     check_text(&writer, "{\n  \"a\": [\n    -9223372036854775808,\n    18446744073709551615,\n"
                         "    {},\n    []\n  ],\n  \"b\": true,\n  \"c\": false,\n"
@@ -66,8 +66,8 @@ CASE(an_indented_document_has_one_item_a_line) {
 
 CASE(strings_are_escaped) {
     ashlar_json_writer writer;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_put_text(&writer, "\"\\/\b\f\n\r\t\x01\x1f\0\x7f\xc3\xa4\xf0\x9f\x98\x80", 18);
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_put_text(&writer, "\"\\/\b\f\n\r\t\x01\x1f\0\x7f\xc3\xa4\xf0\x9f\x98\x80", 18);
     check_text(&writer, "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u0000\x7f\xc3\xa4"
                         "\xf0\x9f\x98\x80\"");
 }
@@ -76,15 +76,15 @@ CASE(strings_are_escaped) {
 
 CASE(bytes_that_are_not_utf8_are_replaced) {
     ashlar_json_writer writer;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_open_array(&writer);
-    ashlar_json_put_string(&writer, "a\xff"
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_open_array(&writer);
+    ashlar__json_put_string(&writer, "a\xff"
                                     "b\x80");
-    ashlar_json_put_string(&writer, "\xc0\xaf");         /* overlong */
-    ashlar_json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
-    ashlar_json_put_string(&writer, "\xe2\x82");         /* cut short */
-    ashlar_json_put_string(&writer, "\xf4\x90\x80\x80"); /* beyond U+10FFFF */
-    ashlar_json_close_array(&writer);
+    ashlar__json_put_string(&writer, "\xc0\xaf");         /* overlong */
+    ashlar__json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
+    ashlar__json_put_string(&writer, "\xe2\x82");         /* cut short */
+    ashlar__json_put_string(&writer, "\xf4\x90\x80\x80"); /* beyond U+10FFFF */
+    ashlar__json_close_array(&writer);
     check_text(&writer, "[\"a" FFFD "b" FFFD "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD
                         "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD FFFD "\"]");
 }
@@ -116,7 +116,7 @@ CASE(utf8_is_measured_at_its_borders) {
         {"\xf5\x80\x80\x80", 4, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        CHECK_ZU(ashlar_json_utf8_bytes(cases[i].text, cases[i].left), cases[i].bytes);
+        CHECK_ZU(ashlar__json_utf8_bytes(cases[i].text, cases[i].left), cases[i].bytes);
     }
 }
 
@@ -126,15 +126,15 @@ static void check_double(double value, const char *want) {
     ashlar_json *json = NULL;
     const char *text;
     size_t bytes;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_put_double(&writer, value);
-    REQUIRE(ashlar_json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_put_double(&writer, value);
+    REQUIRE(ashlar__json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
     CHECK(want == NULL || strcmp(text, want) == 0);
-    REQUIRE(ashlar_json_parse(text, bytes, &json) == ASHLAR_OK);
+    REQUIRE(ashlar__json_parse(text, bytes, &json) == ASHLAR_OK);
     CHECK(json->kind == ASHLAR_JSON_NUMBER);
     CHECK(memcmp(&json->number, &value, sizeof value) == 0);
-    ashlar_json_free(json);
-    ashlar_json_writer_finish(&writer);
+    ashlar__json_free(json);
+    ashlar__json_writer_finish(&writer);
 }
 
 CASE(doubles_are_short_and_survive) {
@@ -149,7 +149,7 @@ CASE(doubles_are_short_and_survive) {
     uint64_t bits = 1;
     for (int i = 0; i < 2000; i++) {
         double value;
-        bits = ashlar_random_mix(bits);
+        bits = ashlar__random_mix(bits);
         memcpy(&value, &bits, sizeof value);
         if (isfinite(value)) {
             check_double(value, NULL);
@@ -159,12 +159,12 @@ CASE(doubles_are_short_and_survive) {
 
 CASE(what_is_not_finite_is_null) {
     ashlar_json_writer writer;
-    ashlar_json_writer_init(&writer, 0);
-    ashlar_json_open_array(&writer);
-    ashlar_json_put_double(&writer, (double)INFINITY);
-    ashlar_json_put_double(&writer, -(double)INFINITY);
-    ashlar_json_put_double(&writer, (double)NAN);
-    ashlar_json_close_array(&writer);
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_open_array(&writer);
+    ashlar__json_put_double(&writer, (double)INFINITY);
+    ashlar__json_put_double(&writer, -(double)INFINITY);
+    ashlar__json_put_double(&writer, (double)NAN);
+    ashlar__json_close_array(&writer);
     check_text(&writer, "[null,null,null]");
 }
 
@@ -183,56 +183,56 @@ CASE(a_decimal_comma_of_the_locale_does_not_matter) {
 /* --- misuse --------------------------------------------------------------------------------- */
 
 static void value_without_key(ashlar_json_writer *writer) {
-    ashlar_json_open_object(writer);
-    ashlar_json_put_null(writer);
+    ashlar__json_open_object(writer);
+    ashlar__json_put_null(writer);
 }
 static void key_outside_an_object(ashlar_json_writer *writer) {
-    ashlar_json_put_key(writer, "k");
+    ashlar__json_put_key(writer, "k");
 }
 static void key_in_an_array(ashlar_json_writer *writer) {
-    ashlar_json_open_array(writer);
-    ashlar_json_put_key(writer, "k");
+    ashlar__json_open_array(writer);
+    ashlar__json_put_key(writer, "k");
 }
 static void two_keys(ashlar_json_writer *writer) {
-    ashlar_json_open_object(writer);
-    ashlar_json_put_key(writer, "k");
-    ashlar_json_put_key(writer, "k");
+    ashlar__json_open_object(writer);
+    ashlar__json_put_key(writer, "k");
+    ashlar__json_put_key(writer, "k");
 }
 static void key_without_value(ashlar_json_writer *writer) {
-    ashlar_json_open_object(writer);
-    ashlar_json_put_key(writer, "k");
-    ashlar_json_close_object(writer);
+    ashlar__json_open_object(writer);
+    ashlar__json_put_key(writer, "k");
+    ashlar__json_close_object(writer);
 }
 static void wrong_bracket(ashlar_json_writer *writer) {
-    ashlar_json_open_object(writer);
-    ashlar_json_close_array(writer);
+    ashlar__json_open_object(writer);
+    ashlar__json_close_array(writer);
 }
 static void close_too_many(ashlar_json_writer *writer) {
-    ashlar_json_close_array(writer);
+    ashlar__json_close_array(writer);
 }
 static void second_value(ashlar_json_writer *writer) {
-    ashlar_json_put_null(writer);
-    ashlar_json_put_null(writer);
+    ashlar__json_put_null(writer);
+    ashlar__json_put_null(writer);
 }
 static void too_deep(ashlar_json_writer *writer) {
     for (int i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
-        ashlar_json_open_array(writer);
+        ashlar__json_open_array(writer);
     }
 }
 static void text_of_an_open_array(ashlar_json_writer *writer) {
     const char *text;
     size_t bytes;
-    ashlar_json_open_array(writer);
-    (void)!ashlar_json_writer_text(writer, &text, &bytes);
+    ashlar__json_open_array(writer);
+    (void)!ashlar__json_writer_text(writer, &text, &bytes);
 }
 static void text_of_nothing(ashlar_json_writer *writer) {
     const char *text;
     size_t bytes;
-    (void)!ashlar_json_writer_text(writer, &text, &bytes);
+    (void)!ashlar__json_writer_text(writer, &text, &bytes);
 }
 static void no_misuse(ashlar_json_writer *writer) {
     for (int i = 0; i < ASHLAR_JSON_DEPTH; i++) {
-        ashlar_json_open_array(writer);
+        ashlar__json_open_array(writer);
     }
 }
 
@@ -246,7 +246,7 @@ static bool aborts(void (*misuse)(ashlar_json_writer *writer)) {
             _exit(1);
         }
         ashlar_json_writer writer;
-        ashlar_json_writer_init(&writer, 0);
+        ashlar__json_writer_init(&writer, 0);
         misuse(&writer);
         _exit(0);
     }
@@ -282,21 +282,21 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
         const char *text;
         size_t bytes;
         ashlar_json *json = NULL;
-        ashlar_json_writer_init(&writer, 0);
-        ashlar_host_fail_at(++n);
-        ashlar_json_open_array(&writer);
+        ashlar__json_writer_init(&writer, 0);
+        ashlar__host_fail_at(++n);
+        ashlar__json_open_array(&writer);
         for (int i = 0; i < 1000; i++) {
-            ashlar_json_put_int64(&writer, i);
+            ashlar__json_put_int64(&writer, i);
         }
-        ashlar_json_close_array(&writer);
-        status = ashlar_json_writer_text(&writer, &text, &bytes);
+        ashlar__json_close_array(&writer);
+        status = ashlar__json_writer_text(&writer, &text, &bytes);
         if (status == ASHLAR_OK) {
-            status = ashlar_json_parse(text, bytes, &json);
+            status = ashlar__json_parse(text, bytes, &json);
             CHECK((status == ASHLAR_OK) == (json != NULL));
         }
-        ashlar_host_fail_at(0);
-        ashlar_json_free(json);
-        ashlar_json_writer_finish(&writer);
+        ashlar__host_fail_at(0);
+        ashlar__json_free(json);
+        ashlar__json_writer_finish(&writer);
     }
     CHECK(status == ASHLAR_OK);
     CHECK(n > 3);

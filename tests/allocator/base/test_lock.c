@@ -34,53 +34,53 @@ static bool aborts(void (*use)(void)) {
 }
 
 static void in_order(void) {
-    ashlar_lock_acquire(&outer);
-    ashlar_lock_acquire(&inner);
-    ashlar_lock_release(&outer);
-    ashlar_lock_release(&inner);
-    ashlar_lock_acquire(&outer);
-    ashlar_lock_release(&outer);
+    ashlar__lock_acquire(&outer);
+    ashlar__lock_acquire(&inner);
+    ashlar__lock_release(&outer);
+    ashlar__lock_release(&inner);
+    ashlar__lock_acquire(&outer);
+    ashlar__lock_release(&outer);
 }
 
 static void out_of_order(void) {
-    ashlar_lock_acquire(&inner);
-    ashlar_lock_acquire(&outer);
+    ashlar__lock_acquire(&inner);
+    ashlar__lock_acquire(&outer);
 }
 
 static void tried_out_of_order(void) {
-    ashlar_lock_acquire(&inner);
-    if (!ashlar_lock_try_acquire(&outer)) {
+    ashlar__lock_acquire(&inner);
+    if (!ashlar__lock_try_acquire(&outer)) {
         abort();
     }
-    ashlar_lock_release(&inner);
-    ashlar_lock_release(&outer);
+    ashlar__lock_release(&inner);
+    ashlar__lock_release(&outer);
 }
 
 static void in_order_behind_a_tried_one(void) {
-    ashlar_lock_acquire(&inner);
-    (void)ashlar_lock_try_acquire(&outer);
-    ashlar_lock_acquire(&shards[0]); /* below the older one */
+    ashlar__lock_acquire(&inner);
+    (void)ashlar__lock_try_acquire(&outer);
+    ashlar__lock_acquire(&shards[0]); /* below the older one */
 }
 
 static void shards_in_order(void) {
-    ashlar_lock_acquire(&shards[0]);
-    ashlar_lock_acquire(&shards[1]);
-    ashlar_lock_release(&shards[0]);
-    ashlar_lock_release(&shards[1]);
+    ashlar__lock_acquire(&shards[0]);
+    ashlar__lock_acquire(&shards[1]);
+    ashlar__lock_release(&shards[0]);
+    ashlar__lock_release(&shards[1]);
 }
 
 static void shards_out_of_order(void) {
-    ashlar_lock_acquire(&shards[1]);
-    ashlar_lock_acquire(&shards[0]);
+    ashlar__lock_acquire(&shards[1]);
+    ashlar__lock_acquire(&shards[0]);
 }
 
 static void taken_twice(void) {
-    ashlar_lock_acquire(&outer);
-    ashlar_lock_acquire(&outer);
+    ashlar__lock_acquire(&outer);
+    ashlar__lock_acquire(&outer);
 }
 
 static void released_by_a_stranger(void) {
-    ashlar_lock_release(&outer);
+    ashlar__lock_release(&outer);
 }
 
 static void owned_by_nobody(void) {
@@ -94,7 +94,7 @@ static void *assert_owner(void *unused) {
 
 static void owned_by_another_thread(void) {
     pthread_t thread;
-    ashlar_lock_acquire(&outer);
+    ashlar__lock_acquire(&outer);
     if (pthread_create(&thread, NULL, assert_owner, NULL) == 0) {
         (void)pthread_join(thread, NULL);
     }
@@ -114,47 +114,47 @@ CASE(locks_are_taken_in_the_order_of_ranks) {
 }
 
 CASE(the_owner_is_the_thread_that_holds_it) {
-    ashlar_lock_acquire(&outer);
-    CHECK(ashlar_lock_is_held(&outer));
+    ashlar__lock_acquire(&outer);
+    CHECK(ashlar__lock_is_held(&outer));
     ASHLAR_OWNS(&outer);
-    ashlar_lock_release(&outer);
+    ashlar__lock_release(&outer);
     if (ASHLAR_DEBUG < 2) {
         SKIP("built without a record of locks");
     }
-    CHECK(!ashlar_lock_is_held(&outer));
+    CHECK(!ashlar__lock_is_held(&outer));
     CHECK(aborts(owned_by_nobody));
     CHECK(aborts(owned_by_another_thread));
     CHECK(aborts(released_by_a_stranger));
 }
 
 static void *set(void *unused) {
-    ashlar_lock_acquire(&outer);
+    ashlar__lock_acquire(&outer);
     is_set = true;
     (void)pthread_cond_signal(&is_set_changed);
-    ashlar_lock_release(&outer);
+    ashlar__lock_release(&outer);
     return unused;
 }
 
 CASE(a_wait_gives_the_lock_to_others) {
     pthread_t thread;
-    ashlar_lock_acquire(&outer);
+    ashlar__lock_acquire(&outer);
     is_set = false;
     REQUIRE(pthread_create(&thread, NULL, set, NULL) == 0);
     while (!is_set) {
-        ashlar_lock_wait(&outer, &is_set_changed);
+        ashlar__lock_wait(&outer, &is_set_changed);
     }
-    CHECK(ashlar_lock_is_held(&outer));
-    ashlar_lock_release(&outer);
+    CHECK(ashlar__lock_is_held(&outer));
+    ashlar__lock_release(&outer);
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* As a handler of pthread_atfork() does it for a thread that the child does not have. */
 static void made_anew_while_held(void) {
-    ashlar_lock_acquire(&outer);
-    ashlar_lock_init(&outer, ASHLAR_RANK_ALLOCATOR);
-    ashlar_lock_acquire(&outer);
-    ashlar_lock_release(&outer);
-    ashlar_lock_finish(&outer);
+    ashlar__lock_acquire(&outer);
+    ashlar__lock_init(&outer, ASHLAR_RANK_ALLOCATOR);
+    ashlar__lock_acquire(&outer);
+    ashlar__lock_release(&outer);
+    ashlar__lock_finish(&outer);
 }
 
 CASE(a_lock_made_anew_is_held_by_nobody) {

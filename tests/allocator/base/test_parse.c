@@ -9,50 +9,50 @@
 #include "allocator/base/random.h"
 
 static ashlar_piece of(const char *text) {
-    return ashlar_piece_of(text);
+    return ashlar__piece_of(text);
 }
 
 static uint64_t draw(uint64_t *state) {
-    return ashlar_random_step(state);
+    return ashlar__random_step(state);
 }
 
 CASE(a_piece_is_cut_at_the_first_mark) {
     const char text[] = "one=two=three";
     ashlar_piece rest = of(text);
     CHECK_ZU(rest.bytes, 13);
-    CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), "one"));
-    CHECK(ashlar_piece_is(rest, "two=three"));
+    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "one"));
+    CHECK(ashlar__piece_is(rest, "two=three"));
     rest.bytes = 2; /* what lies behind the piece is not looked at */
-    CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), "tw"));
+    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "tw"));
     CHECK_ZU(rest.bytes, 0);
     CHECK(rest.text == text + 6);
-    CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), ""));
+    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), ""));
     rest = of("=b");
-    CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), "") && ashlar_piece_is(rest, "b"));
+    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "") && ashlar__piece_is(rest, "b"));
 }
 
 CASE(a_piece_is_trimmed_on_both_sides) {
-    CHECK(ashlar_piece_is(ashlar_piece_trim(of(" \t a b\r")), "a b"));
-    CHECK(ashlar_piece_is(ashlar_piece_trim(of("ab")), "ab"));
-    CHECK(ashlar_piece_is(ashlar_piece_trim(of("\r \t")), ""));
-    CHECK(ashlar_piece_is(ashlar_piece_trim(of("\na")), "\na"));
+    CHECK(ashlar__piece_is(ashlar__piece_trim(of(" \t a b\r")), "a b"));
+    CHECK(ashlar__piece_is(ashlar__piece_trim(of("ab")), "ab"));
+    CHECK(ashlar__piece_is(ashlar__piece_trim(of("\r \t")), ""));
+    CHECK(ashlar__piece_is(ashlar__piece_trim(of("\na")), "\na"));
 }
 
 CASE(a_piece_is_compared_as_a_whole) {
-    CHECK(ashlar_piece_is(of("auto"), "auto"));
-    CHECK(!ashlar_piece_is(of("auto"), "aut") && !ashlar_piece_is(of("aut"), "auto"));
-    CHECK(!ashlar_piece_is(of("Auto"), "auto") && !ashlar_piece_is(of(""), "auto"));
+    CHECK(ashlar__piece_is(of("auto"), "auto"));
+    CHECK(!ashlar__piece_is(of("auto"), "aut") && !ashlar__piece_is(of("aut"), "auto"));
+    CHECK(!ashlar__piece_is(of("Auto"), "auto") && !ashlar__piece_is(of(""), "auto"));
 }
 
 CASE(what_is_shown_is_short_and_printable) {
     char shown[ASHLAR_SHOWN_BYTES + 1];
     memset(shown, '#', sizeof shown);
-    CHECK(ashlar_piece_show(of("a\x1b[2J\x80 ~\x7f"), shown) == shown);
+    CHECK(ashlar__piece_show(of("a\x1b[2J\x80 ~\x7f"), shown) == shown);
     CHECK(strcmp(shown, "a?[2J? ~?") == 0);
-    (void)ashlar_piece_show(of("0123456789012345678901234567890123456789x"), shown);
+    (void)ashlar__piece_show(of("0123456789012345678901234567890123456789x"), shown);
     CHECK(strcmp(shown, "0123456789012345678901234567890123456789") == 0);
     CHECK(shown[ASHLAR_SHOWN_BYTES] == '#');
-    (void)ashlar_piece_show(of("012345678901234567890123456789012345678"), shown);
+    (void)ashlar__piece_show(of("012345678901234567890123456789012345678"), shown);
     CHECK_ZU(strlen(shown), 39);
 }
 
@@ -72,13 +72,13 @@ CASE(counts_are_digits_of_64_bits) {
                                       "18446744073709551620",
                                       "99999999999999999999"};
     uint64_t value = 1;
-    CHECK(ashlar_parse_count(of("0"), &value) && value == 0);
-    CHECK(ashlar_parse_count(of("0019"), &value) && value == 19);
-    CHECK(ashlar_parse_count(of("18446744073709551615"), &value) && value == UINT64_MAX);
+    CHECK(ashlar__parse_count(of("0"), &value) && value == 0);
+    CHECK(ashlar__parse_count(of("0019"), &value) && value == 19);
+    CHECK(ashlar__parse_count(of("18446744073709551615"), &value) && value == UINT64_MAX);
     const ashlar_piece part = {"12345", 3};
-    CHECK(ashlar_parse_count(part, &value) && value == 123);
+    CHECK(ashlar__parse_count(part, &value) && value == 123);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(!ashlar_parse_count(of(bad[i]), &value));
+        CHECK(!ashlar__parse_count(of(bad[i]), &value));
         CHECK(value == 123);
     }
 }
@@ -118,11 +118,11 @@ CASE(bytes_have_a_unit_and_64_bits) {
                                       "16777216TiB"};
     uint64_t value = 1;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        CHECK(ashlar_parse_bytes(of(good[i].text), &value) && value == good[i].bytes);
+        CHECK(ashlar__parse_bytes(of(good[i].text), &value) && value == good[i].bytes);
     }
     value = 77;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(!ashlar_parse_bytes(of(bad[i]), &value));
+        CHECK(!ashlar__parse_bytes(of(bad[i]), &value));
         CHECK(value == 77);
     }
 }
@@ -146,16 +146,16 @@ CASE(written_bytes_have_the_largest_unit_and_are_read_back) {
     char text[ASHLAR_NUMBER_BYTES];
     uint64_t state = 1, value;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        ashlar_write_bytes(known[i].bytes, text);
+        ashlar__write_bytes(known[i].bytes, text);
         CHECK(strcmp(text, known[i].text) == 0);
     }
     for (int i = 0; i < 10000; i++) {
         const uint64_t right = draw(&state) % 64, left = draw(&state) % 64;
         const uint64_t bytes = draw(&state) >> right << left;
-        ashlar_write_bytes(bytes, text);
-        REQUIRE(ashlar_parse_bytes(of(text), &value) && value == bytes);
-        ashlar_write_count(bytes, text);
-        REQUIRE(ashlar_parse_count(of(text), &value) && value == bytes);
+        ashlar__write_bytes(bytes, text);
+        REQUIRE(ashlar__parse_bytes(of(text), &value) && value == bytes);
+        ashlar__write_count(bytes, text);
+        REQUIRE(ashlar__parse_count(of(text), &value) && value == bytes);
     }
 }
 
@@ -174,12 +174,12 @@ CASE(reals_are_decimal_and_finite) {
                                       "1.",  "1.e", "1..", "1e1.", "1e--1", "1f"};
     double value = -1;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        CHECK(ashlar_parse_real(of(good[i].text), &value) && value == good[i].value);
+        CHECK(ashlar__parse_real(of(good[i].text), &value) && value == good[i].value);
     }
     const ashlar_piece part = {"0.75", 3};
-    CHECK(ashlar_parse_real(part, &value) && value == 0.7);
+    CHECK(ashlar__parse_real(part, &value) && value == 0.7);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(!ashlar_parse_real(of(bad[i]), &value));
+        CHECK(!ashlar__parse_real(of(bad[i]), &value));
         CHECK(value == 0.7);
     }
 }
@@ -188,9 +188,9 @@ CASE(a_real_has_at_most_60_characters) {
     char text[62] = {0};
     double value = -1;
     memset(text, '0', 61);
-    CHECK(!ashlar_parse_real(of(text), &value) && value == -1);
+    CHECK(!ashlar__parse_real(of(text), &value) && value == -1);
     text[60] = '\0';
-    CHECK(ashlar_parse_real(of(text), &value) && value == 0);
+    CHECK(ashlar__parse_real(of(text), &value) && value == 0);
 }
 
 CASE(written_reals_are_short_and_read_back) {
@@ -202,15 +202,15 @@ CASE(written_reals_are_short_and_read_back) {
     double value;
     uint64_t state = 2;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        ashlar_write_real(known[i].value, text);
+        ashlar__write_real(known[i].value, text);
         CHECK(strcmp(text, known[i].text) == 0);
     }
     for (int i = 0; i < 10000; i++) {
         const uint64_t bits = draw(&state) % UINT64_C(0x7ff0000000000000); /* finite, >= 0 */
         double want;
         memcpy(&want, &bits, sizeof want);
-        ashlar_write_real(want, text);
-        REQUIRE(ashlar_parse_real(of(text), &value) && value == want);
+        ashlar__write_real(want, text);
+        REQUIRE(ashlar__parse_real(of(text), &value) && value == want);
     }
 }
 
@@ -220,9 +220,9 @@ CASE(a_decimal_comma_of_the_locale_does_not_matter) {
     }
     char text[ASHLAR_NUMBER_BYTES];
     double value = 0;
-    const bool is_read = ashlar_parse_real(of("0.75"), &value);
-    const bool is_comma_read = ashlar_parse_real(of("0,75"), &value);
-    ashlar_write_real(0.1 + 0.2, text);
+    const bool is_read = ashlar__parse_real(of("0.75"), &value);
+    const bool is_comma_read = ashlar__parse_real(of("0,75"), &value);
+    ashlar__write_real(0.1 + 0.2, text);
     char own[8];
     (void)snprintf(own, sizeof own, "%.1f", 1.5);
     leave_comma_locale();

@@ -14,16 +14,16 @@ static size_t count;
 
 static bool begin(void) {
     count = 0;
-    if (ashlar_file_buffer_create(path, &file) != ASHLAR_OK) {
+    if (ashlar__file_buffer_create(path, &file) != ASHLAR_OK) {
         return false;
     }
-    ashlar_pickle_begin(&pickle, file);
+    ashlar__pickle_begin(&pickle, file);
     return true;
 }
 
 static void finish(void) {
-    ashlar_pickle_end(&pickle);
-    CHECK(ashlar_file_buffer_commit(file) == ASHLAR_OK);
+    ashlar__pickle_end(&pickle);
+    CHECK(ashlar__file_buffer_commit(file) == ASHLAR_OK);
     count = read_bytes(bytes);
 }
 
@@ -36,7 +36,7 @@ static bool is_text(const void *want, size_t want_count) {
 
 static void put_number(uint64_t value) {
     if (begin()) {
-        ashlar_pickle_put_uint64(&pickle, value);
+        ashlar__pickle_put_uint64(&pickle, value);
         finish();
     }
 }
@@ -78,50 +78,50 @@ CASE(a_number_of_more_than_31_bits_is_not_negative) {
 
 CASE(other_values_have_their_opcodes) {
     REQUIRE(begin());
-    ashlar_pickle_put_int32(&pickle, -2);
+    ashlar__pickle_put_int32(&pickle, -2);
     finish();
     CHECK(IS("J\xfe\xff\xff\xff"));
     REQUIRE(begin());
-    ashlar_pickle_put_double(&pickle, -0.75);
+    ashlar__pickle_put_double(&pickle, -0.75);
     finish();
     CHECK(IS("G\xbf\xe8\x00\x00\x00\x00\x00\x00"));
     REQUIRE(begin());
-    ashlar_pickle_put_bool(&pickle, true);
+    ashlar__pickle_put_bool(&pickle, true);
     finish();
     CHECK(IS("\x88"));
     REQUIRE(begin());
-    ashlar_pickle_put_bool(&pickle, false);
+    ashlar__pickle_put_bool(&pickle, false);
     finish();
     CHECK(IS("\x89"));
     REQUIRE(begin());
-    ashlar_pickle_put_pair(&pickle, 3, 255);
+    ashlar__pickle_put_pair(&pickle, 3, 255);
     finish();
     CHECK(IS("K\x03K\xff\x86"));
     REQUIRE(begin());
-    ashlar_pickle_put_text(&pickle, "\xc3\xa9t");
+    ashlar__pickle_put_text(&pickle, "\xc3\xa9t");
     finish();
     CHECK(IS("X\x03\x00\x00\x00\xc3\xa9t"));
     REQUIRE(begin());
-    ashlar_pickle_put_text(&pickle, "");
+    ashlar__pickle_put_text(&pickle, "");
     finish();
     CHECK(IS("X\x00\x00\x00\x00"));
 }
 
 CASE(a_word_is_written_once) {
     REQUIRE(begin());
-    ashlar_pickle_open_list(&pickle);
-    ashlar_pickle_put_word(&pickle, 0, "ab");
-    ashlar_pickle_put_word(&pickle, 255, "cd");
-    ashlar_pickle_put_word(&pickle, 0, "ab");
-    ashlar_pickle_put_word(&pickle, 255, "cd");
-    ashlar_pickle_close_list(&pickle);
+    ashlar__pickle_open_list(&pickle);
+    ashlar__pickle_put_word(&pickle, 0, "ab");
+    ashlar__pickle_put_word(&pickle, 255, "cd");
+    ashlar__pickle_put_word(&pickle, 0, "ab");
+    ashlar__pickle_put_word(&pickle, 255, "cd");
+    ashlar__pickle_close_list(&pickle);
     finish();
     CHECK(IS("](X\x02\x00\x00\x00"
              "abq\x00X\x02\x00\x00\x00"
              "cdq\xffh\x00h\xff"
              "e"));
     REQUIRE(begin()); /* another document knows nothing of the first one's */
-    ashlar_pickle_put_word(&pickle, 0, "ef");
+    ashlar__pickle_put_word(&pickle, 0, "ef");
     finish();
     CHECK(IS("X\x02\x00\x00\x00"
              "efq\x00"));
@@ -129,18 +129,18 @@ CASE(a_word_is_written_once) {
 
 CASE(lists_and_dictionaries_nest) {
     REQUIRE(begin());
-    ashlar_pickle_open_dict(&pickle);
-    ashlar_pickle_put_uint64(&pickle, 1);
-    ashlar_pickle_open_list(&pickle);
-    ashlar_pickle_open_list(&pickle);
-    ashlar_pickle_close_list(&pickle);
-    ashlar_pickle_open_dict(&pickle);
-    ashlar_pickle_close_dict(&pickle);
-    ashlar_pickle_put_uint64(&pickle, 2);
-    ashlar_pickle_close_list(&pickle);
-    ashlar_pickle_put_uint64(&pickle, 3);
-    ashlar_pickle_put_uint64(&pickle, 4);
-    ashlar_pickle_close_dict(&pickle);
+    ashlar__pickle_open_dict(&pickle);
+    ashlar__pickle_put_uint64(&pickle, 1);
+    ashlar__pickle_open_list(&pickle);
+    ashlar__pickle_open_list(&pickle);
+    ashlar__pickle_close_list(&pickle);
+    ashlar__pickle_open_dict(&pickle);
+    ashlar__pickle_close_dict(&pickle);
+    ashlar__pickle_put_uint64(&pickle, 2);
+    ashlar__pickle_close_list(&pickle);
+    ashlar__pickle_put_uint64(&pickle, 3);
+    ashlar__pickle_put_uint64(&pickle, 4);
+    ashlar__pickle_close_dict(&pickle);
     finish();
     CHECK(IS("}(K\x01"
              "](]}(uK\x02"
@@ -150,10 +150,10 @@ CASE(lists_and_dictionaries_nest) {
 CASE(the_deepest_nesting_is_allowed) {
     REQUIRE(begin());
     for (int i = 0; i < ASHLAR_PICKLE_DEPTH; i++) {
-        ashlar_pickle_open_list(&pickle);
+        ashlar__pickle_open_list(&pickle);
     }
     for (int i = 0; i < ASHLAR_PICKLE_DEPTH; i++) {
-        ashlar_pickle_close_list(&pickle);
+        ashlar__pickle_close_list(&pickle);
     }
     finish();
     CHECK(IS("](](](](](](](]eeeeeee"));
@@ -170,11 +170,11 @@ CASE(a_long_list_is_appended_to_in_batches) {
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         unsigned opened = 0, closed = 0, longest = 0, batch = 0;
         REQUIRE(begin());
-        ashlar_pickle_open_list(&pickle);
+        ashlar__pickle_open_list(&pickle);
         for (unsigned i = 0; i < lists[k].items; i++) {
-            ashlar_pickle_put_bool(&pickle, true);
+            ashlar__pickle_put_bool(&pickle, true);
         }
-        ashlar_pickle_close_list(&pickle);
+        ashlar__pickle_close_list(&pickle);
         finish();
         for (size_t i = 3; i + 1 < count; i++) {
             opened += bytes[i] == '(';

@@ -8,11 +8,11 @@
 /* The values that the generators' authors' reference programs print. */
 CASE(the_generator_gives_the_published_numbers) {
     ashlar_random random = {{1, 2, 3, 4}};
-    CHECK(ashlar_random_next(&random) == 11520);
-    CHECK(ashlar_random_next(&random) == 0);
-    CHECK(ashlar_random_next(&random) == 1509978240);
-    CHECK(ashlar_random_next(&random) == UINT64_C(1215971899390074240));
-    ashlar_random_init(&random, 1234567);
+    CHECK(ashlar__random_next(&random) == 11520);
+    CHECK(ashlar__random_next(&random) == 0);
+    CHECK(ashlar__random_next(&random) == 1509978240);
+    CHECK(ashlar__random_next(&random) == UINT64_C(1215971899390074240));
+    ashlar__random_init(&random, 1234567);
     CHECK(random.s[0] == UINT64_C(6457827717110365317));
     CHECK(random.s[1] == UINT64_C(3203168211198807973));
     CHECK(random.s[2] == UINT64_C(9817491932198370423));
@@ -22,16 +22,16 @@ CASE(the_generator_gives_the_published_numbers) {
 CASE(bounded_numbers_are_bounded_and_even) {
     enum { BOUND = 7, DRAWS = 70000 };
     ashlar_random random;
-    ashlar_random_init(&random, 0);
+    ashlar__random_init(&random, 0);
     int seen[BOUND] = {0};
     double sum = 0;
     double least = 1;
     double most = 0;
     for (int i = 0; i < DRAWS; i++) {
-        const uint64_t value = ashlar_random_below(&random, BOUND);
+        const uint64_t value = ashlar__random_below(&random, BOUND);
         REQUIRE(value < BOUND);
         seen[value]++;
-        const double real = ashlar_random_uniform(&random);
+        const double real = ashlar__random_uniform(&random);
         sum += real;
         least = real < least ? real : least;
         most = real > most ? real : most;
@@ -41,35 +41,35 @@ CASE(bounded_numbers_are_bounded_and_even) {
     }
     CHECK_NEAR(sum / DRAWS, 0.5, 0.005, 0);
     CHECK(least >= 0 && least < 0.001 && most < 1 && most > 0.999);
-    CHECK(ashlar_random_below(&random, 1) == 0);
+    CHECK(ashlar__random_below(&random, 1) == 0);
 }
 
 /* 3 * 2^62: a plain remainder would give the lowest third twice as often as the others. */
 CASE(a_large_bound_is_without_bias) {
     const uint64_t bound = UINT64_C(3) << 62;
     ashlar_random random;
-    ashlar_random_init(&random, 5);
+    ashlar__random_init(&random, 5);
     int low = 0;
     for (int i = 0; i < 30000; i++) {
-        low += ashlar_random_below(&random, bound) < bound / 3;
+        low += ashlar__random_below(&random, bound) < bound / 3;
     }
     CHECK_NEAR(low, 10000, 400, 0);
     /* A power of two has no bias to avoid: no number may be thrown away. */
     ashlar_random copy = random;
     for (int i = 0; i < 64; i++) {
-        const uint64_t want = ashlar_random_next(&copy) << 1 >> 1;
-        CHECK(ashlar_random_below(&random, UINT64_C(1) << 63) == want);
+        const uint64_t want = ashlar__random_next(&copy) << 1 >> 1;
+        CHECK(ashlar__random_below(&random, UINT64_C(1) << 63) == want);
     }
 }
 
 CASE(a_copy_continues_like_the_original) {
     ashlar_random one;
-    ashlar_random_init(&one, 9);
-    (void)ashlar_random_next(&one);
+    ashlar__random_init(&one, 9);
+    (void)ashlar__random_next(&one);
     ashlar_random two = one;
-    CHECK(ashlar_random_next(&one) == ashlar_random_next(&two));
-    ashlar_random_init(&two, 10);
-    CHECK(ashlar_random_next(&one) != ashlar_random_next(&two));
+    CHECK(ashlar__random_next(&one) == ashlar__random_next(&two));
+    ashlar__random_init(&two, 10);
+    CHECK(ashlar__random_next(&one) != ashlar__random_next(&two));
 }
 
 RUN_CASES()

@@ -42,9 +42,9 @@ CASE(a_value_that_is_no_status_is_called_unknown) {
 }
 
 CASE(a_failure_returns_its_status_and_leaves_its_text) {
-    CHECK(ashlar_fail(ASHLAR_EIO, "%s:%d", "file", 7) == ASHLAR_EIO);
+    CHECK(ashlar__fail(ASHLAR_EIO, "%s:%d", "file", 7) == ASHLAR_EIO);
     CHECK(strcmp(ashlar_error_detail(), "file:7") == 0);
-    CHECK(ashlar_fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
+    CHECK(ashlar__fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
     CHECK(strcmp(ashlar_error_detail(), "x") == 0);
 }
 
@@ -54,8 +54,8 @@ CASE(other_libraries_set_the_detail_as_it_is) {
 }
 
 CASE(the_old_detail_may_be_an_argument_of_the_new) {
-    (void)ashlar_fail(ASHLAR_EIO, "inner");
-    (void)ashlar_fail(ASHLAR_EIO, "outer, because %s", ashlar_error_detail());
+    (void)ashlar__fail(ASHLAR_EIO, "inner");
+    (void)ashlar__fail(ASHLAR_EIO, "outer, because %s", ashlar_error_detail());
     CHECK(strcmp(ashlar_error_detail(), "outer, because inner") == 0);
 }
 
@@ -63,7 +63,7 @@ CASE(a_long_detail_is_cut_and_terminated) {
     char text[3 * ASHLAR_DETAIL_BYTES];
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
-    (void)ashlar_fail(ASHLAR_EIO, "%s", text);
+    (void)ashlar__fail(ASHLAR_EIO, "%s", text);
     CHECK_ZU(strlen(ashlar_error_detail()), ASHLAR_DETAIL_BYTES - 1);
     text[ASHLAR_DETAIL_BYTES - 1] = '\0';
     CHECK(strcmp(ashlar_error_detail(), text) == 0);
@@ -71,14 +71,14 @@ CASE(a_long_detail_is_cut_and_terminated) {
 
 static void *fail_elsewhere(void *is_empty_at_first) {
     *(bool *)is_empty_at_first = ashlar_error_detail()[0] == '\0';
-    (void)ashlar_fail(ASHLAR_EIO, "elsewhere");
+    (void)ashlar__fail(ASHLAR_EIO, "elsewhere");
     return NULL;
 }
 
 CASE(each_thread_has_its_own_detail) {
     pthread_t thread;
     bool is_empty_at_first = false;
-    (void)ashlar_fail(ASHLAR_EIO, "here");
+    (void)ashlar__fail(ASHLAR_EIO, "here");
     REQUIRE(pthread_create(&thread, NULL, fail_elsewhere, &is_empty_at_first) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
     CHECK(is_empty_at_first);

@@ -26,40 +26,40 @@ static inline void pool_release(ashlar_graph_pool *pool, ashlar_stream stream) {
 }
 
 static inline void capture_begin(ashlar_stream stream) {
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_begin_capture(stream, CU_CAPTURE_GLOBAL) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
 /* With success, which it does not have once anything illegal was called. */
 static inline cu_graph_exec capture_end(ashlar_stream stream) {
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_end_capture(stream, &graph) == CU_SUCCESS);
     CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return exec;
 }
 
 static inline void launch_graph(cu_graph_exec exec, ashlar_stream stream) {
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.graph_launch(exec, stream) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
 static inline void drop_graph(cu_graph_exec exec) {
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
 /* A node of a graph runs as often as that is launched: its arguments are not ashlar_launch()'s. */
 static inline void queue_node(ashlar_stream stream, void (*fn)(void *), payload *p) {
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.launch_host_func(stream, fn, p) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
 static inline void use_in_graph(ashlar_stream stream, payload *p) {

@@ -55,7 +55,7 @@ typedef struct operation {
 /* ---- drawing ---- */
 
 static inline size_t draw(uint64_t *state, size_t below) {
-    return (size_t)(ashlar_random_step(state) >> 16) % below;
+    return (size_t)(ashlar__random_step(state) >> 16) % below;
 }
 
 /* A third of the sizes are few, so that blocks come back as what they were. */
@@ -76,8 +76,8 @@ static inline size_t draw_bytes(uint64_t *state) {
 /* Operation `idx` of a seed. Neighbours share thread and device, and often the lane. */
 static inline operation operation_of(uint64_t seed, uint32_t idx, int threads) {
     enum { STRETCH = 12 };
-    uint64_t of_stretch = ashlar_random_mix(seed) ^ ashlar_random_mix(idx / STRETCH + 1);
-    uint64_t state = ashlar_random_mix(seed + 1) ^ ashlar_random_mix(~(uint64_t)idx);
+    uint64_t of_stretch = ashlar__random_mix(seed) ^ ashlar__random_mix(idx / STRETCH + 1);
+    uint64_t state = ashlar__random_mix(seed + 1) ^ ashlar__random_mix(~(uint64_t)idx);
     operation op = {.thread = (int)draw(&of_stretch, (size_t)threads),
                     .world = draw(&of_stretch, 4) == 0,
                     .is_abroad = draw(&of_stretch, 3) == 0};

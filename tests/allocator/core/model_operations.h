@@ -15,7 +15,7 @@ static inline void op_alloc(world *w, const operation *op) {
     if (block->ptr != NULL) {
         return;
     }
-    EXPECT(ashlar_block_bytes(op->bytes, &block_bytes));
+    EXPECT(ashlar__block_bytes(op->bytes, &block_bytes));
     const ashlar_status status = ashlar_alloc_tagged(w->allocator, op->bytes, (ashlar_tag)op->tag,
                                                      handle_of(w, op->lane), &ptr);
     if (status == ASHLAR_ENOMEM) {
@@ -145,9 +145,9 @@ static inline void op_wait(world *w, const operation *op) {
 }
 
 static inline void op_query(world *w, const operation *op) {
-    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
     const cu_result result = table_of(w)->event_query(w->events[op->lane]);
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
     EXPECT(result == CU_SUCCESS || result == CU_NOT_READY);
 }
 
@@ -265,10 +265,10 @@ static inline void op_end_stream(world *w, const operation *op) {
     const int lane = op->lane >= LANE_MADE ? op->lane : LANE_MADE + op->lane;
     hand_over_lane(w, lane);
     EXPECT(ashlar_allocator_forget_stream(w->allocator, w->made[lane]) == ASHLAR_OK);
-    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
     EXPECT(table_of(w)->stream_destroy(w->made[lane]) == CU_SUCCESS);
     EXPECT(make_stream(w, lane));
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
 }
 
 /* The calling thread is about to end. */
@@ -332,7 +332,7 @@ static inline void operate(const operation *op, uint32_t number) {
     world *w = &worlds[op->world];
     ashlar_device *abroad = op->is_abroad ? worlds[!op->world].device : NULL;
     reclaiming_thread = op->thread;
-    EXPECT(abroad == NULL || ashlar_device_enter(abroad) == ASHLAR_OK);
+    EXPECT(abroad == NULL || ashlar__device_enter(abroad) == ASHLAR_OK);
     perform(w, op);
     compare_reserved(w);
     if (number % playing->read_every == 0) {
@@ -343,7 +343,7 @@ static inline void operate(const operation *op, uint32_t number) {
     }
     EXPECT(atomic_load(&stamp_bad_count) == 0);
     if (abroad != NULL) {
-        ashlar_device_leave(abroad);
+        ashlar__device_leave(abroad);
     }
 }
 

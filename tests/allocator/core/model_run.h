@@ -45,13 +45,13 @@ static inline bool open_world(world *w, int ordinal) {
     (void)snprintf(name, sizeof name, "soft:%d", ordinal);
     bool is_open = ashlar_device_open(name, &w->device) == ASHLAR_OK &&
                    ashlar_allocator_create_with(w->device, &config, &w->allocator) == ASHLAR_OK &&
-                   ashlar_device_enter(w->device) == ASHLAR_OK;
+                   ashlar__device_enter(w->device) == ASHLAR_OK;
     for (int lane = 0; lane < LANES && is_open; lane++) {
         is_open = (lane < LANE_MADE || make_stream(w, lane)) &&
                   table_of(w)->event_create(&w->events[lane], CU_EVENT_NO_TIMING) == CU_SUCCESS;
     }
     if (is_open) {
-        ashlar_device_leave(w->device);
+        ashlar__device_leave(w->device);
         w->limit_bytes = w->device->info.total_bytes;
         if (playing->reclaims) {
             ashlar_allocator_set_reclaim(w->allocator, reclaim_block, w);
@@ -172,7 +172,7 @@ static inline void run_here(const program *p, verdict *out) {
     char spec[128];
     (void)snprintf(spec, sizeof spec, "devices=%d,memory=%dMiB,seed=%llu,%s", DEVICES, DEVICE_MIB,
                    (unsigned long long)p->seed, playing->device);
-    bool is_open = ashlar_soft_configure(spec) == ASHLAR_OK;
+    bool is_open = ashlar__soft_configure(spec) == ASHLAR_OK;
     for (int i = 0; i < DEVICES && is_open; i++) {
         is_open = open_world(&worlds[i], i);
     }

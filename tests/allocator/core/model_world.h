@@ -125,10 +125,10 @@ static inline void order_lanes(world *w, int from, int to) {
     if (from == to) {
         return;
     }
-    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
     EXPECT(table_of(w)->event_record(w->events[from], handle_of(w, from)) == CU_SUCCESS);
     EXPECT(table_of(w)->stream_wait_event(handle_of(w, to), w->events[from], 0) == CU_SUCCESS);
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
 }
 
 /* ---- uses: a stamp in every 512 bytes, the unit in which blocks could overlap ---- */
@@ -165,10 +165,10 @@ static inline void queue_use(world *w, const model_block *block, int lane, uint6
     const ashlar_stream stream = handle_of(w, lane);
     EXPECT(ashlar_launch(w->device, stream, stamp, &s, sizeof s) == ASHLAR_OK);
     if (strstr(playing->device, "clocks=on") != NULL) {
-        EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
-        EXPECT(ashlar_soft_clock_use(ashlar_ptr_in(block->ptr), block->block_bytes, stream) ==
+        EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
+        EXPECT(ashlar__soft_clock_use(ashlar__ptr_in(block->ptr), block->block_bytes, stream) ==
                ASHLAR_OK);
-        ashlar_device_leave(w->device);
+        ashlar__device_leave(w->device);
     }
 }
 
@@ -176,10 +176,10 @@ static inline void queue_use(world *w, const model_block *block, int lane, uint6
 static inline void prove_owned(world *w, const model_block *block, int lane) {
     bool is_ordered = true;
     if (strstr(playing->device, "clocks=on") != NULL) {
-        EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
-        EXPECT(ashlar_soft_clock_own(ashlar_ptr_in(block->ptr), block->block_bytes,
+        EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
+        EXPECT(ashlar__soft_clock_own(ashlar__ptr_in(block->ptr), block->block_bytes,
                                      handle_of(w, lane), &is_ordered) == ASHLAR_OK);
-        ashlar_device_leave(w->device);
+        ashlar__device_leave(w->device);
     }
     EXPECT(is_ordered);
 }
@@ -229,9 +229,9 @@ static inline void compare_peak(const world *w, const char *what, uint64_t got, 
 
 static inline size_t free_memory(const world *w) {
     size_t free_bytes = 0, total_bytes = 0;
-    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
     EXPECT(table_of(w)->mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
-    ashlar_device_leave(w->device);
+    ashlar__device_leave(w->device);
     return free_bytes;
 }
 
@@ -284,7 +284,7 @@ static inline void compare_all(world *w) {
 /* ---- addresses ---- */
 
 static inline size_t offset_of(const world *w, const model_block *block) {
-    return (size_t)(ashlar_ptr_in(block->ptr) - range_of(w)->base);
+    return (size_t)(ashlar__ptr_in(block->ptr) - range_of(w)->base);
 }
 
 static inline bool overlaps_live(const world *w, const model_block *block) {

@@ -7,7 +7,7 @@
 #include "allocator/heap/size_class.h"
 
 static uint64_t memory_calls(void) {
-    return ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY);
+    return ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY);
 }
 
 CASE(a_new_allocator_has_taken_no_memory) {
@@ -32,7 +32,7 @@ CASE(every_size_gets_its_block_size_and_alignment) {
         unsigned char *ptr = take(sizes[i], streams[0]);
         const ashlar_stats after = stats_now();
         REQUIRE(ptr != NULL);
-        CHECK(ashlar_block_bytes(sizes[i], &block_bytes));
+        CHECK(ashlar__block_bytes(sizes[i], &block_bytes));
         CHECK_ZU((uintptr_t)ptr % 512, 0);
         CHECK_ZU(after.live_bytes - before.live_bytes, sizes[i]);
         CHECK_ZU(after.block_bytes - before.block_bytes, block_bytes);

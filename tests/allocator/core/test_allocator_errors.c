@@ -24,7 +24,7 @@ CASE(a_foreign_pointer_is_refused) {
     REQUIRE(set_up("memory=16MiB"));
     check_refused(elsewhere, "not a block of this allocator"); /* nothing is mapped yet */
     unsigned char *ptr = take(1000, streams[0]);
-    unsigned char *base = ashlar_ptr_out(allocator->heap.range.base);
+    unsigned char *base = ashlar__ptr_out(allocator->heap.range.base);
     (void)snprintf(text, sizeof text, "%p: not a block of this allocator", (void *)elsewhere);
     check_refused(elsewhere, text);
     check_refused((void *)512, "not a block of this allocator");
@@ -144,10 +144,10 @@ CASE(the_largest_hole_may_be_any_streams) {
     /* Where the driver runs out before the host may wait, the holes are still the streams'. */
     for (int i = 0; i < 4; i++) {
         give(blocks[i]);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
         CHECK(ashlar_alloc(allocator, 6 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
         CHECK_HAS(ashlar_error_detail(), "largest hole 4194304;");
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(take(4 * MIB, streams[i]) == blocks[i]);
     }
     for (int i = 0; i < 4; i++) {
@@ -159,14 +159,14 @@ CASE(the_largest_hole_may_be_any_streams) {
 CASE(creation_without_host_memory_leaves_nothing) {
     REQUIRE(set_up_device("memory=16MiB"));
     allocator = NULL;
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "no host memory for an allocator");
     int refused = 0;
     for (unsigned long n = 1; n < 16; n++) { /* the software device's own memory is among them */
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = ashlar_allocator_create(device, &allocator);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         if (status == ASHLAR_OK) { /* the failure was not met, or the address space tried again */
             ashlar_allocator_destroy(allocator);
             allocator = NULL;
@@ -175,7 +175,7 @@ CASE(creation_without_host_memory_leaves_nothing) {
             refused++;
         }
         CHECK(allocator == NULL);
-        CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+        CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
     CHECK(refused >= 2 && refused < 8);
     tear_down_device();
@@ -213,17 +213,17 @@ CASE(the_walker_compares_the_counters_with_the_blocks) {
     check_broken("heap check: ");
     allocator->heap.free_bytes--;
     /* A page-map entry where no block starts, and bins with a stray block. */
-    REQUIRE(ashlar_page_map_reserve_page(&allocator->heap.map, 512) == ASHLAR_OK);
-    ashlar_page_map_set(&allocator->heap.map, 512, allocator->heap.first);
+    REQUIRE(ashlar__page_map_reserve_page(&allocator->heap.map, 512) == ASHLAR_OK);
+    ashlar__page_map_set(&allocator->heap.map, 512, allocator->heap.first);
     check_broken("blocks in the page map is counted as 3, found 2");
-    ashlar_page_map_set(&allocator->heap.map, 512, NULL);
+    ashlar__page_map_set(&allocator->heap.map, 512, NULL);
     ashlar_block stray = {.offset = 4 * MIB, .bytes = 512};
-    ashlar_free_bins_insert(&allocator->heap.idle, &stray);
+    ashlar__free_bins_insert(&allocator->heap.idle, &stray);
     check_broken("free blocks in bins is counted as 2, found 1");
-    ashlar_free_bins_remove(&allocator->heap.idle, &stray);
-    ashlar_free_bins_insert(&allocator->stream_states->free, &stray);
+    ashlar__free_bins_remove(&allocator->heap.idle, &stray);
+    ashlar__free_bins_insert(&allocator->stream_states->free, &stray);
     check_broken("free blocks in bins is counted as 2, found 1");
-    ashlar_free_bins_remove(&allocator->stream_states->free, &stray);
+    ashlar__free_bins_remove(&allocator->stream_states->free, &stray);
     check_counter(&allocator->stream_states->completed, 1, "ahead of its recordings");
     check_counter(&allocator->stream_states->last_tick, 1, "ahead of its recordings");
     give(ptr);

@@ -207,10 +207,10 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
     }
     is_armed = true;
     allowed = result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER;
-    ashlar_driver_fail_at(driver, fn, n, result);
+    ashlar__driver_fail_at(driver, fn, n, result);
     run_script(&stats);
     const bool has_fired = atomic_load(&driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
     } else {
@@ -251,7 +251,7 @@ CASE(every_host_allocation_may_fail) {
         REQUIRE(set_up_script());
         is_armed = true;
         allowed = ASHLAR_EHOSTMEM;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         run_script(&stats);
         is_over = is_still_armed(n);
         seen += failures;

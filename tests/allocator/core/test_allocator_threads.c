@@ -33,7 +33,7 @@ static pthread_mutex_t mail_lock = PTHREAD_MUTEX_INITIALIZER;
 static held mail[THREADS];
 
 static size_t draw(worker *me, size_t below) {
-    return (size_t)ashlar_random_step_below(&me->random_state, below);
+    return (size_t)ashlar__random_step_below(&me->random_state, below);
 }
 
 static void queue(worker *me, void (*fn)(void *), const held *block) {

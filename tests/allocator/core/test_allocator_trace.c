@@ -31,7 +31,7 @@ static bool set_up_clocked(const char *spec, uint64_t cache_bytes, uint64_t capa
 }
 
 static void read_events(void) {
-    event_count = ashlar_trace_read(allocator->client.trace, events, EVENTS_MAX, &event_lost);
+    event_count = ashlar__trace_read(allocator->client.trace, events, EVENTS_MAX, &event_lost);
 }
 
 /* Event i, whole but for its place in the order of all. */
@@ -86,7 +86,7 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
     void *none = NULL;
     void *other = NULL;
     pthread_t thread;
-    const uint32_t me = ashlar_trace_thread();
+    const uint32_t me = ashlar__trace_thread();
     REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
     const uint64_t base = allocator->constants.base;
     const uint64_t s1 = (uintptr_t)streams[1], s3 = (uintptr_t)streams[3];
@@ -216,9 +216,9 @@ CASE(whatever_call_of_the_driver_fails_the_trace_is_true) {
     size_t failed = 0;
     for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
         REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
-        ashlar_driver_fail_at(driver, -1, n, n % 2 == 0 ? CU_LAUNCH_FAILED : CU_OUT_OF_MEMORY);
+        ashlar__driver_fail_at(driver, -1, n, n % 2 == 0 ? CU_LAUNCH_FAILED : CU_OUT_OF_MEMORY);
         const ashlar_status status = take_and_give();
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         check_trace_is_true(status == ASHLAR_ENOMEM);
         failed += status != ASHLAR_OK;
         /* Where the failure was to give the thread's context back, it is still there. */
@@ -233,9 +233,9 @@ CASE(wherever_host_memory_is_out_the_trace_is_true) {
     size_t failed = 0;
     for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
         REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = take_and_give();
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         check_trace_is_true(status == ASHLAR_ENOMEM); /* the software device's own memory */
         failed += status != ASHLAR_OK;
         tear_down();
@@ -251,15 +251,15 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     REQUIRE(set_up_device("memory=8MiB"));
     for (unsigned long n = 1; n <= 2; n++) { /* the allocator, then the ring */
         allocator = none;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(allocator == none);
     }
     CHECK_HAS(ashlar_error_detail(), "1024 events");
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED);
     CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
     CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "trace_events");
@@ -286,7 +286,7 @@ CASE(the_oldest_events_go_where_the_ring_is_full) {
                                          .bytes = 512,
                                          .requested = 512,
                                          .stream = (uintptr_t)streams[1],
-                                         .thread = ashlar_trace_thread()};
+                                         .thread = ashlar__trace_thread()};
         check_event(i, &want);
     }
     ptr = take_tagged(512, ASHLAR_TAG_USER, streams[1]);

@@ -38,14 +38,14 @@ static void *own(void *unused) {
 CASE(of_owner_and_claimer_one_sees_the_other) {
     pthread_t owner;
     int both_missed = 0;
-    if (!ashlar_barrier_init()) {
+    if (!ashlar__barrier_init()) {
         SKIP("this kernel has no membarrier(2)");
     }
     REQUIRE(pthread_create(&owner, NULL, own, NULL) == 0);
     for (int i = 0; i < ROUNDS; i++) {
         meet(&claimer_round, &owner_round, 2 * i + 1);
         atomic_store_explicit(&claimer_stored, i + 1, memory_order_release);
-        ashlar_barrier_everywhere();
+        ashlar__barrier_everywhere();
         claimer_missed[i] = atomic_load_explicit(&owner_stored, memory_order_acquire) != i + 1;
         meet(&claimer_round, &owner_round, 2 * i + 2);
     }
@@ -68,8 +68,8 @@ static void *take_and_give(void *unused) {
 CASE(without_a_barrier_there_are_no_caches_and_all_works) {
     pthread_t other;
     void *worked = NULL;
-    ashlar_barrier_pretend(false);
-    CHECK(!ashlar_barrier_init());
+    ashlar__barrier_pretend(false);
+    CHECK(!ashlar__barrier_init());
     REQUIRE(set_up_cached("memory=16MiB", MIB));
     for (int i = 0; i < 3; i++) {
         give(take(4096, streams[0]));
@@ -84,12 +84,12 @@ CASE(without_a_barrier_there_are_no_caches_and_all_works) {
     CHECK_ZU(stats_now().free_count, 7);
     CHECK_ZU(stats_now().live_peak_bytes, 2 * MIB);
     tear_down();
-    ashlar_barrier_pretend(true);
+    ashlar__barrier_pretend(true);
 }
 
 CASE(the_first_allocation_after_that_makes_a_cache_again) {
     REQUIRE(set_up_cached("memory=16MiB", MIB));
-    if (!ashlar_barrier_init()) {
+    if (!ashlar__barrier_init()) {
         tear_down();
         SKIP("this kernel has no membarrier(2)");
     }

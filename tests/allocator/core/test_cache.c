@@ -27,16 +27,16 @@ static ashlar_block *shape(size_t idx, size_t bytes) {
     blocks[idx] = (ashlar_block){.bytes = bytes,
                                  .stream_state = &state,
                                  .state = ASHLAR_BLOCK_USED,
-                                 .list = (uint16_t)ashlar_cache_list(bytes)};
+                                 .list = (uint16_t)ashlar__cache_list(bytes)};
     return &blocks[idx];
 }
 
 static bool push(size_t idx, size_t bytes) {
-    return ashlar_cache_push(&cache, &magazines, shape(idx, bytes));
+    return ashlar__cache_push(&cache, &magazines, shape(idx, bytes));
 }
 
 static ashlar_block *pop(size_t bytes) {
-    return ashlar_cache_pop(&cache, &magazines, bytes);
+    return ashlar__cache_pop(&cache, &magazines, bytes);
 }
 
 /* ---- lists and limits ---- */
@@ -44,26 +44,26 @@ static ashlar_block *pop(size_t bytes) {
 CASE(a_list_gives_the_newest_block_of_its_class) {
     set_up_alone(MIB, 0);
     CHECK(push(0, 4096) && push(1, 4096) && push(2, 512));
-    CHECK_ZU(cache.weight[0], 2 * ashlar_cache_weight(4096) + ashlar_cache_weight(512));
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK_ZU(cache.weight[0], 2 * ashlar__cache_weight(4096) + ashlar__cache_weight(512));
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(4097) == NULL && pop(3584) == NULL);
     CHECK(pop(4096) == &blocks[1]);
     CHECK(pop(3585) == &blocks[0]);
     CHECK(pop(4096) == NULL);
     CHECK(pop(1) == &blocks[2]);
     CHECK_ZU(cache.weight[0], 0);
-    CHECK(ashlar_cache_is_empty(&cache));
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_is_empty(&cache));
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
 }
 
 CASE(each_class_has_a_list_of_its_own) {
     set_up_alone(4 * MIB, 0);
     for (uint16_t i = 0; i < ASHLAR_SC_COUNT; i++) {
-        const size_t bytes = ashlar_sc_bytes((ashlar_sc){i});
+        const size_t bytes = ashlar__sc_bytes((ashlar_sc){i});
         CHECK(push(0, bytes));
         CHECK(magazines.lists[i] == &blocks[0]);
         CHECK(pop(bytes + 1) == NULL);
-        CHECK(i == 0 || pop(ashlar_sc_bytes((ashlar_sc){(uint16_t)(i - 1)})) == NULL);
+        CHECK(i == 0 || pop(ashlar__sc_bytes((ashlar_sc){(uint16_t)(i - 1)})) == NULL);
         CHECK(pop(bytes) == &blocks[0]);
     }
 }
@@ -73,18 +73,18 @@ CASE(a_size_that_there_is_not_finds_nothing) {
     CHECK(push(0, 512));
     CHECK(pop(0) == NULL);
     CHECK(pop(SIZE_MAX) == NULL && pop(SIZE_MAX - 511) == NULL);
-    CHECK_ZU(cache.weight[0], ashlar_cache_weight(512));
+    CHECK_ZU(cache.weight[0], ashlar__cache_weight(512));
 }
 
 CASE(the_limits_bind_to_the_byte) {
     const size_t most = ASHLAR_SC_MAX_BYTES;
-    set_up_alone(ashlar_cache_weight(512) + ashlar_cache_weight(most),
-                 ashlar_cache_weight(2 * MIB));
+    set_up_alone(ashlar__cache_weight(512) + ashlar__cache_weight(most),
+                 ashlar__cache_weight(2 * MIB));
     CHECK(push(0, most) && push(1, 512));
     CHECK(!push(2, 512));
     CHECK(push(3, 2 * MIB)); /* of the large ones' own limit */
     CHECK(!push(4, most + 512));
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(2 * MIB) == &blocks[3]);
     CHECK(!push(5, 2 * MIB + 512));
     CHECK(pop(512) == &blocks[1]);
@@ -97,7 +97,7 @@ CASE(one_large_block_is_kept_for_its_own_size) {
     CHECK(push(0, 2 * MIB));
     CHECK(!push(1, 2 * MIB) && !push(1, 3 * MIB)); /* of any stream, one at most */
     CHECK(pop(2 * MIB + 1) == NULL && pop(2 * MIB - 512) == NULL && pop(0) == NULL);
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(2 * MIB - 511) == &blocks[0]);
     CHECK_ZU(cache.weight[1], 0);
     CHECK(pop(2 * MIB) == NULL);
@@ -108,17 +108,17 @@ CASE(a_few_blocks_wait_beside_a_full_cache) {
     set_up_alone(0, 0);
     cache.limit[1] = ASHLAR_CACHE_PENDING_MAX * (size_t)512;
     for (size_t i = 0; i < ASHLAR_CACHE_PENDING_MAX; i++) {
-        CHECK(ashlar_cache_add_pending(&cache, shape(i, 512)));
+        CHECK(ashlar__cache_add_pending(&cache, shape(i, 512)));
     }
     CHECK_ZU(cache.pending_count, ASHLAR_CACHE_PENDING_MAX);
-    CHECK_ZU(ashlar_cache_bytes(&cache), ASHLAR_CACHE_PENDING_MAX * (size_t)512);
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK_ZU(ashlar__cache_bytes(&cache), ASHLAR_CACHE_PENDING_MAX * (size_t)512);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     cache.limit[1] *= 2;
-    CHECK(!ashlar_cache_add_pending(&cache, shape(BLOCKS - 1, 512))); /* too many */
+    CHECK(!ashlar__cache_add_pending(&cache, shape(BLOCKS - 1, 512))); /* too many */
     set_up_alone(0, 2048);
-    CHECK(ashlar_cache_add_pending(&cache, shape(0, 1024)));
-    CHECK(!ashlar_cache_add_pending(&cache, shape(1, 1536))); /* too large */
-    CHECK(ashlar_cache_add_pending(&cache, shape(1, 1024)));
+    CHECK(ashlar__cache_add_pending(&cache, shape(0, 1024)));
+    CHECK(!ashlar__cache_add_pending(&cache, shape(1, 1536))); /* too large */
+    CHECK(ashlar__cache_add_pending(&cache, shape(1, 1024)));
     CHECK_ZU(cache.pending_bytes, 2048);
 }
 
@@ -127,17 +127,17 @@ CASE(the_bytes_are_those_of_all_streams_and_of_the_waiting) {
     set_up_alone(MIB, 4 * MIB);
     second = (ashlar_magazines){.stream_state = &state};
     magazines.next = &second;
-    CHECK_ZU(ashlar_cache_bytes(&cache), 0);
+    CHECK_ZU(ashlar__cache_bytes(&cache), 0);
     CHECK(push(0, 4096) && push(1, 2 * MIB));
-    CHECK(ashlar_cache_push(&cache, &second, shape(2, 1024)));
-    CHECK(ashlar_cache_add_pending(&cache, shape(3, 512)));
-    CHECK_ZU(ashlar_cache_bytes(&cache), 4096 + 2 * MIB + 1024 + 512);
+    CHECK(ashlar__cache_push(&cache, &second, shape(2, 1024)));
+    CHECK(ashlar__cache_add_pending(&cache, shape(3, 512)));
+    CHECK_ZU(ashlar__cache_bytes(&cache), 4096 + 2 * MIB + 1024 + 512);
 }
 
 /* ---- checks ---- */
 
 static void check_broken(const char *part) {
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_EFORMAT);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
@@ -145,8 +145,8 @@ CASE(the_walker_finds_what_is_broken) {
     ashlar_stream_state other = {0};
     set_up_alone(MIB, MIB);
     CHECK(push(0, 4096));
-    CHECK(ashlar_cache_add_pending(&cache, shape(1, 512)));
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_add_pending(&cache, shape(1, 512)));
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     blocks[0].stream_state = &other;
     check_broken("wrong magazine");
     blocks[0].stream_state = &state;
@@ -166,7 +166,7 @@ CASE(the_walker_finds_what_is_broken) {
     check_broken("not marked as cached");
     blocks[1].requested = 0;
     blocks[1].stream_state = &other; /* blocks of all streams wait together */
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     cache.weight[0]++;
     check_broken("miscounted");
     cache.weight[0]--;
@@ -179,10 +179,10 @@ CASE(the_walker_finds_what_is_broken) {
     cache.pending_bytes++;
     check_broken("miscounted");
     cache.pending_bytes--;
-    cache.limit[0] = ashlar_cache_weight(4096) - 1;
+    cache.limit[0] = ashlar__cache_weight(4096) - 1;
     check_broken("more than its limits");
     cache.limit[0]++;
-    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
 }
 
 /* ---- with an allocator ---- */
@@ -203,7 +203,7 @@ static void fill_own(void) {
 
 static void flush(void (*how)(ashlar_cache *)) {
     pthread_mutex_lock(&allocator->lock);
-    how(ashlar_cache_recent);
+    how(ashlar__cache_recent);
     pthread_mutex_unlock(&allocator->lock);
 }
 
@@ -211,11 +211,11 @@ CASE(a_flush_gives_all_blocks_to_the_heap) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     fill_own();
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 2 * MIB + 1024);
-    flush(ashlar_cache_flush_large_locked);
+    flush(ashlar__cache_flush_large_locked);
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 1024);
-    flush(ashlar_cache_flush_locked);
+    flush(ashlar__cache_flush_locked);
     CHECK_ZU(own_stats().cached_bytes, 0);
-    CHECK(ashlar_cache_is_empty(ashlar_cache_recent));
+    CHECK(ashlar__cache_is_empty(ashlar__cache_recent));
     CHECK_ZU(allocator->heap.used_bytes, 0);
     tear_down();
 }
@@ -241,9 +241,9 @@ CASE(a_flush_finds_the_blocks_of_every_class) {
     unsigned char *ptrs[ASHLAR_SC_COUNT];
     for (size_t without = ASHLAR_SC_COUNT; without > 0; without = without < 5 ? 0 : without - 5) {
         for (unsigned i = 0; i < ASHLAR_SC_COUNT; i++) {
-            ptrs[i] = take(ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)i}), streams[0]);
+            ptrs[i] = take(ashlar__sc_bytes((ashlar_sc){.idx = (uint16_t)i}), streams[0]);
         }
-        ashlar_cache *own = ashlar_cache_recent;
+        ashlar_cache *own = ashlar__cache_recent;
         own->limit[0] = SIZE_MAX;
         for (size_t i = 0; i < ASHLAR_SC_COUNT; i++) {
             if (i != without) {
@@ -251,11 +251,11 @@ CASE(a_flush_finds_the_blocks_of_every_class) {
             }
         }
         CHECK(own->pending_count == 0 && own->weight[0] > 0);
-        flush(ashlar_cache_flush_locked);
-        CHECK(ashlar_cache_is_empty(own));
+        flush(ashlar__cache_flush_locked);
+        CHECK(ashlar__cache_is_empty(own));
         if (without < ASHLAR_SC_COUNT) {
             give(ptrs[without]);
-            flush(ashlar_cache_flush_locked);
+            flush(ashlar__cache_flush_locked);
         }
         CHECK_ZU(allocator->heap.used_bytes, 0);
     }
@@ -276,9 +276,9 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
     for (int i = 0; i < 2; i++) { /* the second time it is the recent stream */
         give(take(4096, streams[0]));
     }
-    flush(ashlar_cache_flush_locked);
+    flush(ashlar__cache_flush_locked);
     ashlar_stream_state *gone = order_of(streams[0]);
-    CHECK(gone != NULL && ashlar_cache_recent->recent->stream_state == gone);
+    CHECK(gone != NULL && ashlar__cache_recent->recent->stream_state == gone);
     gone->recorded = gone->completed = gone->last_tick + 1;
     gone->is_gone = true;
     unsigned char *ptr = take(4096, streams[0]);
@@ -294,16 +294,16 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     give(take(4096, streams[0]));
     ashlar_stream_state *of_first = order_of(streams[0]);
     REQUIRE(of_first != NULL);
-    ashlar_block *block = ashlar_page_map_get(&allocator->heap.map, 0);
+    ashlar_block *block = ashlar__page_map_get(&allocator->heap.map, 0);
     REQUIRE(block != NULL && block->bytes == 4096);
     pthread_mutex_lock(&allocator->lock);
-    CHECK(ashlar_stream_state_cover(of_first, &allocator->client, of_first->recorded,
+    CHECK(ashlar__stream_state_cover(of_first, &allocator->client, of_first->recorded,
                                     &allocator->stats.events_recorded) == ASHLAR_OK);
     pthread_mutex_unlock(&allocator->lock);
     unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
     CHECK_ZU(stats_now().served_cached, 1);
     give(ptr);
-    flush(ashlar_cache_flush_locked);
+    flush(ashlar__cache_flush_locked);
     const ashlar_block *first = allocator->heap.first;
     CHECK(first->stream_state == of_first && of_first->recorded == 1);
     CHECK_ZU(first->tick, 1);
@@ -334,10 +334,10 @@ CASE(one_streams_blocks_may_be_forgotten_alone) {
     fill_own();
     unsigned char *held = take(4096, streams[0]); /* makes that stream the recent one */
     pthread_mutex_lock(&allocator->lock);
-    ashlar_cache_forget_locked(ashlar_cache_recent, order_of(streams[0]));
+    ashlar__cache_forget_locked(ashlar__cache_recent, order_of(streams[0]));
     pthread_mutex_unlock(&allocator->lock);
-    CHECK(ashlar_cache_recent->recent == &ashlar_no_magazines);
-    CHECK(ashlar_cache_recent->stream != streams[0]);
+    CHECK(ashlar__cache_recent->recent == &ashlar__no_magazines);
+    CHECK(ashlar__cache_recent->stream != streams[0]);
     CHECK_ZU(own_stats().cached_bytes, 1024);
     const uint64_t served = own_stats().served_cached;
     unsigned char *other = take(1024, streams[1]); /* still there */
@@ -354,23 +354,23 @@ CASE(a_thread_keeps_one_cache_of_each_allocator) {
     ashlar_allocator *second = NULL;
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
-    ashlar_cache *of_first = ashlar_cache_get(allocator);
-    ashlar_cache *of_second = ashlar_cache_get(second);
+    ashlar_cache *of_first = ashlar__cache_get(allocator);
+    ashlar_cache *of_second = ashlar__cache_get(second);
     REQUIRE(of_first != NULL && of_second != NULL);
-    CHECK(of_first != of_second && ashlar_cache_recent == of_second);
-    CHECK(ashlar_cache_get(allocator) == of_first && ashlar_cache_recent == of_first);
+    CHECK(of_first != of_second && ashlar__cache_recent == of_second);
+    CHECK(ashlar__cache_get(allocator) == of_first && ashlar__cache_recent == of_first);
     CHECK(of_first->allocator == allocator && allocator->caches == of_first);
-    CHECK_ZU(of_first->limit[0], ashlar_cache_weight(MIB)); /* nothing is mapped yet */
-    CHECK_ZU(of_first->limit[1], ashlar_cache_weight(4 * MIB));
+    CHECK_ZU(of_first->limit[0], ashlar__cache_weight(MIB)); /* nothing is mapped yet */
+    CHECK_ZU(of_first->limit[1], ashlar__cache_weight(4 * MIB));
     /* 1/32 of the device, where nobody says. */
-    CHECK_ZU(of_second->limit[0], ashlar_cache_weight(512 * KIB));
+    CHECK_ZU(of_second->limit[0], ashlar__cache_weight(512 * KIB));
     ashlar_allocator_destroy(second);
     CHECK(of_second->allocator == NULL);
-    CHECK(ashlar_cache_get(allocator) == of_first);
+    CHECK(ashlar__cache_get(allocator) == of_first);
     /* The next one made frees those that no allocator has. */
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
-    CHECK(ashlar_cache_get(second) != NULL);
-    CHECK(ashlar_cache_get(second)->next_of_thread == of_first);
+    CHECK(ashlar__cache_get(second) != NULL);
+    CHECK(ashlar__cache_get(second)->next_of_thread == of_first);
     CHECK(of_first->next_of_thread == NULL);
     ashlar_allocator_destroy(second);
     tear_down();
@@ -378,7 +378,7 @@ CASE(a_thread_keeps_one_cache_of_each_allocator) {
 
 CASE(an_allocator_without_caches_gives_none) {
     REQUIRE(set_up("memory=32MiB"));
-    CHECK(ashlar_cache_get(allocator) == NULL);
+    CHECK(ashlar__cache_get(allocator) == NULL);
     give(take(4096, streams[0]));
     give(take(4096, streams[0]));
     CHECK(allocator->caches == NULL);
@@ -390,12 +390,12 @@ CASE(an_allocator_without_caches_gives_none) {
 /* Without host memory for a cache, or for a stream's magazines, all works as without caches. */
 CASE(no_host_memory_means_no_cache) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_cache_get(allocator) == NULL);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__cache_get(allocator) == NULL);
     CHECK(allocator->caches == NULL);
     unsigned char *ptr = take(4096, streams[0]); /* makes the cache now */
     CHECK(allocator->caches != NULL);
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     give(ptr); /* there are no magazines for the stream */
     CHECK_ZU(stats_now().cached_bytes, 0);
     give(take(4096, streams[0]));
@@ -407,15 +407,15 @@ CASE(no_host_memory_means_no_cache) {
 
 CASE(an_owner_that_is_shut_out_may_not_enter) {
     set_up_alone(MIB, MIB);
-    CHECK(ashlar_cache_enter(&cache));
+    CHECK(ashlar__cache_enter(&cache));
     CHECK(atomic_load(&cache.is_busy) == 1);
-    ashlar_cache_leave(&cache);
+    ashlar__cache_leave(&cache);
     CHECK(atomic_load(&cache.is_busy) == 0);
     atomic_store(&cache.attention, ASHLAR_CACHE_CLAIMED);
-    CHECK(!ashlar_cache_enter(&cache));
+    CHECK(!ashlar__cache_enter(&cache));
     CHECK(atomic_load(&cache.is_busy) == 0); /* or the claimer would wait forever */
     atomic_store(&cache.attention, ASHLAR_CACHE_BYPASSED);
-    CHECK(!ashlar_cache_enter(&cache));
+    CHECK(!ashlar__cache_enter(&cache));
 }
 
 enum { SHUT_OUT = 1, NOT_SHUT_OUT };
@@ -425,9 +425,9 @@ static atomic_int owner_found;
 /* Enter, wait until the claim has begun, and stay a little: the claim must not end before. */
 static void *stay_inside(void *unused) {
     enum { YIELDS = 200 };
-    ashlar_cache *mine = ashlar_cache_get(allocator);
+    ashlar_cache *mine = ashlar__cache_get(allocator);
     (void)unused;
-    if (mine == NULL || !ashlar_cache_enter(mine)) {
+    if (mine == NULL || !ashlar__cache_enter(mine)) {
         return NULL;
     }
     atomic_store(&is_owner_inside, true);
@@ -439,23 +439,23 @@ static void *stay_inside(void *unused) {
         is_shut = is_shut && !atomic_load(&is_claimed);
         sched_yield();
     }
-    ashlar_cache_leave(mine);
+    ashlar__cache_leave(mine);
     while (!atomic_load(&is_claimed)) {
         sched_yield();
     }
-    is_shut = is_shut && !ashlar_cache_enter(mine);
+    is_shut = is_shut && !ashlar__cache_enter(mine);
     atomic_store(&owner_found, is_shut ? SHUT_OUT : NOT_SHUT_OUT);
     while (!atomic_load(&owner_may_end)) {
         sched_yield();
     }
-    return ashlar_cache_enter(mine) ? mine : NULL;
+    return ashlar__cache_enter(mine) ? mine : NULL;
 }
 
 CASE(a_claim_waits_for_an_owner_that_is_inside) {
     pthread_t owner;
     void *entered = NULL;
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
-    if (!ashlar_barrier_init()) {
+    if (!ashlar__barrier_init()) {
         tear_down();
         SKIP("this kernel has no membarrier(2)");
     }
@@ -463,16 +463,16 @@ CASE(a_claim_waits_for_an_owner_that_is_inside) {
     while (!atomic_load(&is_owner_inside)) {
         sched_yield();
     }
-    ashlar_cache *own = ashlar_cache_get(allocator); /* the newer one: first of the list */
+    ashlar_cache *own = ashlar__cache_get(allocator); /* the newer one: first of the list */
     REQUIRE(own != NULL && own->next != NULL);
     pthread_mutex_lock(&allocator->lock);
-    ashlar_caches_claim_locked(allocator, own);
+    ashlar__caches_claim_locked(allocator, own);
     atomic_store(&is_claimed, true);
     CHECK(atomic_load(&own->attention) == 0); /* not shut out of its own */
     while (atomic_load(&owner_found) == 0) {
         sched_yield();
     }
-    ashlar_caches_release_locked(allocator, own);
+    ashlar__caches_release_locked(allocator, own);
     pthread_mutex_unlock(&allocator->lock);
     atomic_store(&owner_may_end, true);
     REQUIRE(pthread_join(owner, &entered) == 0);

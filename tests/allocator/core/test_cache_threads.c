@@ -44,7 +44,7 @@ static ashlar_allocator *passing;
 static atomic_bool is_over;
 
 static size_t draw(worker *me, size_t below) {
-    return (size_t)ashlar_random_step_below(&me->random_state, below);
+    return (size_t)ashlar__random_step_below(&me->random_state, below);
 }
 
 static void queue(worker *me, void (*fn)(void *), const held *block) {
@@ -124,11 +124,11 @@ static void *work(void *arg) {
 
 static void drain(void) {
     pthread_mutex_lock(&allocator->lock);
-    ashlar_caches_claim_locked(allocator, NULL);
+    ashlar__caches_claim_locked(allocator, NULL);
     for (ashlar_cache *cache = allocator->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_flush_locked(cache);
+        ashlar__cache_flush_locked(cache);
     }
-    ashlar_caches_release_locked(allocator, NULL);
+    ashlar__caches_release_locked(allocator, NULL);
     pthread_mutex_unlock(&allocator->lock);
 }
 
@@ -148,7 +148,7 @@ static void *watch(void *arg) {
             *bad_count += ashlar_allocator_check(allocator) != ASHLAR_OK;
         }
         if (turn % 16 == 2 && ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK) {
-            *bad_count += ashlar_snapshot_check(snapshot) != ASHLAR_OK;
+            *bad_count += ashlar__snapshot_check(snapshot) != ASHLAR_OK;
             ashlar_snapshot_free(snapshot);
         }
         sched_yield();

@@ -235,7 +235,7 @@ CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
 static uint64_t random_state = 1;
 
 static uint64_t draw(uint64_t below) {
-    return ashlar_random_step_below(&random_state, below);
+    return ashlar__random_step_below(&random_state, below);
 }
 
 /* Any magnitude, often a whole number of units, often an end of the range. */

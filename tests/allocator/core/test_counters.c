@@ -27,11 +27,11 @@ CASE(a_publication_adds_the_changes_and_begins_again) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
     c.hit_count = 2;
-    ashlar_count_alloc(&c, 100, tag_x);
-    ashlar_count_alloc(&c, 30, tag_y);
+    ashlar__count_alloc(&c, 100, tag_x);
+    ashlar__count_alloc(&c, 30, tag_y);
     c.free_count = 1;
-    ashlar_count_free(&c, 30, tag_y);
-    ashlar_counters_publish(&c, &s);
+    ashlar__count_free(&c, 30, tag_y);
+    ashlar__counters_publish(&c, &s);
     check_published(&s, 100);
     CHECK_ZU(s.alloc_count, 2);
     CHECK_ZU(s.served_cached, 2);
@@ -40,7 +40,7 @@ CASE(a_publication_adds_the_changes_and_begins_again) {
     CHECK_ZU(s.tags[tag_x].live_bytes, 100);
     CHECK_ZU(s.tags[tag_y].peak_bytes, 30);
     CHECK_ZU(s.tags[tag_y].at_peak_bytes, 30);
-    ashlar_counters_publish(&c, &s); /* nothing is left: nothing is counted twice */
+    ashlar__counters_publish(&c, &s); /* nothing is left: nothing is counted twice */
     check_published(&s, 100);
     CHECK_ZU(s.alloc_count, 2);
     CHECK_ZU(s.free_count, 1);
@@ -51,18 +51,18 @@ CASE(a_publication_adds_the_changes_and_begins_again) {
 CASE(a_peak_below_an_earlier_one_is_none) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
-    ashlar_count_alloc(&c, 100, tag_x);
-    ashlar_count_free(&c, 100, tag_x);
-    ashlar_counters_publish(&c, &s);
+    ashlar__count_alloc(&c, 100, tag_x);
+    ashlar__count_free(&c, 100, tag_x);
+    ashlar__counters_publish(&c, &s);
     CHECK_ZU((size_t)c.all.peak, 100);
-    ashlar_count_alloc(&c, 100, tag_y);
+    ashlar__count_alloc(&c, 100, tag_y);
     CHECK(!c.has_peak && !c.is_at_peak); /* equal is not above */
-    ashlar_counters_publish(&c, &s);
+    ashlar__counters_publish(&c, &s);
     CHECK_ZU(s.tags[tag_x].at_peak_bytes, 100);
     CHECK_ZU(s.tags[tag_y].at_peak_bytes, 0);
-    ashlar_count_alloc(&c, 1, tag_y);
+    ashlar__count_alloc(&c, 1, tag_y);
     CHECK(c.has_peak && c.is_at_peak);
-    ashlar_counters_publish(&c, &s);
+    ashlar__counters_publish(&c, &s);
     check_published(&s, 101);
     CHECK_ZU(s.live_peak_bytes, 101);
     CHECK_ZU(s.tags[tag_x].at_peak_bytes, 0);
@@ -73,13 +73,13 @@ CASE(a_peak_below_an_earlier_one_is_none) {
 CASE(the_tags_are_those_of_the_highest_peak) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
-    ashlar_count_alloc(&c, 50, tag_x);
-    ashlar_count_free(&c, 20, tag_x); /* 30 x left; a peak of 50 */
-    ashlar_count_alloc(&c, 70, tag_y);
-    ashlar_count_free(&c, 70, tag_y); /* a peak of 30 x and 70 y */
-    ashlar_count_alloc(&c, 60, tag_y);
-    ashlar_count_free(&c, 30, tag_x); /* 90 is none */
-    ashlar_counters_publish(&c, &s);
+    ashlar__count_alloc(&c, 50, tag_x);
+    ashlar__count_free(&c, 20, tag_x); /* 30 x left; a peak of 50 */
+    ashlar__count_alloc(&c, 70, tag_y);
+    ashlar__count_free(&c, 70, tag_y); /* a peak of 30 x and 70 y */
+    ashlar__count_alloc(&c, 60, tag_y);
+    ashlar__count_free(&c, 30, tag_x); /* 90 is none */
+    ashlar__counters_publish(&c, &s);
     check_published(&s, 60);
     CHECK_ZU(s.live_peak_bytes, 100);
     CHECK_ZU(s.tags[tag_x].at_peak_bytes, 30);
@@ -92,11 +92,11 @@ CASE(the_tags_are_those_of_the_highest_peak) {
 CASE(a_free_may_be_published_before_its_allocation) {
     ashlar_stats s = {0};
     ashlar_counters taker = {0}, freer = {0};
-    ashlar_count_alloc(&taker, 100, tag_x);
-    ashlar_count_free(&freer, 100, tag_x);
-    ashlar_counters_publish(&freer, &s);
-    ashlar_counters_publish(&freer, &s); /* again, while the published sum is below zero */
-    ashlar_counters_publish(&taker, &s);
+    ashlar__count_alloc(&taker, 100, tag_x);
+    ashlar__count_free(&freer, 100, tag_x);
+    ashlar__counters_publish(&freer, &s);
+    ashlar__counters_publish(&freer, &s); /* again, while the published sum is below zero */
+    ashlar__counters_publish(&taker, &s);
     check_published(&s, 0);
     CHECK(s.live_peak_bytes <= 100 && s.tags[tag_x].peak_bytes <= 100);
 }
@@ -105,12 +105,12 @@ CASE(a_free_may_be_published_before_its_allocation) {
 CASE(a_peak_may_be_published_before_what_it_stands_on) {
     ashlar_stats s = {0};
     ashlar_counters taker = {0}, freer = {0};
-    ashlar_count_alloc(&taker, 100, tag_x);
-    ashlar_count_free(&freer, 100, tag_x);
-    ashlar_count_alloc(&freer, 500, tag_y);
-    ashlar_count_free(&freer, 200, tag_y);
-    ashlar_counters_publish(&freer, &s);
-    ashlar_counters_publish(&taker, &s);
+    ashlar__count_alloc(&taker, 100, tag_x);
+    ashlar__count_free(&freer, 100, tag_x);
+    ashlar__count_alloc(&freer, 500, tag_y);
+    ashlar__count_free(&freer, 200, tag_y);
+    ashlar__counters_publish(&freer, &s);
+    ashlar__counters_publish(&taker, &s);
     check_published(&s, 300);
     CHECK(s.live_peak_bytes >= 400 && s.live_peak_bytes <= 600);
     CHECK_ZU(s.tags[tag_x].at_peak_bytes, 0);
@@ -121,15 +121,15 @@ CASE(a_peak_may_be_published_before_what_it_stands_on) {
 CASE(changes_of_two_threads_make_a_peak_together) {
     ashlar_stats s = {0};
     ashlar_counters a = {0}, b = {0};
-    ashlar_count_alloc(&a, 100, tag_x);
-    ashlar_count_free(&a, 100, tag_x);
-    ashlar_counters_publish(&a, &s);
-    ashlar_counters_publish(&b, &s); /* both know that 100 has been */
-    ashlar_count_alloc(&a, 60, tag_x);
-    ashlar_count_alloc(&b, 60, tag_y);
-    ashlar_counters_publish(&a, &s);
+    ashlar__count_alloc(&a, 100, tag_x);
+    ashlar__count_free(&a, 100, tag_x);
+    ashlar__counters_publish(&a, &s);
+    ashlar__counters_publish(&b, &s); /* both know that 100 has been */
+    ashlar__count_alloc(&a, 60, tag_x);
+    ashlar__count_alloc(&b, 60, tag_y);
+    ashlar__counters_publish(&a, &s);
     CHECK_ZU(s.live_peak_bytes, 100);
-    ashlar_counters_publish(&b, &s);
+    ashlar__counters_publish(&b, &s);
     check_published(&s, 120);
     CHECK_ZU(s.live_peak_bytes, 120);
     CHECK_ZU(s.tags[tag_x].at_peak_bytes, 60);
@@ -146,16 +146,16 @@ CASE(random_orders_keep_the_equations) {
     ashlar_stats s = {0};
     ashlar_counters c[THREADS] = {0};
     for (int i = 0; i < OPERATIONS && check_failed == 0; i++) {
-        const uint64_t drawn = ashlar_random_step(&state);
+        const uint64_t drawn = ashlar__random_step(&state);
         const size_t idx = (size_t)(drawn >> 8) % BLOCKS, who = (size_t)(drawn >> 20) % THREADS;
         if (blocks[idx] == 0) {
             blocks[idx] = 1 + (drawn >> 24) % 1000;
             tags[idx] = (unsigned)(drawn >> 40) % ASHLAR_TAG_COUNT;
-            ashlar_count_alloc(&c[who], blocks[idx], tags[idx]);
+            ashlar__count_alloc(&c[who], blocks[idx], tags[idx]);
             held_back[who] += blocks[idx];
             live += blocks[idx];
         } else {
-            ashlar_count_free(&c[who], blocks[idx], tags[idx]);
+            ashlar__count_free(&c[who], blocks[idx], tags[idx]);
             held_back[who] += blocks[idx];
             live -= blocks[idx];
             blocks[idx] = 0;
@@ -166,7 +166,7 @@ CASE(random_orders_keep_the_equations) {
         const bool is_read = (drawn >> 54) % 32 == 0;
         for (size_t k = 0; k < THREADS; k++) {
             if (is_read || (k == who && (drawn >> 50) % 4 == 0)) {
-                ashlar_counters_publish(&c[k], &s);
+                ashlar__counters_publish(&c[k], &s);
                 held_back[k] = 0;
             }
         }

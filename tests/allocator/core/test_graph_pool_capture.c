@@ -193,9 +193,9 @@ CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
     unsigned char *a = take(4 * BIG, doomed);
     give(a);
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_EINVAL);
@@ -252,23 +252,23 @@ CASE(a_failed_begin_or_release_changes_nothing) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_graph_pool *pool = NULL;
     for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(pool == NULL && captures_now() == 0);
         check_all();
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 2, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 2, CU_UNKNOWN);
     CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_EDRIVER);
     CHECK(pool == NULL && captures_now() == 0);
     pool = pool_begin(streams[0]);
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
     pool_end(pool);
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
+    ashlar__host_fail_at(0);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
     CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EDRIVER);
     check_all();
     CHECK(take(2 * BIG, streams[0]) != ptr); /* still the pool's */
@@ -283,7 +283,7 @@ CASE(no_call_is_made_where_the_mode_cannot_be_set) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     for (uint64_t n = 1; n <= 5; n += 2) { /* the odd calls set it */
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_thread_exchange_capture_mode, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_thread_exchange_capture_mode, n, CU_UNKNOWN);
         CHECK(ashlar_alloc(allocator, BIG, streams[0], &out) == ASHLAR_EDRIVER);
         CHECK(out == NULL && atomic_load(&driver->fail_countdown) == 0);
         check_all();

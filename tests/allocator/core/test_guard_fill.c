@@ -307,7 +307,7 @@ CASE(random_work_is_never_reported) {
     REQUIRE(set_up_guarded("memory=8MiB,mode=adversarial,seed=9", ASHLAR_GUARD_FILL));
     atomic_store(&payload_bad_count, 0);
     for (int op = 0; op < OPS; op++) {
-        const size_t i = (size_t)ashlar_random_step_below(&random, SLOTS);
+        const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
         const unsigned char value = (unsigned char)(i + 1);
         if (slots[i] != NULL) {
             queue_verify(streams[owner[i]], slots[i], bytes[i], value);

@@ -112,10 +112,10 @@ static bool run_with_failing_call(const workload *w, int fn, uint64_t n, cu_resu
         return false;
     }
     allowed = result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER;
-    ashlar_driver_fail_at(driver, fn, n, result);
+    ashlar__driver_fail_at(driver, fn, n, result);
     run_script(w);
     const bool has_fired = atomic_load(&driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
     } else {
@@ -155,7 +155,7 @@ CASE(every_host_allocation_may_fail) {
         for (bool is_over = false; !is_over;) {
             REQUIRE(set_up_script(&workloads[g]));
             allowed = ASHLAR_EHOSTMEM;
-            ashlar_host_fail_at(++n);
+            ashlar__host_fail_at(++n);
             run_script(&workloads[g]);
             is_over = is_still_armed(n);
             seen += refusals;

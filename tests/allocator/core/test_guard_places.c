@@ -40,7 +40,7 @@ static void check_place(const char *words, void (*function)(void *)) {
     CHECK(at != NULL);
     if (at != NULL) {
         CHECK(sscanf(at + strlen(words), "thread %llu at %p in ", &thread, &address) == 2);
-        CHECK(thread == ashlar_thread_number());
+        CHECK(thread == ashlar__thread_number());
         CHECK((uintptr_t)address - (uintptr_t)function < FUNCTION_BYTES);
         CHECK_HAS(at, "in test_guard_places+0x");
     }
@@ -84,7 +84,7 @@ CASE(a_foreign_free_tells_its_own_place) {
 
 static void *free_in_thread(void *ptr) {
     free_first(ptr);
-    return (void *)(uintptr_t)ashlar_thread_number();
+    return (void *)(uintptr_t)ashlar__thread_number();
 }
 
 CASE(the_thread_of_the_free_before_is_told) {
@@ -96,7 +96,7 @@ CASE(the_thread_of_the_free_before_is_told) {
         void *ptr = take(1000, streams[0]);
         REQUIRE(pthread_create(&thread, NULL, free_in_thread, ptr) == 0);
         REQUIRE(pthread_join(thread, &number) == 0);
-        CHECK((uintptr_t)number != ashlar_thread_number());
+        CHECK((uintptr_t)number != ashlar__thread_number());
         free_second(ptr);
         (void)snprintf(text, sizeof text, "the one before: thread %zu at ", (size_t)number);
         CHECK_HAS(ashlar_error_detail(), text);
@@ -121,23 +121,23 @@ CASE(the_newest_free_of_an_address_is_the_one_told) {
 CASE(the_log_holds_the_last_1024_frees) {
     static ashlar_free_log log; /* as the header of the allocator promises */
     CHECK_ZU(ASHLAR_FREE_LOG_ENTRIES, 1024);
-    CHECK(ashlar_free_log_find(&log, 0) == NULL);
+    CHECK(ashlar__free_log_find(&log, 0) == NULL);
     for (cu_ptr ptr = 1; ptr <= 3000; ptr++) {
-        ashlar_free_log_add(&log, ptr, (ashlar_call_site){.thread = ptr});
-        CHECK(ashlar_free_log_find(&log, ptr)->place.thread == ptr);
-        CHECK(ptr < 1024 || ashlar_free_log_find(&log, ptr - 1023)->place.thread == ptr - 1023);
-        CHECK(ptr <= 1024 || ashlar_free_log_find(&log, ptr - 1024) == NULL);
+        ashlar__free_log_add(&log, ptr, (ashlar_call_site){.thread = ptr});
+        CHECK(ashlar__free_log_find(&log, ptr)->place.thread == ptr);
+        CHECK(ptr < 1024 || ashlar__free_log_find(&log, ptr - 1023)->place.thread == ptr - 1023);
+        CHECK(ptr <= 1024 || ashlar__free_log_find(&log, ptr - 1024) == NULL);
     }
 }
 
 CASE(a_place_is_written_as_far_as_it_is_known) {
     char text[ASHLAR_CALL_SITE_BYTES];
-    ashlar_call_site_write((ashlar_call_site){(const void *)(uintptr_t)16, 7}, text);
+    ashlar__call_site_write((ashlar_call_site){(const void *)(uintptr_t)16, 7}, text);
     CHECK(strcmp(text, "thread 7 at 0x10") == 0);
     void *in_library = NULL;
     pid_t (*const function)(void) = getppid; /* exported by its library, in every build */
     memcpy(&in_library, &function, sizeof in_library);
-    ashlar_call_site_write((ashlar_call_site){in_library, 8}, text);
+    ashlar__call_site_write((ashlar_call_site){in_library, 8}, text);
     CHECK_HAS(text, "thread 8 at 0x");
     CHECK_HAS(text, "+0x");
     CHECK_HAS(text, "+0x0)");

@@ -127,7 +127,7 @@ CASE(blocks_of_any_size_never_overlap) {
     uint64_t random = 3;
     REQUIRE(set_up_guarded("memory=32MiB", ASHLAR_GUARD_UNMAP));
     for (int op = 0; op < 2000; op++) {
-        const size_t i = (size_t)ashlar_random_step_below(&random, SLOTS);
+        const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
         if (slots[i] != NULL) {
             for (size_t at = 0; at < bytes[i]; at += 4096) {
                 CHECK(slots[i][at] == (unsigned char)i);
@@ -254,7 +254,7 @@ CASE(a_block_in_quarantine_is_known_as_freed) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
     queue_write(streams[0], ptr, 1000, 1);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
@@ -266,7 +266,7 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     unsigned char *a = take(1000, streams[0]), *b = take(3 * MIB, streams[1]);
     queue_write(streams[0], a, 1, 1);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, a) == ASHLAR_OK);
     const ashlar_stats s = stats_now();
     CHECK_ZU(s.live_bytes, 3 * MIB);

@@ -127,7 +127,7 @@ CASE(a_block_that_waits_for_the_heap_cannot_be_freed_again) {
     for (int i = 0; i < 4; i++) {
         give(ptrs[i]);
     }
-    CHECK(ashlar_cache_recent->pending_count > 0);
+    CHECK(ashlar__cache_recent->pending_count > 0);
     for (int i = 0; i < 4; i++) {
         CHECK(ashlar_free(allocator, ptrs[i]) == ASHLAR_EPOINTER);
     }

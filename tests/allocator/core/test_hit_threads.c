@@ -154,11 +154,11 @@ CASE(a_block_goes_to_the_cache_of_the_thread_that_frees_it) {
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two));
     give(helpers[0]);
-    CHECK_ZU(ashlar_cache_bytes(ashlar_cache_recent), 4096);
+    CHECK_ZU(ashlar__cache_bytes(ashlar__cache_recent), 4096);
     CHECK(take_only(4096, streams[0]) == helpers[0]);
     CHECK_ZU(stats_now().served_cached, 1);
     REQUIRE(helper_do(helper_gives_both)); /* one of them taken here */
-    CHECK_ZU(ashlar_cache_bytes(ashlar_cache_recent), 0);
+    CHECK_ZU(ashlar__cache_bytes(ashlar__cache_recent), 0);
     CHECK_ZU(stats_now().cached_bytes, 8192);
     CHECK_ZU(stats_now().live_blocks, 0);
     CHECK(ashlar_free(allocator, helpers[0]) == ASHLAR_EPOINTER);
@@ -263,7 +263,7 @@ static void take_while_ending(void *value) {
     if (++late_turns < 2) {
         CHECK(pthread_setspecific(late_key, value) == 0);
     } else {
-        CHECK(ashlar_cache_get(allocator) == NULL);
+        CHECK(ashlar__cache_get(allocator) == NULL);
     }
 }
 

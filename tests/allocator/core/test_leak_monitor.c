@@ -188,9 +188,9 @@ CASE(steps_must_come_in_order) {
 
 CASE(without_host_memory_there_is_none) {
     monitor = NULL;
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(monitor == NULL);
 }
 

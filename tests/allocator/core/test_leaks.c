@@ -93,9 +93,9 @@ CASE(without_host_memory_the_sum_is_told) {
     for (unsigned long n = 1; n <= 2; n++) {
         REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
         (void)leak(700, ASHLAR_TAG_BATCH);
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         ashlar_allocator_destroy(allocator);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(report_count == 1);
         CHECK(strcmp(reports[0], "leak: soft:0: 1 blocks of 700 bytes are still live; no host "
                                  "memory to list them") == 0);

@@ -59,9 +59,9 @@ static ashlar_status forget(ashlar_stream *stream) {
         status = ashlar_allocator_forget_stream(allocator, *stream);
         if (status == ASHLAR_OK) {
             const ashlar_driver_table *table = &driver->table; /* not counted: it does not fail */
-            CHECK(ashlar_device_enter(device) == ASHLAR_OK || is_armed);
+            CHECK(ashlar__device_enter(device) == ASHLAR_OK || is_armed);
             is_destroyed = table->stream_destroy(*stream) == CU_SUCCESS;
-            ashlar_device_leave(device);
+            ashlar__device_leave(device);
         }
     }
     if (status == ASHLAR_OK) {
@@ -240,10 +240,10 @@ static bool run_with_failing_call(const way *w, int fn, uint64_t n, cu_result re
     }
     is_armed = true;
     allowed = result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER;
-    ashlar_driver_fail_at(driver, fn, n, result);
+    ashlar__driver_fail_at(driver, fn, n, result);
     run_script(&stats);
     const bool has_fired = atomic_load(&driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (check_failed == 0 && has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
     } else if (check_failed == 0) {
@@ -251,7 +251,7 @@ static bool run_with_failing_call(const way *w, int fn, uint64_t n, cu_result re
     }
     if (check_failed != 0) {
         printf("# call %llu of %s, vmm %d, cache %llu\n", (unsigned long long)n,
-               ashlar_driver_fn_name((ashlar_driver_fn)fn), w->use_vmm,
+               ashlar__driver_fn_name((ashlar_driver_fn)fn), w->use_vmm,
                (unsigned long long)w->cache_bytes);
     }
     return has_fired && check_failed == 0;
@@ -301,7 +301,7 @@ CASE(every_host_allocation_may_fail) {
             REQUIRE(set_up_way(&ways[i]));
             is_armed = true;
             allowed = ASHLAR_EHOSTMEM;
-            ashlar_host_fail_at(n);
+            ashlar__host_fail_at(n);
             run_script(&stats);
             is_over = is_still_armed(n);
             seen += refusals;

@@ -178,12 +178,12 @@ static ashlar_device *other;
 
 /* What a fill by the other device comes to. */
 static cu_result fill_from_other(void *ptr, unsigned char value) {
-    CHECK(ashlar_device_enter(other) == ASHLAR_OK);
-    cu_result result = driver->table.memset_d8_async(ashlar_ptr_in(ptr), value, 512, NULL);
+    CHECK(ashlar__device_enter(other) == ASHLAR_OK);
+    cu_result result = driver->table.memset_d8_async(ashlar__ptr_in(ptr), value, 512, NULL);
     if (result == CU_SUCCESS) {
         result = driver->table.ctx_synchronize();
     }
-    ashlar_device_leave(other);
+    ashlar__device_leave(other);
     return result;
 }
 

@@ -27,7 +27,7 @@ static ashlar_snapshot by_hand = {
     .segment_count = 2, .block_count = 4, .segments = segments, .blocks = blocks};
 
 static ashlar_status check(void) {
-    return ashlar_snapshot_check(&by_hand);
+    return ashlar__snapshot_check(&by_hand);
 }
 
 /* Change one thing, expect a refusal that names it, change it back. */
@@ -63,11 +63,11 @@ CASE(each_broken_invariant_is_named) {
 CASE(a_bad_snapshot_is_not_written) {
     write_bytes("old", 3);
     segments[1].bytes++;
-    CHECK(ashlar_snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_EFORMAT);
+    CHECK(ashlar__snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_EFORMAT);
     segments[1].bytes--;
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
-    CHECK(ashlar_snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_OK);
+    CHECK(ashlar__snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_OK);
 }
 
 /* ---- of an allocator ---- */
@@ -160,7 +160,7 @@ CASE(the_statistics_are_the_snapshot_at_every_step) {
     uint64_t random_state = 5;
     REQUIRE(set_up(DEVICE));
     for (int step = 0; step < STEPS; step++) {
-        const size_t drawn = (size_t)(ashlar_random_step(&random_state) >> 33);
+        const size_t drawn = (size_t)(ashlar__random_step(&random_state) >> 33);
         void **slot = &held[drawn % HELD];
         if (*slot != NULL) {
             give(*slot);
@@ -191,7 +191,7 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     CHECK(ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK);
     hole->state = ASHLAR_BLOCK_FREE;
     REQUIRE(snapshot != NULL);
-    CHECK(ashlar_snapshot_check(snapshot) == ASHLAR_OK);
+    CHECK(ashlar__snapshot_check(snapshot) == ASHLAR_OK);
     REQUIRE(snapshot->segment_count == 2 && snapshot->block_count == 2);
     CHECK(snapshot->segments[0].address == (uintptr_t)below);
     CHECK_ZU(snapshot->segments[0].bytes, 2 * MIB);
@@ -240,9 +240,9 @@ static bool set_up_with_events(void) {
     ashlar_trace *const ring = allocator->client.trace;
     ring->now_ns = test_clock;
     for (int i = 0; i < 5; i++) {
-        ashlar_trace_put(ring, &events[0]);
+        ashlar__trace_put(ring, &events[0]);
     }
-    ashlar_trace_put(ring, &events[1]);
+    ashlar__trace_put(ring, &events[1]);
     return true;
 }
 
@@ -345,9 +345,9 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             unsigned char bytes[FILE_MAX_BYTES];
             write_bytes("old", 3);
-            ashlar_host_fail_at(++n);
+            ashlar__host_fail_at(++n);
             status = attempts[i].act();
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(0);
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(status == ASHLAR_OK || read_bytes(bytes) == 3);
             CHECK(names_in_folder() == 1);

@@ -251,7 +251,7 @@ CASE(events_are_recorded_on_the_allocators_own_device) {
     for (int i = 0; i < 2; i++) {
         REQUIRE(ashlar_stream_create(second, &theirs[i]) == ASHLAR_OK);
     }
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK); /* the program works with the first */
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program works with the first */
     CHECK(ashlar_alloc(other, BIG, theirs[0], &ptr) == ASHLAR_OK);
     CHECK(ashlar_free(other, ptr) == ASHLAR_OK);
     CHECK(ashlar_alloc(other, BIG, theirs[1], &again) == ASHLAR_OK);
@@ -272,8 +272,8 @@ static void check_destroy_with_failing_switch(uint64_t n) {
     give(take(BIG, streams[0]));
     give(take(BIG, streams[1]));
     const size_t destroyed = CALLS(event_destroy);
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK); /* the program's own context */
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program's own context */
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
     ashlar_allocator_destroy(allocator);
     CHECK(atomic_load(&driver->fail_countdown) == 0);
     CHECK_ZU(CALLS(event_destroy) - destroyed, n == 1 ? 1 : 0);

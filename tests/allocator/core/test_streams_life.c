@@ -52,9 +52,9 @@ CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
     queue_write(streams[1], b, BIG, 2);
     give(a);
     give(b);
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS); /* and nobody was told */
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     unsigned char *whole = take(2 * BIG, streams[2]);
     CHECK(whole == a && stats_now().reserved_bytes == 2 * BIG);
     check_owned(streams[2], whole, 2 * BIG);
@@ -95,16 +95,16 @@ CASE(a_stream_that_ended_unannounced_is_found_out) {
     unsigned char *a = take(BIG, stream);
     use(stream, a, BIG, 1);
     give(a);
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     stream = new_stream();
     CHECK(stream == handle);
     const size_t waits = CALLS(ctx_synchronize);
     CHECK(take(BIG, streams[0]) == a);
     CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
     check_owned(streams[0], a, BIG);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
     void *out = NULL;
     CHECK(ashlar_alloc(allocator, BIG, stream, &out) == ASHLAR_EDRIVER); /* it is new here */
     CHECK(take(BIG, stream) != a);
@@ -185,7 +185,7 @@ CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
         ASHLAR_DRIVER_FN_event_record,
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        ashlar_driver_fail_at(driver, (int)calls[i], 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, (int)calls[i], 1, CU_UNKNOWN);
         CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_EDRIVER);
         CHECK(atomic_load(&driver->fail_countdown) == 0);
         CHECK(take(BIG, streams[0]) == ptr);
@@ -290,9 +290,9 @@ CASE(threads_that_come_and_go_leave_no_records) {
 CASE(a_stream_apart_from_the_default_one_is_waited_for) {
     REQUIRE(set_up_streams("64MiB"));
     cu_stream apart = NULL;
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     REQUIRE(driver->table.stream_create(&apart, CU_STREAM_UNORDERED) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     unsigned char *ptr = take(BIG, apart);
     use(apart, ptr, BIG, 1);
     give(ptr);

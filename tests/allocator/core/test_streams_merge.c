@@ -203,7 +203,7 @@ CASE(the_requests_own_stream_is_waited_for_too) {
     REQUIRE(set_up_streams("16MiB"));
     a = fill_and_free();
     /* Stream 1's event is recorded when it is asked for; stream 0's only before the wait. */
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_UNKNOWN);
     CHECK(ashlar_alloc(allocator, 4 * BIG, streams[0], &out) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cuEventRecord on");
     CHECK(atomic_load(&driver->fail_countdown) == 0);
@@ -245,7 +245,7 @@ static void check_step(failing_step step, size_t bytes, const unsigned char *wan
     const ashlar_stats before = stats_now();
     for (int is_full = 0; is_full < 2; is_full++) {
         const cu_result result = is_full ? CU_OUT_OF_MEMORY : CU_UNKNOWN;
-        ashlar_driver_fail_at(driver, (int)step.fn, 1, result);
+        ashlar__driver_fail_at(driver, (int)step.fn, 1, result);
         CHECK(ashlar_alloc(allocator, bytes, streams[1], &out) ==
               (is_full ? ASHLAR_ENOMEM : ASHLAR_EDRIVER));
         CHECK_HAS(ashlar_error_detail(), is_full ? "out of memory on soft:0" : step.name);
@@ -255,7 +255,7 @@ static void check_step(failing_step step, size_t bytes, const unsigned char *wan
         CHECK(stats_now().live_blocks == before.live_blocks);
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     }
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     unsigned char *ptr = take(bytes, streams[1]);
     CHECK(ptr == want);
     check_owned(streams[1], ptr, bytes);
@@ -323,11 +323,11 @@ CASE(a_new_stream_without_host_memory_is_refused) {
     REQUIRE(set_up_streams("64MiB"));
     void *out = &out;
     unsigned char *ptr = take(BIG, streams[0]);
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_alloc(allocator, BIG, streams[1], &out) == ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "the record of a stream");
     CHECK(out == &out);
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
     CHECK(stats_now().live_blocks == 1);
     give(ptr); /* nothing has changed: it is stream 0's still */

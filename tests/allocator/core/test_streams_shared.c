@@ -66,10 +66,10 @@ CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
     }
     REQUIRE(other != NULL);
     uint64_t *recorded = &allocator->stats.events_recorded;
-    CHECK(ashlar_stream_state_cover(other, &allocator->client, other->recorded, recorded) ==
+    CHECK(ashlar__stream_state_cover(other, &allocator->client, other->recorded, recorded) ==
           ASHLAR_OK);
     wait_for(streams[1]);
-    CHECK(ashlar_stream_state_query(other, &allocator->client) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_query(other, &allocator->client) == ASHLAR_OK);
     order_calls before = order_calls_now();
     CHECK(take(4 * BIG, streams[0]) == ptr);
     CHECK(stats_now().served_same_stream == 1 && stats_now().shared_bytes == 0);
@@ -200,23 +200,23 @@ CASE(marking_fails_whole) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     CHECK(ashlar_record_stream(allocator, &foreign, streams[1]) == ASHLAR_EPOINTER);
     CHECK(ashlar_record_stream(allocator, ptr + 512, streams[1]) == ASHLAR_EPOINTER);
-    ashlar_host_fail_at(1); /* the stream's record */
+    ashlar__host_fail_at(1); /* the stream's record */
     CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
     CHECK_ZU(order_count(), 1);
     for (int i = 0; i < 2; i++) { /* the two uses; the record is there after the first time */
-        ashlar_host_fail_at(2);
+        ashlar__host_fail_at(2);
         CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
         check_all();
     }
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     order_calls before = order_calls_now();
     give(ptr);
     CHECK(take(4 * BIG, streams[0]) == ptr); /* it is not marked */
     check_calls(&before, (order_calls){0});
     mark(ptr, streams[1]);
-    ashlar_host_fail_at(2); /* the stream's record, and one more use */
+    ashlar__host_fail_at(2); /* the stream's record, and one more use */
     CHECK(ashlar_record_stream(allocator, ptr, streams[2]) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     give(ptr);
     tear_down();
 }
@@ -235,7 +235,7 @@ CASE(a_failing_wait_for_users_loses_nothing) {
             mark(ptr, streams[1]);
             use(streams[1], ptr, 4 * BIG, 1);
             give(ptr);
-            ashlar_driver_fail_at(driver, (int)calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, (int)calls[i], n, CU_UNKNOWN);
             CHECK(ashlar_alloc(allocator, 4 * BIG, streams[2], &out) == ASHLAR_EDRIVER);
             CHECK(out == NULL && atomic_load(&driver->fail_countdown) == 0);
             check_all();

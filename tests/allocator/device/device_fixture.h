@@ -32,9 +32,9 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
 
 static inline size_t free_memory_of(ashlar_device *of) {
     size_t free_bytes = 0, total_bytes = 0;
-    CHECK(ashlar_device_enter(of) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(of) == ASHLAR_OK);
     CHECK(of->driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
-    ashlar_device_leave(of);
+    ashlar__device_leave(of);
     return free_bytes;
 }
 
@@ -46,11 +46,11 @@ static inline size_t free_memory_of(ashlar_device *of) {
 static inline bool open_test_device(const char *spec) {
     const char *name = getenv("ASHLAR_TEST_DEVICE");
     if (name != NULL && strcmp(name, "cuda") == 0) {
-        return ashlar_driver_open_cuda(&driver) == ASHLAR_OK &&
+        return ashlar__driver_open_cuda(&driver) == ASHLAR_OK &&
                ashlar_device_open("cuda", &device) == ASHLAR_OK;
     }
-    return ashlar_soft_configure(spec) == ASHLAR_OK &&
-           ashlar_driver_open_soft(&driver) == ASHLAR_OK &&
+    return ashlar__soft_configure(spec) == ASHLAR_OK &&
+           ashlar__driver_open_soft(&driver) == ASHLAR_OK &&
            ashlar_device_open("soft", &device) == ASHLAR_OK;
 }
 
@@ -77,27 +77,27 @@ static inline void tear_down_device(void) {
 /* Memory of a device, as the driver gives it; for the device's own tests. */
 static inline unsigned char *take_memory(ashlar_device *of, size_t bytes) {
     cu_ptr ptr = 0;
-    CHECK(ashlar_device_enter(of) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(of) == ASHLAR_OK);
     CHECK(of->driver->table.mem_alloc(&ptr, bytes) == CU_SUCCESS);
-    ashlar_device_leave(of);
-    return ashlar_ptr_out(ptr);
+    ashlar__device_leave(of);
+    return ashlar__ptr_out(ptr);
 }
 
 static inline void give_memory(ashlar_device *of, void *ptr) {
-    CHECK(ashlar_device_enter(of) == ASHLAR_OK);
-    CHECK(of->driver->table.mem_free(ashlar_ptr_in(ptr)) == CU_SUCCESS);
-    ashlar_device_leave(of);
+    CHECK(ashlar__device_enter(of) == ASHLAR_OK);
+    CHECK(of->driver->table.mem_free(ashlar__ptr_in(ptr)) == CU_SUCCESS);
+    ashlar__device_leave(of);
 }
 
 /* An armed host failure that has not come yet; it is disarmed. */
 static inline bool is_still_armed(unsigned long n) {
     bool was_armed = false;
     for (unsigned long i = 0; i < n && !was_armed; i++) {
-        void *probe = ashlar_host_calloc(1, 1);
+        void *probe = ashlar__host_calloc(1, 1);
         was_armed = probe == NULL;
-        ashlar_host_free(probe);
+        ashlar__host_free(probe);
     }
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     return was_armed;
 }
 

@@ -42,7 +42,7 @@ CASE(bad_soft_environment_is_refused_and_read_again_next_time) {
 CASE(a_device_says_what_it_is) {
     ashlar_device *device = NULL;
     ashlar_device_info info;
-    REQUIRE(ashlar_soft_configure("devices=2,memory=16MiB") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2,memory=16MiB") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &device) == ASHLAR_OK);
     ashlar_device_get_info(device, &info);
     CHECK(info.kind == ASHLAR_DEVICE_SOFT);
@@ -54,7 +54,7 @@ CASE(a_device_says_what_it_is) {
 }
 
 CASE(an_ordinal_picks_the_device) {
-    REQUIRE(ashlar_soft_configure("devices=12") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=12") == ASHLAR_OK);
     CHECK(ordinal_of("soft") == 0);
     CHECK(ordinal_of("soft:0") == 0);
     CHECK(ordinal_of("soft:1") == 1);
@@ -64,12 +64,12 @@ CASE(an_ordinal_picks_the_device) {
 }
 
 CASE(an_ordinal_beyond_the_devices_is_refused_with_their_number) {
-    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
     check_refused("soft:2", ASHLAR_ENODEVICE,
                   "soft:2: there are only 2 such devices, numbered from 0");
     check_refused("soft:1023", ASHLAR_ENODEVICE, "soft:1023");
     check_refused("soft:1024", ASHLAR_ENODEVICE, "soft:1024");
-    REQUIRE(ashlar_soft_configure("devices=1") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=1") == ASHLAR_OK);
     check_refused("soft:1", ASHLAR_ENODEVICE,
                   "soft:1: there is only 1 such device, numbered from 0");
     check_refused("cuda:1000", ASHLAR_ENODEVICE, "");
@@ -92,7 +92,7 @@ CASE(a_name_of_no_device_is_refused) {
 CASE(auto_takes_the_first_cuda_device_or_else_the_software_device) {
     ashlar_driver *cuda;
     ashlar_device *device = NULL;
-    const bool has_cuda = ashlar_driver_open_cuda(&cuda) == ASHLAR_OK;
+    const bool has_cuda = ashlar__driver_open_cuda(&cuda) == ASHLAR_OK;
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
     CHECK(device->info.kind == (has_cuda ? ASHLAR_DEVICE_CUDA : ASHLAR_DEVICE_SOFT));
     CHECK(strcmp(device->driver->name, has_cuda ? "cuda" : "soft") == 0);
@@ -110,7 +110,7 @@ CASE(auto_takes_the_first_cuda_device_or_else_the_software_device) {
 
 CASE(without_a_name_the_environment_decides) {
     ashlar_device *by_name = NULL, *by_default = NULL;
-    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
     setenv("ASHLAR_DEVICE", "soft:1", 1);
     CHECK(ordinal_of(NULL) == 1);
     CHECK(ordinal_of("soft:0") == 0); /* a name goes before it */
@@ -143,41 +143,41 @@ CASE(a_failing_driver_is_reported_and_nothing_is_kept) {
         {ASHLAR_DRIVER_FN_primary_ctx_retain, "cuDevicePrimaryCtxRetain on the soft device"},
     };
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        ashlar_driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
         check_refused("soft", ASHLAR_EDRIVER, steps[i].part);
-        CHECK(ashlar_soft_state.devices[0].retains == 0);
+        CHECK(ashlar__soft_state.devices[0].retains == 0);
         CHECK(ordinal_of("soft") == 0);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_primary_ctx_retain, 1, CU_OUT_OF_MEMORY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_primary_ctx_retain, 1, CU_OUT_OF_MEMORY);
     check_refused("soft", ASHLAR_ENOMEM, "CUDA_ERROR_OUT_OF_MEMORY");
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     check_refused("soft", ASHLAR_EHOSTMEM, "no host memory for a device");
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
 }
 
 CASE(closing_gives_the_context_back) {
     ashlar_device *first = NULL, *second = NULL;
-    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &first) == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
     CHECK(first != second);
-    CHECK(ashlar_soft_state.devices[1].retains == 2);
-    CHECK(ashlar_soft_state.devices[0].retains == 0);
+    CHECK(ashlar__soft_state.devices[1].retains == 2);
+    CHECK(ashlar__soft_state.devices[0].retains == 0);
     ashlar_device_close(first);
-    CHECK(ashlar_soft_state.devices[1].retains == 1);
-    CHECK(ashlar_device_enter(second) == ASHLAR_OK); /* still usable */
-    ashlar_device_leave(second);
+    CHECK(ashlar__soft_state.devices[1].retains == 1);
+    CHECK(ashlar__device_enter(second) == ASHLAR_OK); /* still usable */
+    ashlar__device_leave(second);
     ashlar_device_close(second);
-    CHECK(ashlar_soft_state.devices[1].retains == 0);
+    CHECK(ashlar__soft_state.devices[1].retains == 0);
 }
 
 CASE(opening_is_counted_by_purpose) {
     ashlar_device *device = NULL;
     ashlar_driver_counts before, after;
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
     ashlar_device_get_counts(device, &before);
     CHECK(ordinal_of("soft") == 0);

@@ -142,7 +142,7 @@ CASE(a_captured_batch_is_captured_copy_by_copy) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     REQUIRE(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_RELAXED) == CU_SUCCESS);
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
     REQUIRE(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
@@ -152,7 +152,7 @@ CASE(a_captured_batch_is_captured_copy_by_copy) {
     check_copied(streams[0]);
     CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     tear_down_buffers();
 }
 
@@ -212,13 +212,13 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     };
     REQUIRE(set_up_buffers("memory=16MiB"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_UNKNOWN);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), rows[i].name);
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_OUT_OF_MEMORY);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
@@ -230,7 +230,7 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
 CASE(copies_behind_a_failed_one_are_not_queued) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     const size_t before = CALLS(memcpy_dtod_async);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
     CHECK(call_each() == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
     CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
@@ -239,9 +239,9 @@ CASE(copies_behind_a_failed_one_are_not_queued) {
 
 CASE(a_batch_without_host_memory_queues_nothing) {
     REQUIRE(set_up_buffers("memory=16MiB"));
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(call_batch() == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "a batch of 4 copies");
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     CHECK(dst[0] == 0xEE);

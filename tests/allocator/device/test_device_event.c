@@ -7,8 +7,8 @@
 
 static size_t live_events(void) {
     size_t count = 0;
-    for (size_t i = 0; i < ashlar_soft_state.events.count; i++) {
-        count += ashlar_soft_state.events.entries[i].item != NULL;
+    for (size_t i = 0; i < ashlar__soft_state.events.count; i++) {
+        count += ashlar__soft_state.events.entries[i].item != NULL;
     }
     return count;
 }
@@ -117,7 +117,7 @@ CASE(an_event_is_given_back_once_destroyed) {
 
 static cu_result create_plain(cu_event *event, unsigned int flags) {
     CHECK(flags == CU_EVENT_NO_TIMING);
-    return ashlar_soft_event_create(event, flags);
+    return ashlar__soft_event_create(event, flags);
 }
 
 CASE(events_keep_no_time) {
@@ -187,12 +187,12 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     REQUIRE(set_up_device(""));
     target = make_event();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), rows[i].name);
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
         CHECK(rows[i].call() == ASHLAR_OK);

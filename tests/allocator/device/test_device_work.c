@@ -22,7 +22,7 @@ CASE(the_context_before_is_current_again_after_a_call) {
     cu_context context = NULL;
     REQUIRE(set_up_device("devices=2"));
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
-    CHECK(ashlar_device_enter(other) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(other) == ASHLAR_OK);
     wait_for(streams[0]);
     CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
     CHECK(context == other->context);
@@ -68,7 +68,7 @@ CASE(a_stream_keeps_its_order_and_that_of_the_default_stream) {
 
 static size_t live_streams(void) {
     size_t count = 0;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         count++;
     }
     return count;
@@ -207,16 +207,16 @@ CASE(arguments_too_large_to_copy_are_refused) {
     bare_runs = 0;
     CHECK(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX) == ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a launch of 18446744073709551615 bytes of arguments");
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(bare_runs == 0);
     tear_down_device();
 }
 
 static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) {
     CHECK(flags == 0);
-    return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
+    return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
 }
 
 CASE(page_locked_memory_has_no_special_flags) {
@@ -237,10 +237,10 @@ CASE(page_locked_memory_is_usable_and_given_back) {
     CHECK(ashlar_device_host_alloc(device, 5000, &ptr) == ASHLAR_OK);
     REQUIRE(ptr != NULL);
     memset(ptr, 1, 5000);
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
-    CHECK(ashlar_soft_state.host_blocks.items[0]->bytes >= 5000);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 1);
+    CHECK(ashlar__soft_state.host_blocks.items[0]->bytes >= 5000);
     ashlar_device_host_free(device, ptr);
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     ashlar_device_host_free(device, NULL);
     CHECK(counts_now().memory == before.memory + 2);
     CHECK(ashlar_device_host_alloc(device, 0, &ptr) == ASHLAR_EINVAL);
@@ -316,13 +316,13 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     REQUIRE(set_up_device("memory=16MiB"));
     target = take_memory(device, 512);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), rows[i].name);
-        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
+        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         check_context_stack();
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
         check_context_stack();

@@ -28,7 +28,7 @@ static bool has_fake(void) {
 static void check_refused(const char *fault, const char *part) {
     ashlar_driver *driver = NULL;
     setenv("FAKE_CUDA", fault, 1);
-    CHECK(ashlar_driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
+    CHECK(ashlar__driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
     CHECK(driver == NULL);
     CHECK_HAS(ashlar_error_detail(), part);
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
@@ -40,7 +40,7 @@ CASE(missing_library_is_named_with_the_remedy) {
         SKIP("this machine has a libcuda.so.1");
     }
     ashlar_driver *driver = NULL;
-    CHECK(ashlar_driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
+    CHECK(ashlar__driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
     CHECK(driver == NULL);
     CHECK_HAS(ashlar_error_detail(), "libcuda.so.1 was not found: install NVIDIA's driver");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
@@ -92,9 +92,9 @@ CASE(failed_open_is_tried_again_and_then_kept) {
     }
     check_refused("nodevice", "no device");
     ashlar_driver *first = NULL, *second = NULL;
-    CHECK(ashlar_driver_open_cuda(&first) == ASHLAR_OK);
+    CHECK(ashlar__driver_open_cuda(&first) == ASHLAR_OK);
     setenv("FAKE_CUDA", "nodevice", 1);
-    CHECK(ashlar_driver_open_cuda(&second) == ASHLAR_OK);
+    CHECK(ashlar__driver_open_cuda(&second) == ASHLAR_OK);
     unsetenv("FAKE_CUDA");
     CHECK(first != NULL && first == second);
     CHECK(first != NULL && strcmp(first->name, "cuda") == 0);
@@ -114,7 +114,7 @@ CASE(driver_without_stream_ids_opens_and_refuses_to_name_one) {
     ashlar_driver *driver = NULL;
     cu_context context;
     unsigned long long id = 99;
-    REQUIRE(ashlar_driver_open_cuda(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_cuda(&driver) == ASHLAR_OK);
     REQUIRE(driver->table.primary_ctx_retain(&context, 0) == CU_SUCCESS);
     REQUIRE(driver->table.ctx_push_current(context) == CU_SUCCESS);
     const cu_result result = driver->table.stream_get_id(NULL, &id);
@@ -137,7 +137,7 @@ CASE(driver_without_batches_opens_and_refuses_them) {
     cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
     size_t start = 0, failed = 99, size = 1;
     cu_ptr ptr = 0;
-    REQUIRE(ashlar_driver_open_cuda(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_cuda(&driver) == ASHLAR_OK);
     REQUIRE(driver->table.primary_ctx_retain(&context, 0) == CU_SUCCESS);
     REQUIRE(driver->table.ctx_push_current(context) == CU_SUCCESS);
     const cu_result result = driver->table.memcpy_batch_async(&ptr, &ptr, &size, 1, &attributes,
@@ -163,10 +163,10 @@ CASE(a_batch_of_copies_arrives) {
     for (size_t i = 0; i < sizeof out; i++) {
         out[i] = (unsigned char)(i + 1);
     }
-    REQUIRE(ashlar_device_enter(device) == ASHLAR_OK);
+    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
     REQUIRE(device->driver->table.mem_alloc(&ptr, 128) == CU_SUCCESS);
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
-    unsigned char *to = ashlar_ptr_out(ptr), *from = to + 64;
+    unsigned char *to = ashlar__ptr_out(ptr), *from = to + 64;
     const ashlar_copy_span halves[] = {{to + 32, from, 32}, {to, from + 32, 32}};
     CHECK(ashlar_copy_to_device(device, from, out, sizeof out, stream) == ASHLAR_OK);
     CHECK(ashlar_copy_batch(device, halves, 2, stream) == ASHLAR_OK);
@@ -175,14 +175,14 @@ CASE(a_batch_of_copies_arrives) {
     CHECK(memcmp(in, out + 32, 32) == 0 && memcmp(in + 32, out, 32) == 0);
     ashlar_stream_destroy(device, stream);
     CHECK(device->driver->table.mem_free(ptr) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     ashlar_device_close(device);
 }
 
 /* Works on the fake and on a real device alike. */
 CASE(mapped_memory_is_written_and_read_back_through_a_stream) {
     ashlar_driver *driver;
-    if (ashlar_driver_open_cuda(&driver) != ASHLAR_OK) {
+    if (ashlar__driver_open_cuda(&driver) != ASHLAR_OK) {
         SKIP("no CUDA device, real or fake");
     }
     const ashlar_driver_table *cuda = &driver->table;

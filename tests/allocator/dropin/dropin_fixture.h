@@ -21,14 +21,14 @@ enum { DEVICES = 2 };
 static inline bool open_devices(void) {
     void *block;
     setenv("ASHLAR_DEVICE", "soft", 1);
-    if (ashlar_soft_configure("devices=2,memory=64MiB,mode=adversarial,seed=3") != ASHLAR_OK ||
-        ashlar_driver_open_soft(&driver) != ASHLAR_OK) {
+    if (ashlar__soft_configure("devices=2,memory=64MiB,mode=adversarial,seed=3") != ASHLAR_OK ||
+        ashlar__driver_open_soft(&driver) != ASHLAR_OK) {
         return false;
     }
     for (int i = DEVICES - 1; i >= 0; i--) {
         block = ashlar_torch_alloc(1, i, NULL);
         ashlar_torch_free(block, 1, i, NULL);
-        allocator = ashlar_dropin_peek(i);
+        allocator = ashlar__dropin_peek(i);
     }
     device = allocator != NULL ? ashlar_allocator_device(allocator) : NULL;
     for (int i = 0; device != NULL && i < STREAMS; i++) {

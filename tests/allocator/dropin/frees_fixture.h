@@ -48,13 +48,13 @@ static bool make_stream(size_t i) {
         return false;
     }
     if (is_known(i)) {
-        ashlar_frees_add_stream(frees, streams[i]);
+        ashlar__frees_add_stream(frees, streams[i]);
     }
     return true;
 }
 
 static inline void end_stream(size_t i) {
-    ashlar_frees_end_stream(frees, streams[i]);
+    ashlar__frees_end_stream(frees, streams[i]);
     CHECK(driver->table.stream_destroy(streams[i]) == CU_SUCCESS);
 }
 
@@ -62,17 +62,17 @@ static inline void end_stream(size_t i) {
 static bool set_up(const char *spec, const char *conf) {
     setenv("ASHLAR_DEVICE", "soft", 1);
     setenv("ASHLAR_CONF", conf, 1);
-    ashlar_dropin_forget();
-    ashlar_frees_forget();
-    if (ashlar_soft_configure(spec) != ASHLAR_OK || ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
-        ashlar_frees_of(0, &frees) != ASHLAR_OK) {
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
+    if (ashlar__soft_configure(spec) != ASHLAR_OK || ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
+        ashlar__frees_of(0, &frees) != ASHLAR_OK) {
         return false;
     }
-    device = ashlar_frees_device(frees);
-    allocator = ashlar_frees_allocator(frees);
+    device = ashlar__frees_device(frees);
+    allocator = ashlar__frees_allocator(frees);
     streams[OWN_STREAMS] = NULL;
     streams[OWN_STREAMS + 1] = (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
-    bool is_made = ashlar_device_enter(device) == ASHLAR_OK;
+    bool is_made = ashlar__device_enter(device) == ASHLAR_OK;
     for (size_t i = 0; i < OWN_STREAMS && is_made; i++) {
         is_made = make_stream(i);
     }
@@ -81,21 +81,21 @@ static bool set_up(const char *spec, const char *conf) {
 
 static void tear_down(void) {
     CHECK_SOUND();
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
-    ashlar_dropin_forget();
-    ashlar_frees_forget();
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
 }
 
 static void *take(size_t bytes) {
     void *ptr = NULL;
-    CHECK(ashlar_frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
     return ptr;
 }
 
 static void give(void *ptr) {
-    CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_OK);
     CHECK_SOUND();
 }
 

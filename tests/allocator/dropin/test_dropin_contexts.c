@@ -31,9 +31,9 @@ static bool set_up(void) {
     memcpy(&ctx_destroy, &destroy, sizeof destroy);
     unsetenv("ASHLAR_DEVICE");
     setenv("ASHLAR_CONF", "cache=0", 1);
-    ashlar_frees_forget();
-    ashlar_dropin_forget();
-    return ashlar_driver_open_cuda(&driver) == ASHLAR_OK && driver->table.init(0) == CU_SUCCESS;
+    ashlar__frees_forget();
+    ashlar__dropin_forget();
+    return ashlar__driver_open_cuda(&driver) == ASHLAR_OK && driver->table.init(0) == CU_SUCCESS;
 }
 
 static bool is_primary_in_use(cu_device device) {
@@ -56,23 +56,23 @@ CASE(each_has_an_allocator_of_its_own) {
     REQUIRE(set_up());
     for (int i = 0; i < 2; i++) {
         REQUIRE(ctx_create(&contexts[i], 0, 1) == CU_SUCCESS);
-        CHECK(ashlar_dropin_find_context(contexts[i]) == -1);
-        places[i] = ashlar_dropin_add_context(1, contexts[i]);
-        CHECK(places[i] >= 0 && ashlar_dropin_find_context(contexts[i]) == places[i]);
-        CHECK(ashlar_frees_peek_context(places[i]) == NULL);
-        REQUIRE(ashlar_frees_of_context(places[i], &frees[i]) == ASHLAR_OK);
-        CHECK(ashlar_frees_device(frees[i])->context == contexts[i]);
-        CHECK(ashlar_frees_device(frees[i])->info.ordinal == 1);
-        CHECK(ashlar_frees_of_context(places[i], &again) == ASHLAR_OK && again == frees[i]);
+        CHECK(ashlar__dropin_find_context(contexts[i]) == -1);
+        places[i] = ashlar__dropin_add_context(1, contexts[i]);
+        CHECK(places[i] >= 0 && ashlar__dropin_find_context(contexts[i]) == places[i]);
+        CHECK(ashlar__frees_peek_context(places[i]) == NULL);
+        REQUIRE(ashlar__frees_of_context(places[i], &frees[i]) == ASHLAR_OK);
+        CHECK(ashlar__frees_device(frees[i])->context == contexts[i]);
+        CHECK(ashlar__frees_device(frees[i])->info.ordinal == 1);
+        CHECK(ashlar__frees_of_context(places[i], &again) == ASHLAR_OK && again == frees[i]);
     }
     CHECK(places[0] != places[1] && frees[0] != frees[1]);
-    CHECK(ashlar_frees_allocator(frees[0]) != ashlar_frees_allocator(frees[1]));
+    CHECK(ashlar__frees_allocator(frees[0]) != ashlar__frees_allocator(frees[1]));
     CHECK(!is_primary_in_use(1));
     int place = 0;
-    CHECK(ashlar_frees_each(&place) == frees[0] && ashlar_frees_each(&place) == frees[1]);
-    CHECK(ashlar_frees_each(&place) == NULL);
+    CHECK(ashlar__frees_each(&place) == frees[0] && ashlar__frees_each(&place) == frees[1]);
+    CHECK(ashlar__frees_each(&place) == NULL);
     for (int i = 0; i < 2; i++) {
-        ashlar_frees_drop_context(places[i]);
+        ashlar__frees_drop_context(places[i]);
         CHECK(ctx_destroy(contexts[i]) == CU_SUCCESS);
     }
 }
@@ -85,21 +85,21 @@ CASE(what_it_has_goes_with_it) {
     REQUIRE(set_up() && driver->table.primary_ctx_retain(&primary, 0) == CU_SUCCESS);
     REQUIRE(ctx_create(&context, 0, 0) == CU_SUCCESS);
     const size_t before = free_bytes_now();
-    const int place = ashlar_dropin_add_context(0, context);
-    REQUIRE(ashlar_frees_of_context(place, &frees) == ASHLAR_OK);
-    CHECK(ashlar_frees_alloc(frees, 4 * MIB, &ptr) == ASHLAR_OK);
+    const int place = ashlar__dropin_add_context(0, context);
+    REQUIRE(ashlar__frees_of_context(place, &frees) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc(frees, 4 * MIB, &ptr) == ASHLAR_OK);
     CHECK(free_bytes_now() < before);
-    CHECK(ashlar_frees_answer((char *)ptr + 512, NULL, &result) && result == CU_INVALID_VALUE);
-    ashlar_frees_drop_context(place);
+    CHECK(ashlar__frees_answer((char *)ptr + 512, NULL, &result) && result == CU_INVALID_VALUE);
+    ashlar__frees_drop_context(place);
     CHECK(free_bytes_now() == before);
-    CHECK(!ashlar_frees_answer(ptr, NULL, &result));
-    CHECK(ashlar_dropin_find_context(context) == -1 && ashlar_frees_peek_context(place) == NULL);
+    CHECK(!ashlar__frees_answer(ptr, NULL, &result));
+    CHECK(ashlar__dropin_find_context(context) == -1 && ashlar__frees_peek_context(place) == NULL);
     CHECK(ctx_destroy(context) == CU_SUCCESS);
     REQUIRE(ctx_create(&next, 0, 0) == CU_SUCCESS);
-    CHECK(ashlar_dropin_add_context(0, next) == place); /* which is free again */
-    REQUIRE(ashlar_frees_of_context(place, &frees) == ASHLAR_OK);
-    CHECK(ashlar_frees_device(frees)->context == next);
-    ashlar_frees_drop_context(place);
+    CHECK(ashlar__dropin_add_context(0, next) == place); /* which is free again */
+    REQUIRE(ashlar__frees_of_context(place, &frees) == ASHLAR_OK);
+    CHECK(ashlar__frees_device(frees)->context == next);
+    ashlar__frees_drop_context(place);
     CHECK(ctx_destroy(next) == CU_SUCCESS);
     CHECK(is_primary_in_use(0)); /* the program's */
     CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS && !is_primary_in_use(0));
@@ -110,22 +110,22 @@ CASE(one_too_many_has_no_place) {
     int places[ASHLAR_DROPIN_CONTEXTS_MAX];
     REQUIRE(set_up());
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
-        places[i] = ashlar_dropin_add_context(0, (cu_context)(void *)&contexts[i]);
+        places[i] = ashlar__dropin_add_context(0, (cu_context)(void *)&contexts[i]);
         CHECK(places[i] >= ASHLAR_DROPIN_CONTEXTS && places[i] < ASHLAR_DROPIN_ALLOCATORS_MAX);
     }
     cu_context last = (cu_context)(void *)&contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
-    CHECK(ashlar_dropin_add_context(0, last) == -1 && ashlar_dropin_find_context(last) == -1);
-    ashlar_frees_drop_context(places[7]);
-    CHECK(ashlar_dropin_add_context(0, last) == places[7]);
-    ashlar_dropin_forget();
-    CHECK(ashlar_dropin_find_context(last) == -1);
+    CHECK(ashlar__dropin_add_context(0, last) == -1 && ashlar__dropin_find_context(last) == -1);
+    ashlar__frees_drop_context(places[7]);
+    CHECK(ashlar__dropin_add_context(0, last) == places[7]);
+    ashlar__dropin_forget();
+    CHECK(ashlar__dropin_find_context(last) == -1);
 }
 
 CASE(a_software_device_has_none) {
     cu_context context;
     REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
     setenv("ASHLAR_DEVICE", "soft", 1);
-    CHECK(ashlar_dropin_add_context(0, context) == -1);
+    CHECK(ashlar__dropin_add_context(0, context) == -1);
     unsetenv("ASHLAR_DEVICE");
     CHECK(ctx_destroy(context) == CU_SUCCESS);
 }
@@ -137,27 +137,27 @@ static void check_making(void (*fail)(unsigned long n)) {
     unsigned long n = 1;
     REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
     const size_t before = free_bytes_now();
-    const int place = ashlar_dropin_add_context(0, context);
+    const int place = ashlar__dropin_add_context(0, context);
     for (; status != ASHLAR_OK && n < 1000; n++) {
         ashlar_frees *frees = NULL;
         fail(n);
-        status = ashlar_frees_of_context(place, &frees);
+        status = ashlar__frees_of_context(place, &frees);
         fail(0);
         CHECK((status == ASHLAR_OK) == (frees != NULL));
         CHECK(status == ASHLAR_OK || *ashlar_error_detail() != '\0');
     }
     CHECK(n > 3 && status == ASHLAR_OK);
-    ashlar_frees_drop_context(place);
+    ashlar__frees_drop_context(place);
     CHECK(free_bytes_now() == before);
     CHECK(ctx_destroy(context) == CU_SUCCESS);
 }
 
 static void fail_in_the_driver(unsigned long n) {
-    ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
 }
 
 CASE(making_it_may_fail_and_is_tried_again) {
-    check_making(ashlar_host_fail_at);
+    check_making(ashlar__host_fail_at);
     check_making(fail_in_the_driver);
 }
 

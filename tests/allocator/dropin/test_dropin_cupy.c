@@ -10,11 +10,11 @@ enum { BLOCKS = 8 };
 static ashlar_stream loner;
 
 static bool open_loner(void) {
-    if (ashlar_device_enter(device) != ASHLAR_OK) {
+    if (ashlar__device_enter(device) != ASHLAR_OK) {
         return false;
     }
     const cu_result result = driver->table.stream_create(&loner, CU_STREAM_UNORDERED);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return result == CU_SUCCESS;
 }
 
@@ -109,7 +109,7 @@ CASE(a_wait_that_fails_frees_nothing) {
     unsigned char *block = used_on(loner);
     ashlar_cupy_free(NULL, block, 0);
     const size_t waits = calls_that_wait();
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN);
     unsigned char *again = ashlar_cupy_malloc(NULL, BIG, 0);
     REQUIRE(again == block);
     CHECK_ZU(calls_that_wait(), waits + 2);
@@ -122,12 +122,12 @@ CASE(a_driver_that_fails_at_any_call_loses_no_block) {
     for (unsigned n = 1;; n++) {
         const uint64_t before = bytes_of(0).live;
         ashlar_torch_reset();
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
         void *block = ashlar_cupy_malloc(NULL, BIG, 0);
         ashlar_cupy_free(NULL, block, 0);
         void *other = ashlar_cupy_malloc(NULL, BIG, 0);
         const bool is_spent = atomic_load(&driver->fail_countdown) == 0;
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(bytes_of(0).live == before + (other != NULL ? BIG : 0));
         ashlar_cupy_free(NULL, other, 0);
         CHECK(bytes_of(0).live == before);

@@ -23,34 +23,34 @@ static bool set_up(const char *spec) {
     unsetenv("ASHLAR_CONF");
     unsetenv("ASHLAR_REPORT");
     unsetenv("ASHLAR_PEERS");
-    ashlar_dropin_forget();
-    return ashlar_soft_configure(spec) == ASHLAR_OK;
+    ashlar__dropin_forget();
+    return ashlar__soft_configure(spec) == ASHLAR_OK;
 }
 
 CASE(an_allocator_is_made_at_the_first_call_and_kept) {
     ashlar_allocator *a = NULL, *again = NULL;
     REQUIRE(set_up("devices=2"));
-    CHECK(ashlar_dropin_peek(1) == NULL);
-    REQUIRE(ashlar_dropin_allocator(1, &a) == ASHLAR_OK);
+    CHECK(ashlar__dropin_peek(1) == NULL);
+    REQUIRE(ashlar__dropin_allocator(1, &a) == ASHLAR_OK);
     CHECK(ashlar_allocator_device(a)->info.ordinal == 1);
     CHECK(ashlar_allocator_device(a)->info.kind == ASHLAR_DEVICE_SOFT);
-    CHECK(ashlar_dropin_allocator(1, &again) == ASHLAR_OK);
+    CHECK(ashlar__dropin_allocator(1, &again) == ASHLAR_OK);
     CHECK(again == a);
-    CHECK(ashlar_dropin_peek(1) == a);
-    CHECK(ashlar_dropin_peek(0) == NULL);
+    CHECK(ashlar__dropin_peek(1) == a);
+    CHECK(ashlar__dropin_peek(0) == NULL);
 }
 
 CASE(an_ordinal_that_is_none_is_refused) {
     ashlar_allocator *a = NULL;
     REQUIRE(set_up("devices=2"));
-    CHECK(ashlar_dropin_allocator(-1, &a) == ASHLAR_EINVAL);
+    CHECK(ashlar__dropin_allocator(-1, &a) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "device -1");
-    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
-    CHECK(ashlar_dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
-    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
+    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
+    CHECK(ashlar__dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
+    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
     CHECK(a == NULL);
-    CHECK(ashlar_dropin_peek(-1) == NULL);
-    CHECK(ashlar_dropin_peek(ASHLAR_DROPIN_DEVICES_MAX) == NULL);
+    CHECK(ashlar__dropin_peek(-1) == NULL);
+    CHECK(ashlar__dropin_peek(ASHLAR_DROPIN_DEVICES_MAX) == NULL);
 }
 
 CASE(without_the_environments_word_the_device_is_cudas) {
@@ -60,15 +60,15 @@ CASE(without_the_environments_word_the_device_is_cudas) {
         REQUIRE(set_up(""));
         setenv("ASHLAR_DEVICE", names[i], 1);
         setenv("FAKE_CUDA", "nodevice", 1); /* should the tests' libcuda be found */
-        CHECK(ashlar_dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
+        CHECK(ashlar__dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
         CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
         CHECK(a == NULL);
     }
     unsetenv("ASHLAR_DEVICE");
-    CHECK(ashlar_dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
+    CHECK(ashlar__dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
     CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
     setenv("ASHLAR_DEVICE", "soft:7", 1);
-    CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
 }
 
 CASE(a_block_is_known_to_the_allocator_that_it_came_from) {
@@ -76,18 +76,18 @@ CASE(a_block_is_known_to_the_allocator_that_it_came_from) {
     void *block[DEVICES];
     int foreign;
     REQUIRE(set_up("devices=2,memory=64MiB"));
-    CHECK(ashlar_dropin_owner(&foreign) == NULL);
+    CHECK(ashlar__dropin_owner(&foreign) == NULL);
     for (int i = 0; i < DEVICES; i++) {
-        REQUIRE(ashlar_dropin_allocator(i, &a[i]) == ASHLAR_OK);
+        REQUIRE(ashlar__dropin_allocator(i, &a[i]) == ASHLAR_OK);
         REQUIRE(ashlar_alloc(a[i], 5000, NULL, &block[i]) == ASHLAR_OK);
     }
     for (int i = 0; i < DEVICES; i++) {
-        CHECK(ashlar_dropin_owner(block[i]) == a[i]);
-        CHECK(ashlar_dropin_owner((char *)block[i] + 1) == NULL);
+        CHECK(ashlar__dropin_owner(block[i]) == a[i]);
+        CHECK(ashlar__dropin_owner((char *)block[i] + 1) == NULL);
         CHECK(ashlar_free(a[i], block[i]) == ASHLAR_OK);
-        CHECK(ashlar_dropin_owner(block[i]) == NULL);
+        CHECK(ashlar__dropin_owner(block[i]) == NULL);
     }
-    CHECK(ashlar_dropin_owner(&foreign) == NULL);
+    CHECK(ashlar__dropin_owner(&foreign) == NULL);
 }
 
 /* Whether device 1 writes to memory of device 0's allocator: only for a peer that is allowed. */
@@ -98,7 +98,7 @@ static bool is_reached_by_its_peer(void) {
     if (ashlar_device_open("soft:1", &other) != ASHLAR_OK) {
         return false;
     }
-    const bool is_written = ashlar_dropin_allocator(0, &a) == ASHLAR_OK &&
+    const bool is_written = ashlar__dropin_allocator(0, &a) == ASHLAR_OK &&
                             ashlar_alloc(a, 4096, NULL, &block) == ASHLAR_OK &&
                             ashlar_fill(other, block, 7, 4096, NULL) == ASHLAR_OK &&
                             ashlar_stream_synchronize(other, NULL) == ASHLAR_OK;
@@ -121,7 +121,7 @@ CASE(devices_without_peers_or_virtual_memory_are_served_too) {
         void *block;
         REQUIRE(set_up(specs[i]));
         setenv("ASHLAR_CONF", i == 1 ? "vmm=off" : "", 1);
-        REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
         CHECK(ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK);
         CHECK(ashlar_free(a, block) == ASHLAR_OK);
     }
@@ -133,20 +133,20 @@ CASE(a_bad_word_in_the_environment_is_refused_by_name) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=1"));
         setenv(names[i], "maybe", 1);
-        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_EINVAL);
+        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), names[i]);
         CHECK_HAS(ashlar_error_detail(), "maybe");
         CHECK(a == NULL);
         setenv(names[i], "", 1); /* as if it were not there */
-        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
-        ashlar_dropin_forget();
+        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
+        ashlar__dropin_forget();
         setenv(names[i], "off", 1);
-        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
     }
     ashlar_allocator *a = NULL;
     REQUIRE(set_up("devices=1"));
     setenv("ASHLAR_CONF", "limit=maybe", 1);
-    CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_EINVAL);
+    CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_EINVAL);
     CHECK(a == NULL);
 }
 
@@ -154,30 +154,30 @@ CASE(host_memory_that_runs_out_anywhere_is_reported_and_got_over) {
     for (unsigned long n = 1;; n++) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=2"));
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_dropin_allocator(0, &a);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__dropin_allocator(0, &a);
+        ashlar__host_fail_at(0);
         if (status == ASHLAR_OK) {
             CHECK(n > 2);
             break;
         }
         CHECK(status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM); /* the device's, or ours */
         CHECK(a == NULL);
-        CHECK(ashlar_dropin_peek(0) == NULL);
-        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        CHECK(ashlar__dropin_peek(0) == NULL);
+        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
     }
 }
 
 CASE(a_driver_call_that_fails_anywhere_is_reported_and_got_over) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
     for (unsigned n = 1;; n++) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=2"));
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
-        const ashlar_status status = ashlar_dropin_allocator(0, &a);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        const ashlar_status status = ashlar__dropin_allocator(0, &a);
         const bool is_spent = atomic_load(&driver->fail_countdown) == 0;
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         if (!is_spent) {
             CHECK(status == ASHLAR_OK);
             CHECK(n > 5);
@@ -185,8 +185,8 @@ CASE(a_driver_call_that_fails_anywhere_is_reported_and_got_over) {
         }
         if (status != ASHLAR_OK) {
             CHECK(a == NULL);
-            CHECK(ashlar_dropin_peek(0) == NULL);
-            CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+            CHECK(ashlar__dropin_peek(0) == NULL);
+            CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
         }
     }
 }
@@ -201,7 +201,7 @@ static void *ask(void *arg) {
     (void)pthread_barrier_wait(&together);
     for (int i = 0; i < DEVICES; i++) {
         const int ordinal = (i + thread) % DEVICES;
-        if (ashlar_dropin_allocator(ordinal, &seen[thread][ordinal]) != ASHLAR_OK) {
+        if (ashlar__dropin_allocator(ordinal, &seen[thread][ordinal]) != ASHLAR_OK) {
             seen[thread][ordinal] = NULL;
         }
     }
@@ -225,7 +225,7 @@ CASE(threads_that_ask_at_once_get_the_same) {
     for (int i = 0; i < THREADS; i++) {
         for (int j = 0; j < DEVICES; j++) {
             CHECK(seen[i][j] != NULL);
-            CHECK(seen[i][j] == ashlar_dropin_peek(j));
+            CHECK(seen[i][j] == ashlar__dropin_peek(j));
         }
     }
 }
@@ -264,12 +264,12 @@ static void *inherited;
 
 static int use_inherited(void) {
     ashlar_allocator *a = NULL;
-    const ashlar_status status = ashlar_dropin_allocator(0, &a);
+    const ashlar_status status = ashlar__dropin_allocator(0, &a);
     if (status != ASHLAR_EDRIVER || strstr(ashlar_error_detail(), "forked") == NULL) {
         return 1;
     }
-    return a == NULL && ashlar_dropin_is_forked() && ashlar_dropin_peek(0) == NULL &&
-                   ashlar_dropin_owner(inherited) == NULL
+    return a == NULL && ashlar__dropin_is_forked() && ashlar__dropin_peek(0) == NULL &&
+                   ashlar__dropin_owner(inherited) == NULL
                ? 0
                : 2;
 }
@@ -280,12 +280,12 @@ CASE(a_forked_child_is_refused_and_reports_nothing) {
     REQUIRE(set_up("devices=1"));
     setenv("ASHLAR_CONF", "leaks=on", 1);
     setenv("ASHLAR_REPORT", "on", 1);
-    REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
     REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
     CHECK(in_child(use_inherited, text, sizeof text) == 0);
     CHECK(strcmp(text, "") == 0);
-    CHECK(!ashlar_dropin_is_forked());
-    CHECK(ashlar_dropin_owner(inherited) == a);
+    CHECK(!ashlar__dropin_is_forked());
+    CHECK(ashlar__dropin_owner(inherited) == a);
     CHECK(ashlar_free(a, inherited) == ASHLAR_OK);
 }
 
@@ -296,7 +296,7 @@ CASE(a_child_waits_for_no_lock_that_was_held_at_the_fork) {
     REQUIRE(set_up("devices=1"));
     setenv("ASHLAR_CONF", "leaks=on", 1);
     setenv("ASHLAR_REPORT", "on", 1);
-    REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
     REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
     pthread_mutex_lock(&a->lock);
     const int status = in_child(use_inherited, text, sizeof text);
@@ -309,7 +309,7 @@ CASE(a_child_waits_for_no_lock_that_was_held_at_the_fork) {
 static int use_fresh(void) {
     ashlar_allocator *a = NULL;
     void *block;
-    return ashlar_dropin_allocator(0, &a) == ASHLAR_OK &&
+    return ashlar__dropin_allocator(0, &a) == ASHLAR_OK &&
                    ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK
                ? 0
                : 1;
@@ -331,8 +331,8 @@ CASE(a_child_of_a_process_without_devices_starts_afresh) {
 
 static int fail_and_report(void) {
     ashlar_allocator *a;
-    const ashlar_status status = ashlar_dropin_allocator(99, &a);
-    ashlar_dropin_report("a trial");
+    const ashlar_status status = ashlar__dropin_allocator(99, &a);
+    ashlar__dropin_report("a trial");
     return status == ASHLAR_EINVAL ? 0 : 1;
 }
 
@@ -342,7 +342,7 @@ static int report_at_length(void) {
     memset(what, 'x', sizeof what - 1);
     what[sizeof what - 1] = '\0';
     (void)snprintf(name, sizeof name, "%d", ashlar_error_set(ASHLAR_EIO, what));
-    ashlar_dropin_report(what);
+    ashlar__dropin_report(what);
     return 0;
 }
 

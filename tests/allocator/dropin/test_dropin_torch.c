@@ -24,7 +24,7 @@ CASE(blocks_come_from_the_device_that_is_named) {
         const uint64_t before = bytes_of(i).live;
         void *block = ashlar_torch_alloc(5000, i, NULL);
         CHECK(block != NULL);
-        CHECK(ashlar_dropin_owner(block) == ashlar_dropin_peek(i));
+        CHECK(ashlar__dropin_owner(block) == ashlar__dropin_peek(i));
         CHECK(bytes_of(i).live == before + 5000);
         CHECK(bytes_of(i).live_peak >= before + 5000);
         CHECK(bytes_of(i).reserved >= before + 5000);
@@ -180,7 +180,7 @@ CASE(a_device_without_allocations_has_no_bytes) {
 /* ---- both ---- */
 
 CASE(the_current_device_stays_what_it_was) {
-    cu_context other = ashlar_allocator_device(ashlar_dropin_peek(1))->context, popped;
+    cu_context other = ashlar_allocator_device(ashlar__dropin_peek(1))->context, popped;
     REQUIRE(driver->table.ctx_push_current(other) == CU_SUCCESS);
     CHECK(current_context() == other);
     leave(BIG);
@@ -257,7 +257,7 @@ CASE(eight_threads_on_two_devices_do_not_get_each_others_memory) {
     }
     for (int i = 0; i < DEVICES; i++) {
         CHECK(bytes_of(i).live == before[i]);
-        CHECK(ashlar_allocator_check(ashlar_dropin_peek(i)) == ASHLAR_OK);
+        CHECK(ashlar_allocator_check(ashlar__dropin_peek(i)) == ASHLAR_OK);
     }
 }
 
@@ -295,7 +295,7 @@ CASE(a_forked_child_gets_nothing_and_frees_nothing) {
     REQUIRE(child > 0);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(ashlar_dropin_owner(block) == allocator);
+    CHECK(ashlar__dropin_owner(block) == allocator);
     ashlar_torch_free(block, 1000, 0, NULL);
     ashlar_cupy_free(NULL, other, 0);
 }

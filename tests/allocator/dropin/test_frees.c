@@ -13,7 +13,7 @@ enum { THREADS = 8 };
 static uint64_t state;
 
 static size_t draw(size_t count) {
-    return (size_t)ashlar_random_step_below(&state, count);
+    return (size_t)ashlar__random_step_below(&state, count);
 }
 
 /* ---- the promise ---- */
@@ -21,12 +21,12 @@ static size_t draw(size_t count) {
 /* A use is queued, and the clocks are told. */
 static void use_noted(void *ptr, size_t bytes, ashlar_stream stream) {
     CHECK(ashlar_fill(device, ptr, 1, bytes, stream) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_use(ashlar_ptr_in(ptr), bytes, stream) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_use(ashlar__ptr_in(ptr), bytes, stream) == ASHLAR_OK);
 }
 
 static bool is_ordered_for(void *ptr, size_t bytes, ashlar_stream stream) {
     bool is_ordered = false;
-    CHECK(ashlar_soft_clock_own(ashlar_ptr_in(ptr), bytes, stream, &is_ordered) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_own(ashlar__ptr_in(ptr), bytes, stream, &is_ordered) == ASHLAR_OK);
     return is_ordered;
 }
 
@@ -42,7 +42,7 @@ static size_t walk(uint64_t seed, bool is_trusting) {
     size_t early = 0;
     state = seed;
     if (is_trusting) {
-        ashlar_frees_trust_all(frees);
+        ashlar__frees_trust_all(frees);
     }
     for (int step = 0; step < STEPS; step++) {
         const size_t i = draw(LIVE), s = draw(STREAMS), what = draw(16);
@@ -57,8 +57,8 @@ static size_t walk(uint64_t seed, bool is_trusting) {
         } else if (live[i].ptr == NULL) {
             live[i].bytes = (1 + draw(5)) * MIB;
             const bool is_async = draw(4) == 0;
-            CHECK((is_async ? ashlar_frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
-                            : ashlar_frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
+            CHECK((is_async ? ashlar__frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
+                            : ashlar__frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
             early += !is_ordered_for(live[i].ptr, live[i].bytes, streams[s]);
             live[i].only = s;
             use_noted(live[i].ptr, live[i].bytes, streams[s]);
@@ -107,7 +107,7 @@ CASE(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream) {
         use(blocks[i], 8 * MIB, streams[i]);
     }
     const size_t records = CALLS(event_record);
-    const uint64_t calls = ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY);
+    const uint64_t calls = ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY);
     for (int i = 0; i < 3; i++) {
         give(blocks[i]);
     }
@@ -116,8 +116,8 @@ CASE(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream) {
     (void)take(4 * MIB);
     /* Two that are known, and the legacy one for all the rest. */
     CHECK_ZU(CALLS(event_record), records + 3);
-    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY) > calls); /* nothing was over yet */
-    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY) > calls); /* nothing was over yet */
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
     const size_t mapped = CALLS(mem_create), waits = CALLS(ctx_synchronize);
     CHECK(take(20 * MIB) != NULL);
     CHECK_ZU(CALLS(mem_create), mapped);
@@ -157,10 +157,10 @@ CASE(memory_that_is_out_is_waited_for) {
         use(most, 24 * MIB, streams[i]);
         give(most);
     }
-    CHECK(ashlar_frees_alloc_on(frees, 24 * MIB, streams[0], &ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc_on(frees, 24 * MIB, streams[0], &ptr) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     ptr = NULL;
-    CHECK(ashlar_frees_alloc(frees, 40 * MIB, &ptr) == ASHLAR_ENOMEM);
+    CHECK(ashlar__frees_alloc(frees, 40 * MIB, &ptr) == ASHLAR_ENOMEM);
     CHECK(ptr == NULL);
     tear_down();
 }
@@ -172,15 +172,15 @@ CASE(during_a_capture_frees_wait_and_nothing_is_spoiled) {
         cu_graph graph = NULL;
         REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
         void *ptr = take(8 * MIB);
-        ashlar_frees_begin_capture(frees);
+        ashlar__frees_begin_capture(frees);
         CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
         give(ptr);
         CHECK(take(8 * MIB) != ptr);
         end_stream(0);
         CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
-        ashlar_frees_end_capture(frees);
+        ashlar__frees_end_capture(frees);
         CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         CHECK(take(8 * MIB) == ptr);
         tear_down();
     }
@@ -207,7 +207,7 @@ CASE(a_capture_that_is_not_told_of_is_seen) {
 
 CASE(without_the_streams_the_host_waits_once_a_batch) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
-    ashlar_frees_distrust_streams(frees);
+    ashlar__frees_distrust_streams(frees);
     void *a = take(MIB), *b = take(MIB);
     use(a, MIB, streams[0]);
     give(a);
@@ -250,12 +250,12 @@ CASE(events_of_streams_that_are_gone_do_not_gather) {
 CASE(a_block_is_freed_once) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     char *ptr = take(MIB);
-    CHECK(ashlar_frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
+    CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
     give(ptr);
-    CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_EPOINTER);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
     CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
-    CHECK(ashlar_frees_free(frees, &ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar__frees_free(frees, &ptr) == ASHLAR_EPOINTER);
     tear_down();
 }
 
@@ -263,15 +263,15 @@ CASE(a_free_is_answered_as_cuda_would) {
     REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
     cu_result result = CU_UNKNOWN;
     char *a = take(MIB), *b = take(MIB);
-    CHECK(!ashlar_frees_answer(&result, NULL, &result));
-    CHECK(ashlar_frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
-    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_SUCCESS);
-    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
-    ashlar_host_fail_at(0);
-    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
-    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
+    CHECK(!ashlar__frees_answer(&result, NULL, &result));
+    CHECK(ashlar__frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_SUCCESS);
+    CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
+    ashlar__host_fail_at(0);
+    CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
+    CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
     CHECK(stats_now().live_blocks == 0);
     tear_down();
 }
@@ -279,23 +279,23 @@ CASE(a_free_is_answered_as_cuda_would) {
 CASE(a_block_is_freed_however_it_was_taken) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     void *ordered = NULL;
-    REQUIRE(ashlar_frees_alloc_on(frees, MIB, streams[0], &ordered) == ASHLAR_OK);
+    REQUIRE(ashlar__frees_alloc_on(frees, MIB, streams[0], &ordered) == ASHLAR_OK);
     CHECK(ashlar_record_stream(allocator, ordered, streams[1]) == ASHLAR_OK);
     use(ordered, MIB, streams[1]);
     give(ordered);
     void *idle = take(MIB);
     use(idle, MIB, streams[2]);
     CHECK(ashlar_free_on(allocator, idle, streams[2]) == ASHLAR_OK);
-    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
     void *base = NULL;
     size_t bytes = 0;
     char *odd = take(1000);
-    CHECK(ashlar_find_around(allocator, odd + 999, &base, &bytes) == ASHLAR_OK);
+    CHECK(ashlar__find_around(allocator, odd + 999, &base, &bytes) == ASHLAR_OK);
     CHECK(base == odd && bytes == 1000);
-    CHECK(ashlar_find_around(allocator, odd + 1000, &base, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar__find_around(allocator, odd + 1000, &base, &bytes) == ASHLAR_EPOINTER);
     give(odd);
-    CHECK(ashlar_find_around(allocator, odd, &base, &bytes) == ASHLAR_EPOINTER);
-    CHECK(ashlar_find_around(allocator, &odd, &base, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar__find_around(allocator, odd, &base, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar__find_around(allocator, &odd, &base, &bytes) == ASHLAR_EPOINTER);
     tear_down();
 }
 
@@ -305,23 +305,23 @@ static bool run_rounds(void) {
     for (int round = 0; round < 2; round++) {
         void *ptr[3] = {NULL, NULL, NULL};
         for (int i = 0; i < 3; i++) {
-            is_whole = ashlar_frees_alloc(frees, 8 * MIB, &ptr[i]) == ASHLAR_OK && is_whole;
+            is_whole = ashlar__frees_alloc(frees, 8 * MIB, &ptr[i]) == ASHLAR_OK && is_whole;
         }
         for (int i = 0; i < 3; i++) {
             if (ptr[i] != NULL) {
-                CHECK(ashlar_frees_free(frees, ptr[i]) == ASHLAR_OK);
+                CHECK(ashlar__frees_free(frees, ptr[i]) == ASHLAR_OK);
             }
         }
-        ashlar_frees_add_stream(frees, streams[2]);
-        ashlar_frees_end_stream(frees, streams[2]);
+        ashlar__frees_add_stream(frees, streams[2]);
+        ashlar__frees_end_stream(frees, streams[2]);
     }
     return is_whole;
 }
 
 static void all_is_there_afterwards(void) {
     void *all = NULL;
-    CHECK(ashlar_frees_alloc(frees, 24 * MIB, &all) == ASHLAR_OK);
-    CHECK(all == NULL || ashlar_frees_free(frees, all) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc(frees, 24 * MIB, &all) == ASHLAR_OK);
+    CHECK(all == NULL || ashlar__frees_free(frees, all) == ASHLAR_OK);
     CHECK(stats_now().live_blocks == 0);
 }
 
@@ -329,10 +329,10 @@ CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
     unsigned n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
         (void)run_rounds();
         is_over = atomic_load(&driver->fail_countdown) != 0;
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         all_is_there_afterwards();
         tear_down();
     }
@@ -343,15 +343,15 @@ CASE(host_memory_that_fails_anywhere_loses_nothing) {
     unsigned long n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         (void)run_rounds();
         void *probe = NULL;
         for (unsigned long i = 0; i < n && !is_over; i++) {
-            probe = ashlar_host_calloc(1, 1);
+            probe = ashlar__host_calloc(1, 1);
             is_over = probe == NULL;
-            ashlar_host_free(probe);
+            ashlar__host_free(probe);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         all_is_there_afterwards();
         tear_down();
     }
@@ -362,20 +362,20 @@ CASE(making_them_may_fail_and_is_tried_again) {
     for (unsigned long n = 1;; n++) {
         REQUIRE(set_up("memory=32MiB", "cache=0"));
         ashlar_frees *made = NULL;
-        ashlar_frees_forget();
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_frees_of(0, &made);
-        ashlar_host_fail_at(0);
+        ashlar__frees_forget();
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__frees_of(0, &made);
+        ashlar__host_fail_at(0);
         CHECK(n > 1 || (status == ASHLAR_EHOSTMEM && made == NULL));
-        CHECK(ashlar_frees_of(0, &frees) == ASHLAR_OK && ashlar_frees_peek(0) == frees);
+        CHECK(ashlar__frees_of(0, &frees) == ASHLAR_OK && ashlar__frees_peek(0) == frees);
         tear_down();
         if (status == ASHLAR_OK) {
             break;
         }
     }
-    CHECK(ashlar_frees_of(-1, &frees) == ASHLAR_EINVAL);
-    CHECK(ashlar_frees_of(ASHLAR_DROPIN_DEVICES_MAX, &frees) == ASHLAR_EINVAL);
-    CHECK(ashlar_frees_peek(-1) == NULL && ashlar_frees_peek(1) == NULL);
+    CHECK(ashlar__frees_of(-1, &frees) == ASHLAR_EINVAL);
+    CHECK(ashlar__frees_of(ASHLAR_DROPIN_DEVICES_MAX, &frees) == ASHLAR_EINVAL);
+    CHECK(ashlar__frees_peek(-1) == NULL && ashlar__frees_peek(1) == NULL);
 }
 
 CASE(guards_find_what_they_do_elsewhere) {
@@ -384,9 +384,9 @@ CASE(guards_find_what_they_do_elsewhere) {
         REQUIRE(set_up("memory=64MiB,mode=adversarial", guards[i]));
         char *ptr = take(MIB);
         use(ptr, MIB, streams[0]);
-        CHECK(ashlar_frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
+        CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
         give(ptr);
-        CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_EPOINTER);
+        CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_EPOINTER);
         tear_down();
     }
 }
@@ -396,7 +396,7 @@ CASE(a_guarded_block_may_be_freed_on_any_stream) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
     for (int i = 0; i < 20; i++) {
         CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
-        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
     }
     tear_down();
 }
@@ -407,25 +407,25 @@ static void *work(void *arg) {
     uint64_t mine = *(const uint64_t *)arg;
     ashlar_stream stream = NULL;
     void *kept = NULL;
-    if (ashlar_device_enter(device) != ASHLAR_OK ||
+    if (ashlar__device_enter(device) != ASHLAR_OK ||
         driver->table.stream_create(&stream, CU_STREAM_UNORDERED) != CU_SUCCESS) {
         return arg;
     }
-    ashlar_frees_add_stream(frees, stream);
+    ashlar__frees_add_stream(frees, stream);
     for (int i = 0; i < 60; i++) {
         void *ptr = NULL;
-        const size_t bytes = 512 * (1 + (size_t)ashlar_random_step_below(&mine, 4000));
-        if (ashlar_frees_alloc(frees, bytes, &ptr) != ASHLAR_OK ||
+        const size_t bytes = 512 * (1 + (size_t)ashlar__random_step_below(&mine, 4000));
+        if (ashlar__frees_alloc(frees, bytes, &ptr) != ASHLAR_OK ||
             ashlar_fill(device, ptr, (unsigned char)i, bytes, stream) != ASHLAR_OK ||
-            (kept != NULL && ashlar_frees_free(frees, kept) != ASHLAR_OK)) {
+            (kept != NULL && ashlar__frees_free(frees, kept) != ASHLAR_OK)) {
             return arg;
         }
         kept = ptr;
     }
-    const bool is_freed = ashlar_frees_free(frees, kept) == ASHLAR_OK;
-    ashlar_frees_end_stream(frees, stream);
+    const bool is_freed = ashlar__frees_free(frees, kept) == ASHLAR_OK;
+    ashlar__frees_end_stream(frees, stream);
     const bool is_ended = driver->table.stream_destroy(stream) == CU_SUCCESS;
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
     return is_freed && is_ended ? NULL : arg;
 }
 

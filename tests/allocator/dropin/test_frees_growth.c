@@ -17,7 +17,7 @@ static size_t reserved(void) {
 
 static void *take_on(size_t i, size_t bytes) {
     void *ptr = NULL;
-    CHECK(ashlar_frees_alloc_on(frees, bytes, streams[i], &ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc_on(frees, bytes, streams[i], &ptr) == ASHLAR_OK);
     return ptr;
 }
 
@@ -46,10 +46,10 @@ CASE(what_is_freed_before_a_wait_is_free_after_it) {
         use(first, KIB, streams[0]);
         give(first);
         if (is_told) {
-            ashlar_frees_cover(frees);
-            ashlar_frees_cover(frees); /* there is nothing to do */
+            ashlar__frees_cover(frees);
+            ashlar__frees_cover(frees); /* there is nothing to do */
         }
-        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         use(take(4 * MIB), KIB, streams[0]);
         (void)take(24 * MIB);
         CHECK_ZU(reserved(), is_told ? STEP : 2 * STEP);
@@ -62,13 +62,13 @@ CASE(a_wait_during_a_capture_is_no_time_to_record) {
     const uint64_t releases = atomic_load(&frees->release_count);
     give(take(MIB));
     const size_t records = CALLS(event_record);
-    ashlar_frees_begin_capture(frees);
-    ashlar_frees_cover(frees);
-    ashlar_frees_end_capture(frees);
+    ashlar__frees_begin_capture(frees);
+    ashlar__frees_cover(frees);
+    ashlar__frees_end_capture(frees);
     CHECK_ZU(CALLS(event_record), records);
-    ashlar_frees_cover(frees);
+    ashlar__frees_cover(frees);
     CHECK(CALLS(event_record) > records);
-    CHECK(ashlar_frees_wait(frees) && atomic_load(&frees->release_count) == releases + 1);
+    CHECK(ashlar__frees_wait(frees) && atomic_load(&frees->release_count) == releases + 1);
     tear_down();
 }
 
@@ -91,10 +91,10 @@ CASE(streams_that_are_never_at_rest_lend_what_they_are_done_with) {
     (void)take(16 * MIB);
     const uint64_t events = stats_now().events_recorded;
     give_on(0, young[0], 5 * MIB);
-    CHECK(ashlar_alloc_idle(allocator, 16 * MIB, true, &none) == ASHLAR_ENOMEM);
+    CHECK(ashlar__alloc_idle(allocator, 16 * MIB, true, &none) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().events_recorded, events); /* which are still waited for */
     CHECK_ZU(reserved(), 2 * STEP);
-    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
     use(third, KIB, streams[0]);
     give_on(1, young[1], 5 * MIB);
     (void)take(16 * MIB);
@@ -130,10 +130,10 @@ static void *hold(void *arg) {
     const struct timespec while_ = {.tv_nsec = 20000000};
     pthread_mutex_t *lock = o->where == IN_A_BATCH ? &frees->lock : &frees->wait_lock;
     pthread_mutex_lock(lock);
-    ashlar_block *blocks = ashlar_deferred_take(allocator);
+    ashlar_block *blocks = ashlar__deferred_take(allocator);
     atomic_store(&o->has_begun, 1);
     (void)nanosleep(&while_, NULL);
-    ashlar_deferred_release(allocator, blocks);
+    ashlar__deferred_release(allocator, blocks);
     atomic_fetch_add(&frees->release_count, 1);
     pthread_mutex_unlock(lock);
     return NULL;
@@ -152,7 +152,7 @@ CASE(memory_in_the_hands_of_another_thread_is_not_out) {
             CHECK((on_stream ? take_on(0, 40 * MIB) : take(40 * MIB)) != NULL);
             CHECK(pthread_join(thread, NULL) == 0);
             void *more = NULL;
-            CHECK(ashlar_frees_alloc(frees, 40 * MIB, &more) == ASHLAR_ENOMEM && more == NULL);
+            CHECK(ashlar__frees_alloc(frees, 40 * MIB, &more) == ASHLAR_ENOMEM && more == NULL);
             tear_down();
         }
     }

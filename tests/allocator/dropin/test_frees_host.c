@@ -27,34 +27,34 @@ static void *there;          /* its memory */
 static ashlar_stream stream; /* of it */
 
 #define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
-#define WAITS() ((size_t)ashlar_driver_calls(driver, ASHLAR_DRIVER_WAIT))
-#define MEMORY_CALLS() ((size_t)ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY))
+#define WAITS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT))
+#define MEMORY_CALLS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY))
 
 static bool set_up(const char *conf) {
     setenv("ASHLAR_DEVICE", "soft", 1);
     setenv("ASHLAR_CONF", conf, 1);
-    ashlar_dropin_forget();
-    ashlar_frees_forget();
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
     other = NULL;
-    if (ashlar_soft_configure("devices=2,memory=16MiB,mode=adversarial") != ASHLAR_OK ||
-        ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
-        ashlar_frees_of_host(0, &frees) != ASHLAR_OK) {
+    if (ashlar__soft_configure("devices=2,memory=16MiB,mode=adversarial") != ASHLAR_OK ||
+        ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
+        ashlar__frees_of_host(0, &frees) != ASHLAR_OK) {
         return false;
     }
-    allocator = ashlar_frees_allocator(frees);
+    allocator = ashlar__frees_allocator(frees);
     return true;
 }
 
 /* Device 1, with 2 MiB that hold the byte 1 when its stream has run. */
 static bool set_up_other(void) {
     if (ashlar_device_open("soft:1", &other) != ASHLAR_OK ||
-        ashlar_device_enter(other) != ASHLAR_OK) {
+        ashlar__device_enter(other) != ASHLAR_OK) {
         return false;
     }
     cu_ptr taken = 0;
     const bool is_taken = driver->table.mem_alloc(&taken, PIECE_MIB * MIB) == CU_SUCCESS;
-    ashlar_device_leave(other);
-    there = ashlar_ptr_out(taken);
+    ashlar__device_leave(other);
+    there = ashlar__ptr_out(taken);
     return is_taken && ashlar_stream_create(other, &stream) == ASHLAR_OK &&
            ashlar_fill(other, there, 1, PIECE_MIB * MIB, stream) == ASHLAR_OK;
 }
@@ -64,23 +64,23 @@ static void tear_down(void) {
         ashlar_stream_destroy(other, stream);
         ashlar_device_close(other); /* and the memory with it */
     }
-    ashlar_device *device = ashlar_frees_device(frees);
+    ashlar_device *device = ashlar__frees_device(frees);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     ashlar_allocator_destroy(allocator);
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     ashlar_device_close(device);
-    ashlar_dropin_forget();
-    ashlar_frees_forget();
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
 }
 
 static void *take(size_t bytes) {
     void *ptr = NULL;
-    CHECK(ashlar_frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
     return ptr;
 }
 
 static void give(void *ptr) {
-    CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_OK);
+    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_OK);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
@@ -92,14 +92,14 @@ CASE(blocks_share_a_piece_of_the_drivers) {
     memset(b, 2, MIB);
     CHECK(a[999] == 1 && b[0] == 2);
     CHECK_ZU(MEMORY_CALLS(), calls + 1);
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
-    CHECK_ZU(ashlar_soft_state.host_blocks.items[0]->bytes, PIECE_MIB * MIB);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 1);
+    CHECK_ZU(ashlar__soft_state.host_blocks.items[0]->bytes, PIECE_MIB * MIB);
     give(a);
     give(b);
     CHECK_ZU(MEMORY_CALLS(), calls + 1);
-    CHECK(ashlar_frees_give_back(frees));
+    CHECK(ashlar__frees_give_back(frees));
     CHECK_ZU(MEMORY_CALLS(), calls + 2);
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     tear_down();
 }
 
@@ -107,7 +107,7 @@ static unsigned int flags_seen;
 
 static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
     flags_seen = flags;
-    return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
+    return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
 }
 
 CASE(every_device_may_use_it) {
@@ -134,7 +134,7 @@ static bool is_overwritten(bool is_trusting) {
         return !is_trusting;
     }
     if (is_trusting) {
-        ashlar_frees_trust_all(frees);
+        ashlar__frees_trust_all(frees);
     }
     char *before = take(PIECE_MIB * MIB);
     CHECK(ashlar_copy_to_host(other, before, there, PIECE_MIB * MIB, stream) == ASHLAR_OK);
@@ -144,7 +144,7 @@ static bool is_overwritten(bool is_trusting) {
     memset(after, 2, PIECE_MIB * MIB);
     CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
     const bool is_bad = after[0] != 2 || after[PIECE_MIB * MIB - 1] != 2;
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 1);
     give(after);
     tear_down();
     return is_bad;
@@ -191,24 +191,24 @@ CASE(a_device_that_nobody_uses_is_left_alone) {
 CASE(it_is_one_stock_whichever_device_asks) {
     ashlar_frees *second = NULL, *none = NULL;
     REQUIRE(set_up(""));
-    CHECK(ashlar_frees_of_host(1, &second) == ASHLAR_OK && second == frees);
-    CHECK(ashlar_frees_peek_host() == frees);
-    CHECK(ashlar_frees_peek(0) == NULL && ashlar_dropin_peek(0) == NULL);
+    CHECK(ashlar__frees_of_host(1, &second) == ASHLAR_OK && second == frees);
+    CHECK(ashlar__frees_peek_host() == frees);
+    CHECK(ashlar__frees_peek(0) == NULL && ashlar__dropin_peek(0) == NULL);
     /* No number names it. */
-    CHECK(ashlar_frees_of(ASHLAR_DROPIN_HOST, &none) == ASHLAR_EINVAL && none == NULL);
-    CHECK(ashlar_frees_peek(ASHLAR_DROPIN_HOST) == NULL);
+    CHECK(ashlar__frees_of(ASHLAR_DROPIN_HOST, &none) == ASHLAR_EINVAL && none == NULL);
+    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == NULL);
     ashlar_allocator *a = NULL;
-    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_HOST, &a) == ASHLAR_EINVAL && a == NULL);
-    CHECK(ashlar_dropin_peek(ASHLAR_DROPIN_HOST) == NULL);
-    CHECK(ashlar_dropin_host_allocator(0, &a) == ASHLAR_OK && a == allocator);
+    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_HOST, &a) == ASHLAR_EINVAL && a == NULL);
+    CHECK(ashlar__dropin_peek(ASHLAR_DROPIN_HOST) == NULL);
+    CHECK(ashlar__dropin_host_allocator(0, &a) == ASHLAR_OK && a == allocator);
     tear_down();
-    CHECK(ashlar_frees_peek_host() == NULL);
-    CHECK(ashlar_frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
+    CHECK(ashlar__frees_peek_host() == NULL);
+    CHECK(ashlar__frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
 }
 
 CASE(options_for_device_memory_are_not_for_it) {
     REQUIRE(set_up("limit=2MiB,guard=fill,reserve=2MiB"));
-    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     char *block = take(20 * MIB); /* more than the device has, too */
     block[20 * MIB - 1] = 1;
     give(block);
@@ -218,11 +218,11 @@ CASE(options_for_device_memory_are_not_for_it) {
 CASE(more_than_the_machine_has_is_refused) {
     void *ptr = NULL;
     REQUIRE(set_up(""));
-    CHECK(ashlar_frees_alloc(frees, ashlar_host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
+    CHECK(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "0 reserved of the host's ");
     CHECK_HAS(ashlar_error_detail(), "(more than there is)");
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
-    CHECK(ashlar_frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
+    CHECK(ashlar__frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
     CHECK_HAS(ashlar_error_detail(), "cuMemHostAlloc");
     give(take(MIB));
     tear_down();
@@ -233,13 +233,13 @@ static void run_rounds(void) {
     for (int i = 0; i < 3; i++) {
         void *block[3] = {NULL};
         for (size_t j = 0; j < 3; j++) {
-            const ashlar_status status = ashlar_frees_alloc(frees, (1 + j) * MIB, &block[j]);
+            const ashlar_status status = ashlar__frees_alloc(frees, (1 + j) * MIB, &block[j]);
             CHECK(status == ASHLAR_OK || block[j] == NULL);
         }
         for (size_t j = 0; j < 3; j++) {
-            CHECK(block[j] == NULL || ashlar_frees_free(frees, block[j]) == ASHLAR_OK);
+            CHECK(block[j] == NULL || ashlar__frees_free(frees, block[j]) == ASHLAR_OK);
         }
-        (void)(i == 1 && ashlar_frees_give_back(frees));
+        (void)(i == 1 && ashlar__frees_give_back(frees));
     }
 }
 
@@ -247,13 +247,13 @@ CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
     unsigned n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("") && set_up_other());
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
         run_rounds();
         is_over = atomic_load(&driver->fail_countdown) != 0;
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         give(take(8 * MIB));
-        (void)ashlar_frees_give_back(frees);
-        CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+        (void)ashlar__frees_give_back(frees);
+        CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
         tear_down();
     }
     CHECK(n > 30);
@@ -264,13 +264,13 @@ static void *work(void *arg) {
     for (int i = 0; i < 100; i++) {
         const size_t bytes = (size_t)1 << (10 + (i * 7 + mark) % 11);
         void *ptr = NULL;
-        if (ashlar_frees_alloc(frees, bytes, &ptr) != ASHLAR_OK) {
+        if (ashlar__frees_alloc(frees, bytes, &ptr) != ASHLAR_OK) {
             return arg;
         }
         unsigned char *block = ptr;
         memset(block, mark, bytes);
         if (block[0] != mark || block[bytes / 2] != mark || block[bytes - 1] != mark ||
-            ashlar_frees_free(frees, ptr) != ASHLAR_OK) {
+            ashlar__frees_free(frees, ptr) != ASHLAR_OK) {
             return arg;
         }
     }
@@ -282,16 +282,16 @@ CASE(a_wrong_free_is_not_left_to_cuda) {
     cu_result result = CU_UNKNOWN;
     REQUIRE(set_up(""));
     char *block = take(1000);
-    CHECK(!ashlar_frees_answer_host(&foreign, &result));
-    CHECK(ashlar_frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
-    CHECK(ashlar_frees_answer_host(block + PIECE_MIB * MIB - 1, &result));
-    CHECK(!ashlar_frees_answer_host(block + PIECE_MIB * MIB, &result));
-    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_SUCCESS);
-    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
-    CHECK(ashlar_frees_give_back(frees));
-    CHECK(!ashlar_frees_answer_host(block, &result)); /* nothing of ours is there */
+    CHECK(!ashlar__frees_answer_host(&foreign, &result));
+    CHECK(ashlar__frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar__frees_answer_host(block + PIECE_MIB * MIB - 1, &result));
+    CHECK(!ashlar__frees_answer_host(block + PIECE_MIB * MIB, &result));
+    CHECK(ashlar__frees_answer_host(block, &result) && result == CU_SUCCESS);
+    CHECK(ashlar__frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar__frees_give_back(frees));
+    CHECK(!ashlar__frees_answer_host(block, &result)); /* nothing of ours is there */
     tear_down();
-    CHECK(!ashlar_frees_answer_host(block, &result));
+    CHECK(!ashlar__frees_answer_host(block, &result));
 }
 
 CASE(threads_share_it) {

@@ -26,25 +26,25 @@ static inline bool set_up_heap(const char *spec) {
     client = (ashlar_driver_client){.device = device};
     order_a = (ashlar_stream_state){.recorded = 100};
     order_b = (ashlar_stream_state){.recorded = 100};
-    return ashlar_heap_init(&heap, &client, KIND) ==
+    return ashlar__heap_init(&heap, &client, KIND) ==
            ASHLAR_OK;
 }
 
 static inline void tear_down_heap(void) {
-    CHECK(ashlar_heap_check(&heap) == ASHLAR_OK);
-    ashlar_heap_finish(&heap);
+    CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
+    ashlar__heap_finish(&heap);
     tear_down_device();
 }
 
 static inline void check_heap(void) {
-    CHECK(ashlar_heap_check(&heap) == ASHLAR_OK);
+    CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
     CHECK_ZU(heap.used_bytes + heap.free_bytes, heap.range.mapped_bytes);
 }
 
 /* Cut `bytes` off a free block for `state`. */
 static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_stream_state *state) {
     const size_t used = heap.used_bytes;
-    CHECK(ashlar_heap_take(&heap, block, bytes) == ASHLAR_OK);
+    CHECK(ashlar__heap_take(&heap, block, bytes) == ASHLAR_OK);
     CHECK_ZU(block->bytes, bytes);
     CHECK_ZU(heap.used_bytes, used + bytes);
     block->stream_state = state;
@@ -56,7 +56,7 @@ static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_stream
 /* Map memory so that there is a free block of `bytes` for `state`. */
 static inline ashlar_block *grow(size_t bytes, ashlar_stream_state *state) {
     ashlar_block *block = NULL;
-    CHECK(ashlar_heap_grow(&heap, state, bytes, &block) == ASHLAR_OK);
+    CHECK(ashlar__heap_grow(&heap, state, bytes, &block) == ASHLAR_OK);
     CHECK(block != NULL && block->bytes >= bytes);
     check_heap();
     return block;
@@ -74,7 +74,7 @@ static inline void fill_four(ashlar_block *blocks[4]) {
 
 static inline void put(ashlar_block *block, ashlar_stream_state *state, uint64_t tick) {
     const size_t used = heap.used_bytes, bytes = block->bytes;
-    ashlar_heap_put(&heap, block, state, tick);
+    ashlar__heap_put(&heap, block, state, tick);
     CHECK_ZU(heap.used_bytes, used - bytes);
     check_heap();
 }
@@ -123,7 +123,7 @@ static inline void put_idle(ashlar_block *block) {
 }
 
 static inline void trim(size_t target) {
-    CHECK(ashlar_heap_trim(&heap, target) == ASHLAR_OK);
+    CHECK(ashlar__heap_trim(&heap, target) == ASHLAR_OK);
     check_heap();
 }
 

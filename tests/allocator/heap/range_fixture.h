@@ -21,17 +21,17 @@ static inline bool set_up_range(const char *spec) {
         return false;
     }
     client = (ashlar_driver_client){.device = device};
-    return ashlar_range_init(&range, &client, KIND) == ASHLAR_OK;
+    return ashlar__range_init(&range, &client, KIND) == ASHLAR_OK;
 }
 
 static inline void tear_down_range(void) {
-    ashlar_range_finish(&range);
-    CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+    ashlar__range_finish(&range);
+    CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     tear_down_device();
 }
 
 static inline bool is_open(size_t offset, size_t bytes) {
-    return ashlar_soft_is_accessible((uintptr_t)(range.base + offset), bytes);
+    return ashlar__soft_is_accessible((uintptr_t)(range.base + offset), bytes);
 }
 
 /* The equations of range.h. */
@@ -55,7 +55,7 @@ static inline void check_range(void) {
 /* Map `bytes` at `offset`; returns where they are. */
 static inline size_t map(size_t offset, size_t bytes) {
     const size_t before = range.mapped_bytes;
-    CHECK(ashlar_range_map(&range, &offset, bytes) == ASHLAR_OK);
+    CHECK(ashlar__range_map(&range, &offset, bytes) == ASHLAR_OK);
     CHECK_ZU(range.mapped_bytes, before + bytes);
     CHECK(is_open(offset, bytes));
     check_range();
@@ -66,7 +66,7 @@ static inline size_t map(size_t offset, size_t bytes) {
 static inline void check_no_map(size_t offset, size_t bytes, ashlar_status want) {
     const ashlar_range before = range;
     size_t at = offset;
-    CHECK(ashlar_range_map(&range, &at, bytes) == want);
+    CHECK(ashlar__range_map(&range, &at, bytes) == want);
     CHECK_ZU(at, offset);
     CHECK_ZU(range.mapped_bytes, before.mapped_bytes);
     CHECK_ZU(range.chunk_count, before.chunk_count);

@@ -16,7 +16,7 @@ static ashlar_free_bins bins;
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* Sizes of up to `units` units; offsets in the order of the array. */
@@ -87,30 +87,30 @@ static size_t mismatches(void) {
     size_t wrong = 0, count = 0, largest = 0;
     for (size_t i = 0; i < BLOCKS; i++) {
         const bool is_in = since[i] != 0;
-        wrong += ashlar_free_bins_has(&bins, &blocks[i]) != is_in;
+        wrong += ashlar__free_bins_has(&bins, &blocks[i]) != is_in;
         count += is_in;
         largest = is_in && blocks[i].bytes > largest ? blocks[i].bytes : largest;
     }
-    wrong += ashlar_free_bins_count(&bins) != count;
-    wrong += ashlar_free_bins_is_empty(&bins) != (count == 0);
-    wrong += ashlar_free_bins_largest(&bins) != largest;
+    wrong += ashlar__free_bins_count(&bins) != count;
+    wrong += ashlar__free_bins_is_empty(&bins) != (count == 0);
+    wrong += ashlar__free_bins_largest(&bins) != largest;
     return wrong;
 }
 
 static void toggle(size_t i) {
     if (since[i] != 0) {
-        ashlar_free_bins_remove(&bins, &blocks[i]);
+        ashlar__free_bins_remove(&bins, &blocks[i]);
         since[i] = 0;
     } else {
-        ashlar_free_bins_insert(&bins, &blocks[i]);
+        ashlar__free_bins_insert(&bins, &blocks[i]);
         since[i] = ++inserted;
     }
 }
 
 CASE(empty_bins_have_nothing) {
     begin(1, 4);
-    CHECK(ashlar_free_bins_best_fit(&bins, 1) == NULL);
-    CHECK(ashlar_free_bins_best_fit(&bins, SIZE_MAX) == NULL);
+    CHECK(ashlar__free_bins_best_fit(&bins, 1) == NULL);
+    CHECK(ashlar__free_bins_best_fit(&bins, SIZE_MAX) == NULL);
     CHECK_ZU(mismatches(), 0);
 }
 
@@ -125,8 +125,8 @@ CASE(random_changes_keep_the_bins_equal_to_the_array) {
             toggle(draw(BLOCKS));
             const size_t i = draw(BLOCKS); /* a size near one there is, or any */
             const size_t bytes = round % 2 == 0 ? blocks[i].bytes : draw((most + 2) * ALIGN);
-            wrong += ashlar_free_bins_best_fit(&bins, bytes) != oracle_fit(bytes);
-            wrong += ashlar_free_bins_best_fit(&bins, bytes + 1) != oracle_fit(bytes + 1);
+            wrong += ashlar__free_bins_best_fit(&bins, bytes) != oracle_fit(bytes);
+            wrong += ashlar__free_bins_best_fit(&bins, bytes + 1) != oracle_fit(bytes + 1);
             wrong += round % 64 == 0 ? mismatches() : 0;
         }
         CHECK_ZU(wrong, 0);
@@ -147,10 +147,10 @@ CASE(a_block_is_found_by_every_size_up_to_its_own) {
                 begin(1, 1);
                 blocks[0].bytes = (units - 1 + k) * ALIGN;
                 toggle(0);
-                CHECK(ashlar_free_bins_best_fit(&bins, blocks[0].bytes) == &blocks[0]);
-                CHECK(ashlar_free_bins_best_fit(&bins, ALIGN) == &blocks[0]);
-                CHECK(ashlar_free_bins_best_fit(&bins, blocks[0].bytes + 1) == NULL);
-                CHECK_ZU(ashlar_free_bins_largest(&bins), blocks[0].bytes);
+                CHECK(ashlar__free_bins_best_fit(&bins, blocks[0].bytes) == &blocks[0]);
+                CHECK(ashlar__free_bins_best_fit(&bins, ALIGN) == &blocks[0]);
+                CHECK(ashlar__free_bins_best_fit(&bins, blocks[0].bytes + 1) == NULL);
+                CHECK_ZU(ashlar__free_bins_largest(&bins), blocks[0].bytes);
             }
         }
     }
@@ -162,7 +162,7 @@ CASE(of_a_few_equal_blocks_the_lowest_is_found) {
         toggle(i * 5 % LOOKED_AT);
     }
     for (size_t i = 0; i < LOOKED_AT; i++) {
-        CHECK(ashlar_free_bins_best_fit(&bins, 1) == &blocks[i]);
+        CHECK(ashlar__free_bins_best_fit(&bins, 1) == &blocks[i]);
         toggle(i);
     }
 }
@@ -176,17 +176,17 @@ CASE(the_only_block_that_fits_is_found_behind_many_that_do_not) {
         blocks[i].bytes = 70 * ALIGN;
         toggle(i);
     }
-    CHECK(ashlar_free_bins_best_fit(&bins, 71 * ALIGN) == &blocks[0]);
-    CHECK(ashlar_free_bins_best_fit(&bins, 71 * ALIGN + 1) == NULL);
+    CHECK(ashlar__free_bins_best_fit(&bins, 71 * ALIGN) == &blocks[0]);
+    CHECK(ashlar__free_bins_best_fit(&bins, 71 * ALIGN + 1) == NULL);
     toggle(0);
-    CHECK(ashlar_free_bins_best_fit(&bins, 71 * ALIGN) == NULL);
+    CHECK(ashlar__free_bins_best_fit(&bins, 71 * ALIGN) == NULL);
 }
 
 CASE(a_block_of_the_same_size_and_offset_is_not_taken_for_another) {
     begin(1, 1);
     toggle(5);
     const ashlar_block twin = blocks[5];
-    CHECK(!ashlar_free_bins_has(&bins, &twin));
+    CHECK(!ashlar__free_bins_has(&bins, &twin));
 }
 
 CASE(a_block_that_does_not_know_its_place_is_not_in_its_bin) {
@@ -195,13 +195,13 @@ CASE(a_block_that_does_not_know_its_place_is_not_in_its_bin) {
         toggle(i);
     }
     blocks[1].list++;
-    CHECK(!ashlar_free_bins_has(&bins, &blocks[1]));
+    CHECK(!ashlar__free_bins_has(&bins, &blocks[1]));
     blocks[1].list--;
     ashlar_block **link = blocks[1].link;
     blocks[1].link = blocks[0].link; /* what points to another one of them */
-    CHECK(!ashlar_free_bins_has(&bins, &blocks[1]));
+    CHECK(!ashlar__free_bins_has(&bins, &blocks[1]));
     blocks[1].link = link;
-    CHECK(ashlar_free_bins_has(&bins, &blocks[1]));
+    CHECK(ashlar__free_bins_has(&bins, &blocks[1]));
     static const size_t order[] = {1, 2, 0}; /* the middle one, the newest, the last there is */
     for (size_t k = 0; k < 3; k++) {
         toggle(order[k]);

@@ -7,7 +7,7 @@ static ashlar_block *blocks[4];
 
 CASE_BOTH(a_new_heap_is_empty) {
     REQUIRE(set_up_heap("memory=16MiB"));
-    CHECK(heap.first == NULL && heap.last == NULL && ashlar_free_bins_is_empty(&heap.idle));
+    CHECK(heap.first == NULL && heap.last == NULL && ashlar__free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
     tear_down_heap();
 }
@@ -25,9 +25,9 @@ CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     CHECK_ZU(rest->bytes, 2 * UNIT - 512);
     CHECK(rest->stream_state == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
     CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
-    CHECK(ashlar_free_bins_has(&order_b.free, rest));
-    CHECK(!ashlar_free_bins_has(&order_b.free, front));
-    CHECK(ashlar_page_map_get(&heap.map, origin() + UNIT) == front);
+    CHECK(ashlar__free_bins_has(&order_b.free, rest));
+    CHECK(!ashlar__free_bins_has(&order_b.free, front));
+    CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == front);
     tear_down_heap();
 }
 
@@ -37,7 +37,7 @@ CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
     blocks[1]->requested = 0;
     check_heap();
     CHECK_ZU(heap.used_bytes, 4 * UNIT);
-    CHECK(ashlar_page_map_get(&heap.map, origin() + UNIT) == blocks[1]);
+    CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == blocks[1]);
     put(blocks[2], &order_a, 7); /* does not merge with it */
     CHECK(is_free_run(2, 1, &order_a, 7));
     put(blocks[1], &order_a, 5);
@@ -62,7 +62,7 @@ CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     cut(blocks[1], UNIT, &order_a);
-    CHECK(ashlar_free_bins_is_empty(&order_b.free));
+    CHECK(ashlar__free_bins_is_empty(&order_b.free));
     CHECK(blocks[1]->next == blocks[2]);
     CHECK_ZU(heap.free_bytes, 0);
     tear_down_heap();
@@ -133,7 +133,7 @@ CASE_BOTH(a_use_that_has_passed_since_yields_to_the_other) {
         order_a.completed = 6; /* known now; the block still waits in order_a's bins */
         put(blocks[2 - upper], &order_b, 8);
         CHECK(is_free_run(1, 2, &order_b, 8));
-        CHECK(ashlar_free_bins_is_empty(&order_a.free));
+        CHECK(ashlar__free_bins_is_empty(&order_a.free));
         tear_down_heap();
     }
 }
@@ -147,7 +147,7 @@ CASE_BOTH(two_past_uses_make_an_idle_block) {
     CHECK(is_free_run(1, 1, NULL, 0));
     put(blocks[2], &order_b, 3);
     CHECK(is_free_run(1, 2, NULL, 0));
-    CHECK(ashlar_free_bins_has(&heap.idle, block_at(1)));
+    CHECK(ashlar__free_bins_has(&heap.idle, block_at(1)));
     tear_down_heap();
 }
 
@@ -217,10 +217,10 @@ CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
         put(blocks[i], i % 2 == 0 ? &order_a : &order_b, 3);
     }
     order_b.completed = 4;
-    ashlar_heap_sweep(&heap); /* unit 1 is the first one that is past, and goes to unit 0 */
+    ashlar__heap_sweep(&heap); /* unit 1 is the first one that is past, and goes to unit 0 */
     CHECK(is_free_run(0, 4, &order_a, 3));
     order_a.completed = 4;
-    ashlar_heap_sweep(&heap);
+    ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
     tear_down_heap();
 }
@@ -235,7 +235,7 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
         put(blocks[3], owner, 5);
         owner->completed = who == 0 ? 0 : 6;
         if (who == 2) {
-            ashlar_heap_sweep(&heap);
+            ashlar__heap_sweep(&heap);
         }
         const ashlar_block *grown = grow(5 * UNIT, &order_a);
         CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT); /* one unit was there: 4 more do */
@@ -272,13 +272,13 @@ CASE(growth_goes_above_a_live_last_block) {
 CASE_BOTH(growth_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=4MiB"));
     ashlar_block *out = NULL;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_heap_grow(&heap, &order_a, 1, &out) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__heap_grow(&heap, &order_a, 1, &out) == ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "block descriptors");
     CHECK(heap.first == NULL && out == NULL);
     fill_four(blocks);
     put(blocks[3], &order_a, 1);
-    CHECK(ashlar_heap_grow(&heap, &order_a, 6 * UNIT, &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_grow(&heap, &order_a, 6 * UNIT, &out) == ASHLAR_ENOMEM);
     CHECK(out == NULL);
     CHECK(is_free_run(3, 1, &order_a, 1));
     CHECK_ZU(heap.free_bytes, UNIT);
@@ -295,16 +295,16 @@ CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
     put(blocks[3], &order_b, 5);
     order_a.completed = 2;
     order_b.completed = 3;
-    ashlar_heap_sweep(&heap);
+    ashlar__heap_sweep(&heap);
     check_heap();
     CHECK(is_free_run(0, 2, NULL, 0));
     CHECK(is_free_run(3, 1, &order_b, 5)); /* still in use */
     order_b.completed = 6;
     put(blocks[2], &order_a, 1);
     CHECK(is_free_run(0, 4, NULL, 0));
-    ashlar_heap_sweep(&heap);
+    ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
-    CHECK(ashlar_free_bins_is_empty(&order_a.free) && ashlar_free_bins_is_empty(&order_b.free));
+    CHECK(ashlar__free_bins_is_empty(&order_a.free) && ashlar__free_bins_is_empty(&order_b.free));
     tear_down_heap();
 }
 
@@ -312,11 +312,11 @@ CASE_BOTH(every_offset_is_found_in_its_block) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     for (size_t i = 0; i < 4; i++) {
-        CHECK(ashlar_heap_find(&heap, origin() + i * UNIT) == blocks[i]);
-        CHECK(ashlar_heap_find(&heap, origin() + i * UNIT + 1) == blocks[i]);
-        CHECK(ashlar_heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
+        CHECK(ashlar__heap_find(&heap, origin() + i * UNIT) == blocks[i]);
+        CHECK(ashlar__heap_find(&heap, origin() + i * UNIT + 1) == blocks[i]);
+        CHECK(ashlar__heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
     }
-    CHECK(ashlar_heap_find(&heap, origin() + 4 * UNIT) == NULL);
+    CHECK(ashlar__heap_find(&heap, origin() + 4 * UNIT) == NULL);
     tear_down_heap();
 }
 
@@ -329,13 +329,13 @@ CASE_BOTH(a_take_without_host_memory_changes_nothing) {
         if (n == 2) {
             heap.spare_count = 0; /* as if the chunk were used up */
         }
-        ashlar_host_fail_at(1);
-        CHECK(ashlar_heap_take(&heap, block, UNIT) == ASHLAR_EHOSTMEM);
+        ashlar__host_fail_at(1);
+        CHECK(ashlar__heap_take(&heap, block, UNIT) == ASHLAR_EHOSTMEM);
         CHECK_HAS(ashlar_error_detail(), n == 1 ? "leaf" : "block descriptors");
         CHECK(is_free_run(0, 4, NULL, 0));
         CHECK_ZU(heap.used_bytes, 0);
         check_heap();
-        CHECK(ashlar_page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
+        CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     }
     cut(block, UNIT, &order_a);
     tear_down_heap();
@@ -344,14 +344,14 @@ CASE_BOTH(a_take_without_host_memory_changes_nothing) {
 CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *block = grow(4 * UNIT, &order_a);
-    CHECK(ashlar_page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
+    CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     const size_t spares = heap.spare_count;
     heap.spare_count = 1;
-    ashlar_host_fail_at(1); /* whoever asks for host memory gets none */
+    ashlar__host_fail_at(1); /* whoever asks for host memory gets none */
     ashlar_block *rest = cut(block, UNIT, &order_a)->next;
     CHECK_ZU(heap.spare_count, 0);
     cut(rest, 3 * UNIT, &order_a); /* a block that is taken whole needs no node */
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     heap.spare_count = spares - 1;
     tear_down_heap();
 }

@@ -23,14 +23,14 @@ static bool set_up_four(void) {
 }
 
 static void check_broken(const char *part) {
-    CHECK(ashlar_heap_check(&heap) == ASHLAR_EFORMAT);
+    CHECK(ashlar__heap_check(&heap) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "heap check: ");
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
 CASE(a_sound_heap_passes) {
     REQUIRE(set_up_four());
-    CHECK(ashlar_heap_check(&heap) == ASHLAR_OK);
+    CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
     tear_down_heap();
 }
 
@@ -65,15 +65,15 @@ CASE(a_size_that_is_no_multiple_is_found) {
 
 CASE(a_page_map_that_disagrees_is_found) {
     REQUIRE(set_up_four());
-    ashlar_page_map_set(&heap.map, freed->offset, freed);
+    ashlar__page_map_set(&heap.map, freed->offset, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but in the page map");
-    ashlar_page_map_set(&heap.map, freed->offset, NULL);
-    REQUIRE(ashlar_page_map_reserve_page(&heap.map, above->offset) == ASHLAR_OK);
-    ashlar_page_map_set(&heap.map, above->offset, NULL);
+    ashlar__page_map_set(&heap.map, freed->offset, NULL);
+    REQUIRE(ashlar__page_map_reserve_page(&heap.map, above->offset) == ASHLAR_OK);
+    ashlar__page_map_set(&heap.map, above->offset, NULL);
     check_broken("block at offset 1048576 of 524288 bytes: used, but not in the page map");
-    ashlar_page_map_set(&heap.map, above->offset, live);
+    ashlar__page_map_set(&heap.map, above->offset, live);
     check_broken("used, but not in the page map");
-    ashlar_page_map_set(&heap.map, above->offset, above);
+    ashlar__page_map_set(&heap.map, above->offset, above);
     tear_down_heap();
 }
 
@@ -95,23 +95,23 @@ CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
     idle->requested = 0;
     live->requested = 0; /* as in a thread's cache */
     check_heap();
-    ashlar_page_map_set(&heap.map, 0, NULL);
+    ashlar__page_map_set(&heap.map, 0, NULL);
     check_broken("used, but not in the page map");
-    ashlar_page_map_set(&heap.map, 0, live);
+    ashlar__page_map_set(&heap.map, 0, live);
     tear_down_heap();
 }
 
 CASE(a_free_block_outside_its_bins_is_found) {
     REQUIRE(set_up_four());
-    ashlar_free_bins_remove(&order_a.free, freed);
+    ashlar__free_bins_remove(&order_a.free, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but not in its bins");
-    ashlar_free_bins_insert(&order_b.free, freed); /* another stream's will not do */
+    ashlar__free_bins_insert(&order_b.free, freed); /* another stream's will not do */
     check_broken("free, but not in its bins");
-    ashlar_free_bins_remove(&order_b.free, freed);
-    ashlar_free_bins_insert(&order_a.free, freed);
-    ashlar_free_bins_remove(&heap.idle, idle);
+    ashlar__free_bins_remove(&order_b.free, freed);
+    ashlar__free_bins_insert(&order_a.free, freed);
+    ashlar__free_bins_remove(&heap.idle, idle);
     check_broken("block at offset 1572864 of 524288 bytes: free, but not in its bins");
-    ashlar_free_bins_insert(&heap.idle, idle);
+    ashlar__free_bins_insert(&heap.idle, idle);
     tear_down_heap();
 }
 
@@ -119,13 +119,13 @@ CASE(free_neighbours_that_should_be_one_are_found) {
     REQUIRE(set_up_four());
     put(above, &order_b, 7); /* joins the idle block above it; `freed` stays apart */
     CHECK(is_free_run(1, 1, &order_a, 5) && is_free_run(2, 2, &order_b, 7));
-    ashlar_free_bins_remove(&order_b.free, above);
+    ashlar__free_bins_remove(&order_b.free, above);
     above->stream_state = &order_a;
-    ashlar_free_bins_insert(&order_a.free, above);
+    ashlar__free_bins_insert(&order_a.free, above);
     check_broken("block at offset 524288 of 524288 bytes: not merged with the free block behind");
-    ashlar_free_bins_remove(&order_a.free, above);
+    ashlar__free_bins_remove(&order_a.free, above);
     above->stream_state = &order_b;
-    ashlar_free_bins_insert(&order_b.free, above);
+    ashlar__free_bins_insert(&order_b.free, above);
     tear_down_heap();
 }
 
@@ -150,7 +150,7 @@ static bool set_up_hole(void) {
     cut(grow(4 * UNIT, &order_a), 4 * UNIT, &order_a);
     order_a.completed = 3;
     put(rest, &order_a, 2);
-    CHECK(ashlar_heap_trim(&heap, 0) == ASHLAR_OK);
+    CHECK(ashlar__heap_trim(&heap, 0) == ASHLAR_OK);
     check_heap();
     return rest->state == ASHLAR_BLOCK_UNMAPPED;
 }
@@ -165,46 +165,46 @@ CASE(a_hole_that_is_none_is_found) {
     hole->starts_segment = true;
     check_broken("a hole, with a stamp or a segment's start");
     hole->starts_segment = false;
-    ashlar_page_map_set(&heap.map, hole->offset, hole);
+    ashlar__page_map_set(&heap.map, hole->offset, hole);
     check_broken("free, but in the page map");
-    ashlar_page_map_set(&heap.map, hole->offset, NULL);
-    REQUIRE(ashlar_page_map_reserve_page(&heap.map, last->offset) == ASHLAR_OK);
-    REQUIRE(ashlar_page_map_reserve_page(&heap.map, last->offset - 512) == ASHLAR_OK);
+    ashlar__page_map_set(&heap.map, hole->offset, NULL);
+    REQUIRE(ashlar__page_map_reserve_page(&heap.map, last->offset) == ASHLAR_OK);
+    REQUIRE(ashlar__page_map_reserve_page(&heap.map, last->offset - 512) == ASHLAR_OK);
     hole->bytes -= 512; /* memory above it that no chunk is behind */
     last->bytes += 512;
     last->offset -= 512;
-    ashlar_page_map_set(&heap.map, last->offset + 512, NULL);
-    ashlar_page_map_set(&heap.map, last->offset, last);
+    ashlar__page_map_set(&heap.map, last->offset + 512, NULL);
+    ashlar__page_map_set(&heap.map, last->offset, last);
     heap.used_bytes += 512;
     check_broken("blocks of 4194816 bytes, 4194304 mapped");
     heap.used_bytes -= 512;
-    ashlar_page_map_set(&heap.map, last->offset, NULL);
+    ashlar__page_map_set(&heap.map, last->offset, NULL);
     last->offset += 512;
     last->bytes -= 512;
     hole->bytes += 512;
-    ashlar_page_map_set(&heap.map, last->offset, last);
+    ashlar__page_map_set(&heap.map, last->offset, last);
     tear_down_heap();
 }
 
 CASE(holes_at_the_end_or_side_by_side_are_found) {
     REQUIRE(set_up_hole());
     ashlar_block *last = heap.last;
-    ashlar_page_map_set(&heap.map, last->offset, NULL);
+    ashlar__page_map_set(&heap.map, last->offset, NULL);
     last->state = ASHLAR_BLOCK_UNMAPPED;
     last->stream_state = NULL;
     last->requested = 0;
     check_broken("block at offset 2097152 of 2097152 bytes: a hole at the end, or not merged");
     last->prev->state = ASHLAR_BLOCK_USED;
     last->prev->stream_state = &order_a;
-    ashlar_page_map_set(&heap.map, last->prev->offset, last->prev);
+    ashlar__page_map_set(&heap.map, last->prev->offset, last->prev);
     check_broken("block at offset 4194304 of 2097152 bytes: a hole at the end, or not merged");
-    ashlar_page_map_set(&heap.map, last->prev->offset, NULL);
+    ashlar__page_map_set(&heap.map, last->prev->offset, NULL);
     last->prev->state = ASHLAR_BLOCK_UNMAPPED;
     last->prev->stream_state = NULL;
     last->state = ASHLAR_BLOCK_USED;
     last->stream_state = &order_a;
     last->requested = last->bytes;
-    ashlar_page_map_set(&heap.map, last->offset, last);
+    ashlar__page_map_set(&heap.map, last->offset, last);
     tear_down_heap();
 }
 

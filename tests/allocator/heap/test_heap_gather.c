@@ -23,7 +23,7 @@ static bool set_up_chunks(size_t count, unsigned idle) {
 
 static ashlar_block *gather(size_t bytes) {
     ashlar_block *out = NULL;
-    CHECK(ashlar_heap_gather(&heap, &order_a, bytes, &out) == ASHLAR_OK);
+    CHECK(ashlar__heap_gather(&heap, &order_a, bytes, &out) == ASHLAR_OK);
     CHECK(out != NULL && out->state == ASHLAR_BLOCK_FREE && out->bytes >= bytes);
     check_heap();
     CHECK_ZU(free_memory_of(device), 16 * MIB - heap.range.mapped_bytes);
@@ -34,7 +34,7 @@ static ashlar_block *gather(size_t bytes) {
 static void check_no_gather(size_t bytes, ashlar_status want) {
     ashlar_block *out = NULL;
     const size_t mapped = heap.range.mapped_bytes, first_holes = holes();
-    CHECK(ashlar_heap_gather(&heap, &order_a, bytes, &out) == want);
+    CHECK(ashlar__heap_gather(&heap, &order_a, bytes, &out) == want);
     CHECK(out == NULL);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, mapped);
@@ -43,7 +43,7 @@ static void check_no_gather(size_t bytes, ashlar_status want) {
 }
 
 static unsigned char *bytes_of(const ashlar_block *block) {
-    return ashlar_ptr_out(heap.range.base + block->offset);
+    return ashlar__ptr_out(heap.range.base + block->offset);
 }
 
 CASE_BOTH(idle_chunks_from_anywhere_make_one_block) {
@@ -53,7 +53,7 @@ CASE_BOTH(idle_chunks_from_anywhere_make_one_block) {
     for (size_t i = 0; i < 8; i += i == 6 ? 1 : 2) {
         memset(bytes_of(blocks[i]), (int)i + 1, blocks[i]->bytes);
     }
-    CHECK(ashlar_heap_grow(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_grow(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_ENOMEM);
     out = cut(gather(12 * UNIT), 12 * UNIT, &order_a);
     memset(bytes_of(out), 99, out->bytes);
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
@@ -159,7 +159,7 @@ CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
     put_idle(blocks[4]);
     CHECK_ZU(heap.range.mapped_bytes, 8 * MIB);
     heap.range.limit_bytes = 8 * MIB;
-    CHECK(ashlar_heap_gather(&heap, &order_a, 8 * UNIT, &out) == ASHLAR_OK);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 8 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(out->bytes, 8 * UNIT);
     CHECK_ZU(heap.range.mapped_bytes, 8 * MIB);
@@ -186,7 +186,7 @@ CASE(memory_is_gathered_below_an_idle_block_too) {
     put_idle(blocks[4]); /* moves; the other 2 MiB are mapped new */
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
     ashlar_block *out = NULL;
-    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(out->bytes, 12 * UNIT);
     CHECK(out->offset + out->bytes == 128 * UNIT); /* where the first ended */
@@ -206,7 +206,7 @@ CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
     put_idle(blocks[3]);
     put_idle(blocks[5]);
     ashlar_block *out = NULL;
-    CHECK(ashlar_heap_gather(&heap, &order_a, 16 * UNIT, &out) == ASHLAR_OK);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 16 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(out->bytes, 16 * UNIT);
     CHECK_ZU(out->offset, 44 * UNIT);
@@ -222,12 +222,12 @@ CASE(new_memory_beside_a_block_in_use_is_given_back) {
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
     const size_t mapped = heap.range.mapped_bytes;
     ashlar_block *out = NULL;
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_unmap, 1, CU_UNKNOWN);
-    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_unmap, 1, CU_UNKNOWN);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_EDRIVER);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, mapped);
     CHECK(is_free_run(0, 4, &order_a, 5));
-    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(0, 12, &order_a, 5));
     tear_down_heap();
@@ -244,9 +244,9 @@ static void check_call(uint64_t n, bool is_own, cu_result code) {
         put(blocks[5], &order_a, 5);
     }
     ashlar_block *out = NULL;
-    ashlar_driver_fail_at(driver, -1, n, code);
-    const ashlar_status status = ashlar_heap_gather(&heap, &order_a, 20 * UNIT, &out);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, -1, n, code);
+    const ashlar_status status = ashlar__heap_gather(&heap, &order_a, 20 * UNIT, &out);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     check_heap();
     CHECK((status == ASHLAR_OK) == (out != NULL));
     CHECK(status == ASHLAR_OK ||
@@ -281,9 +281,9 @@ CASE(whichever_host_allocation_fails_nothing_is_lost) {
             heap.range.chunk_capacity = spares % 2 == 0 ? 16 : heap.range.chunk_count;
             heap.spare_count = spares;
             ashlar_block *out = NULL;
-            ashlar_host_fail_at(n);
-            const ashlar_status status = ashlar_heap_gather(&heap, &order_a, 20 * UNIT, &out);
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(n);
+            const ashlar_status status = ashlar__heap_gather(&heap, &order_a, 20 * UNIT, &out);
+            ashlar__host_fail_at(0);
             check_heap();
             CHECK((status == ASHLAR_OK) == (out != NULL));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
@@ -306,7 +306,7 @@ static cu_result refuse_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_hand
         refusals--;
         return CU_UNKNOWN;
     }
-    return ashlar_soft_mem_map(ptr, bytes, offset, handle, flags);
+    return ashlar__soft_mem_map(ptr, bytes, offset, handle, flags);
 }
 
 CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
@@ -316,7 +316,7 @@ CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
     allowed = 1;
     refusals = 2; /* the second mapping, and the first one back */
     ashlar_block *out = NULL;
-    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_EDRIVER);
+    CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_EDRIVER);
     driver->table = table;
     CHECK(out == NULL);
     check_heap();

@@ -24,7 +24,7 @@ static size_t failures; /* operations that the driver or the host refused */
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static ashlar_stream_state *any_order(void) {
@@ -42,16 +42,16 @@ static uint64_t any_tick(ashlar_stream_state *state) {
 /* A failure of any driver call, or of a host allocation, in one of `odds` operations. */
 static void arm(size_t odds) {
     if (draw(odds) == 0) {
-        ashlar_driver_fail_at(driver, -1, 1 + draw(8),
+        ashlar__driver_fail_at(driver, -1, 1 + draw(8),
                               draw(2) == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
     } else if (draw(odds) == 0) {
-        ashlar_host_fail_at(1 + draw(4));
+        ashlar__host_fail_at(1 + draw(4));
     }
 }
 
 static void disarm(void) {
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    ashlar_host_fail_at(0);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__host_fail_at(0);
 }
 
 static size_t any_bytes(void) {
@@ -64,17 +64,17 @@ static size_t any_bytes(void) {
 static ashlar_status find(ashlar_stream_state *state, size_t bytes, ashlar_block **out) {
     ashlar_status status = ASHLAR_OK;
     for (int attempt = 0; attempt < 2; attempt++) {
-        *out = ashlar_free_bins_best_fit(&state->free, bytes);
+        *out = ashlar__free_bins_best_fit(&state->free, bytes);
         if (*out == NULL) {
-            *out = ashlar_free_bins_best_fit(&heap.idle, bytes);
+            *out = ashlar__free_bins_best_fit(&heap.idle, bytes);
         }
         if (*out != NULL) {
             return ASHLAR_OK;
         }
-        ashlar_heap_sweep(&heap);
+        ashlar__heap_sweep(&heap);
     }
-    status = ashlar_heap_grow(&heap, state, bytes, out);
-    return status == ASHLAR_ENOMEM ? ashlar_heap_gather(&heap, state, bytes, out) : status;
+    status = ashlar__heap_grow(&heap, state, bytes, out);
+    return status == ASHLAR_ENOMEM ? ashlar__heap_gather(&heap, state, bytes, out) : status;
 }
 
 static size_t take_any(slot *s) {
@@ -86,7 +86,7 @@ static size_t take_any(slot *s) {
         if (block->bytes < bytes || (block->stream_state != state && block->stream_state != NULL)) {
             return 1;
         }
-        status = ashlar_heap_take(&heap, block, bytes);
+        status = ashlar__heap_take(&heap, block, bytes);
     }
     if (status != ASHLAR_OK) {
         failures++;
@@ -104,9 +104,9 @@ static size_t take_any(slot *s) {
 
 static size_t put_back(slot *s) {
     size_t wrong = s->block->offset != s->offset || s->block->bytes != s->bytes;
-    wrong += ashlar_page_map_get(&heap.map, s->offset) != s->block;
+    wrong += ashlar__page_map_get(&heap.map, s->offset) != s->block;
     ashlar_stream_state *state = any_order();
-    ashlar_heap_put(&heap, s->block, state, any_tick(state));
+    ashlar__heap_put(&heap, s->block, state, any_tick(state));
     live_bytes -= s->bytes;
     s->block = NULL;
     return wrong;
@@ -117,16 +117,16 @@ static ashlar_status change(size_t kind) {
     ashlar_block *out = NULL;
     switch (kind) {
     case 0:
-        return ashlar_heap_trim(&heap, draw(2) == 0 ? 0 : draw(DEVICE_BYTES));
+        return ashlar__heap_trim(&heap, draw(2) == 0 ? 0 : draw(DEVICE_BYTES));
     case 1:
-        return ashlar_heap_reserve(&heap, draw(DEVICE_BYTES + MIB));
+        return ashlar__heap_reserve(&heap, draw(DEVICE_BYTES + MIB));
     case 2:
-        return ashlar_heap_gather(&heap, any_order(), any_bytes(), &out);
+        return ashlar__heap_gather(&heap, any_order(), any_bytes(), &out);
     case 3:
         heap.range.limit_bytes = draw(2) == 0 ? DEVICE_BYTES : draw(DEVICE_BYTES);
         break;
     default:
-        ashlar_heap_sweep(&heap);
+        ashlar__heap_sweep(&heap);
         break;
     }
     return ASHLAR_OK;
@@ -149,7 +149,7 @@ static size_t step(void) {
         wrong += s->block == NULL ? take_any(s) : put_back(s);
     }
     disarm();
-    wrong += ashlar_heap_check(&heap) != ASHLAR_OK;
+    wrong += ashlar__heap_check(&heap) != ASHLAR_OK;
     wrong += heap.used_bytes != live_bytes;
     return wrong;
 }
@@ -177,7 +177,7 @@ CASE_BOTH(random_operations_leave_a_sound_heap) {
             }
         }
         order_a.completed = order_b.completed = UINT64_MAX;
-        CHECK(ashlar_heap_trim(&heap, 0) == ASHLAR_OK);
+        CHECK(ashlar__heap_trim(&heap, 0) == ASHLAR_OK);
         CHECK_ZU(wrong, 0);
         CHECK_ZU(heap.range.mapped_bytes, 0);
         CHECK(heap.first == NULL);

@@ -104,8 +104,8 @@ CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
             for (int k = 0; k < 3; k++) {
                 put_idle(blocks[k]);
             }
-            ashlar_driver_fail_at(driver, (int)fns[i], n, CU_UNKNOWN);
-            CHECK(ashlar_heap_trim(&heap, 0) == ASHLAR_EDRIVER);
+            ashlar__driver_fail_at(driver, (int)fns[i], n, CU_UNKNOWN);
+            CHECK(ashlar__heap_trim(&heap, 0) == ASHLAR_EDRIVER);
             check_heap();
             CHECK_ZU(heap.range.mapped_bytes, (4 - n) * 4 * UNIT);
             trim(0);
@@ -121,8 +121,8 @@ CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
     put_idle(blocks[1]);
     const size_t spares = heap.spare_count;
     heap.spare_count = 1;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_heap_trim(&heap, 0) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__heap_trim(&heap, 0) == ASHLAR_EHOSTMEM);
     heap.spare_count = spares;
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
@@ -136,7 +136,7 @@ static size_t handed_out, returned;
 
 static cu_result alloc_adjacent(cu_ptr *ptr, size_t bytes) {
     CHECK(bytes == 2 * MIB && handed_out < 3);
-    if (handed_out == 0 && ashlar_soft_mem_alloc(&adjacent, 6 * MIB) != CU_SUCCESS) {
+    if (handed_out == 0 && ashlar__soft_mem_alloc(&adjacent, 6 * MIB) != CU_SUCCESS) {
         return CU_OUT_OF_MEMORY;
     }
     *ptr = adjacent + 2 * MIB * handed_out++;
@@ -145,7 +145,7 @@ static cu_result alloc_adjacent(cu_ptr *ptr, size_t bytes) {
 
 static cu_result free_adjacent(cu_ptr ptr) {
     CHECK(ptr == adjacent || ptr == adjacent + 2 * MIB || ptr == adjacent + 4 * MIB);
-    return ++returned == 3 ? ashlar_soft_mem_free(adjacent) : CU_SUCCESS;
+    return ++returned == 3 ? ashlar__soft_mem_free(adjacent) : CU_SUCCESS;
 }
 
 CASE(segments_side_by_side_stay_apart) {
@@ -178,14 +178,14 @@ CASE(segments_side_by_side_stay_apart) {
 
 CASE_BOTH(a_reserve_is_one_idle_block) {
     REQUIRE(set_up_heap("memory=256MiB"));
-    CHECK(ashlar_heap_reserve(&heap, 100 * MIB + 1) == ASHLAR_OK);
+    CHECK(ashlar__heap_reserve(&heap, 100 * MIB + 1) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 102 * MIB);
     CHECK(is_free_run(0, 204, NULL, 0));
     cut(heap.last, 2 * MIB, &order_a);
-    CHECK(ashlar_heap_reserve(&heap, 102 * MIB) == ASHLAR_OK); /* there already */
+    CHECK(ashlar__heap_reserve(&heap, 102 * MIB) == ASHLAR_OK); /* there already */
     CHECK_ZU(heap.range.mapped_bytes, 102 * MIB);
-    CHECK(ashlar_heap_reserve(&heap, 120 * MIB) == ASHLAR_OK);
+    CHECK(ashlar__heap_reserve(&heap, 120 * MIB) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 120 * MIB);
     if (!use_segments) {
@@ -197,14 +197,14 @@ CASE_BOTH(a_reserve_is_one_idle_block) {
 CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 2, 4);
-    CHECK(ashlar_heap_reserve(&heap, 65 * MIB) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_reserve(&heap, 65 * MIB) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 67108864");
-    CHECK(ashlar_heap_reserve(&heap, SIZE_MAX) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_reserve(&heap, SIZE_MAX) == ASHLAR_ENOMEM);
     check_heap();
-    ashlar_driver_fail_at(driver,
+    ashlar__driver_fail_at(driver,
                           use_segments ? ASHLAR_DRIVER_FN_mem_alloc : ASHLAR_DRIVER_FN_mem_create,
                           1, CU_UNKNOWN);
-    CHECK(ashlar_heap_reserve(&heap, 64 * MIB) == ASHLAR_EDRIVER);
+    CHECK(ashlar__heap_reserve(&heap, 64 * MIB) == ASHLAR_EDRIVER);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);
     tear_down_heap();
@@ -219,7 +219,7 @@ CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
     ashlar_block *out = NULL;
     fill(blocks, 2, 4);
     const uint64_t calls = client.calls;
-    CHECK(ashlar_heap_grow(&heap, &order_a, 512, &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_grow(&heap, &order_a, 512, &out) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 5242880");
     CHECK(out == NULL && client.calls == calls);
     heap.range.limit_bytes = 6 * MIB;
@@ -305,7 +305,7 @@ CASE(steps_stay_inside_a_hole) {
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
     trim(0);
-    CHECK(ashlar_heap_reserve(&heap, 512 * MIB) == ASHLAR_OK); /* steps of 8 MiB from here on */
+    CHECK(ashlar__heap_reserve(&heap, 512 * MIB) == ASHLAR_OK); /* steps of 8 MiB from here on */
     cut(heap.last, heap.last->bytes, &order_a);
     const ashlar_block *grown = grow(UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
@@ -318,18 +318,18 @@ CASE(steps_stay_inside_a_hole) {
 CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
     for (int which = 0; which < 3; which++) {
         REQUIRE(set_up_heap("memory=1GiB"));
-        CHECK(ashlar_heap_reserve(&heap, 512 * MIB) == ASHLAR_OK);
+        CHECK(ashlar__heap_reserve(&heap, 512 * MIB) == ASHLAR_OK);
         cut(heap.last, heap.last->bytes, &order_a);
         const uint64_t calls = client.calls;
         ashlar_block *out = NULL;
         if (which == 0) {
             heap.range.limit_bytes = 518 * MIB;
         } else {
-            ashlar_driver_fail_at(
+            ashlar__driver_fail_at(
                 driver, use_segments ? ASHLAR_DRIVER_FN_mem_alloc : ASHLAR_DRIVER_FN_mem_create, 1,
                 which == 1 ? CU_OUT_OF_MEMORY : CU_UNKNOWN);
         }
-        const ashlar_status status = ashlar_heap_grow(&heap, &order_a, UNIT, &out);
+        const ashlar_status status = ashlar__heap_grow(&heap, &order_a, UNIT, &out);
         check_heap();
         CHECK(status == (which == 2 ? ASHLAR_EDRIVER : ASHLAR_OK));
         CHECK_ZU(heap.range.mapped_bytes, (which == 2 ? 512 : 514) * MIB);
@@ -350,13 +350,13 @@ CASE(used_up_addresses_are_found_again_in_holes) {
     put_idle(blocks[4]);
     CHECK_ZU(grow(16 * UNIT, &order_a)->offset, 24 * UNIT); /* 36 from the end of the hole */
     cut(block_at(24), 16 * UNIT, &order_a);
-    CHECK(ashlar_heap_grow(&heap, &order_a, 13 * UNIT, &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_grow(&heap, &order_a, 13 * UNIT, &out) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "exceed the reserved address range");
-    CHECK(ashlar_heap_reserve(&heap, heap.range.mapped_bytes + 12 * UNIT) == ASHLAR_OK);
+    CHECK(ashlar__heap_reserve(&heap, heap.range.mapped_bytes + 12 * UNIT) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(4, 12, NULL, 0));
-    CHECK(ashlar_heap_reserve(&heap, heap.range.mapped_bytes + 8 * UNIT) == ASHLAR_ENOMEM);
-    CHECK(ashlar_heap_grow(&heap, &order_a, SIZE_MAX, &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_reserve(&heap, heap.range.mapped_bytes + 8 * UNIT) == ASHLAR_ENOMEM);
+    CHECK(ashlar__heap_grow(&heap, &order_a, SIZE_MAX, &out) == ASHLAR_ENOMEM);
     CHECK(out == NULL);
     heap.range.bytes = bytes;
     tear_down_heap();
@@ -366,7 +366,7 @@ static int peer_accesses; /* cuMemSetAccess calls that name a second device */
 
 static cu_result note_peer(cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count) {
     peer_accesses += count == 2 && access[1].location.id == 1;
-    return ashlar_soft_mem_set_access(ptr, bytes, access, 1);
+    return ashlar__soft_mem_set_access(ptr, bytes, access, 1);
 }
 
 CASE(a_peer_is_let_in) {
@@ -375,7 +375,7 @@ CASE(a_peer_is_let_in) {
     driver->table.mem_set_access = note_peer;
     peer_accesses = 0;
     fill(blocks, 1, 4);
-    CHECK(ashlar_heap_allow_peer(&heap, 1) == ASHLAR_OK);
+    CHECK(ashlar__heap_allow_peer(&heap, 1) == ASHLAR_OK);
     CHECK(peer_accesses == 1);
     fill(blocks + 1, 1, 4);
     CHECK(peer_accesses == 2);

@@ -11,7 +11,7 @@ CASE(a_new_range_has_addresses_and_no_memory) {
     CHECK_ZU(range.limit_bytes, 16 * MIB);
     CHECK_ZU(range.mapped_bytes, 0);
     CHECK(range.base % (2 * MIB) == 0);
-    CHECK_ZU(ashlar_soft_state.reservations.items[0]->bytes, 64 * MIB);
+    CHECK_ZU(ashlar__soft_state.reservations.items[0]->bytes, 64 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(client.calls == 3); /* attribute, granularity, reservation */
     tear_down_range();
@@ -23,7 +23,7 @@ CASE(memory_is_mapped_where_it_is_wanted) {
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         CHECK_ZU(map(wants[i][0] * MIB, wants[i][1] * MIB), wants[i][0] * MIB);
         CHECK_ZU(range.chunk_count, i + 1);
-        memset(ashlar_ptr_out(range.base + wants[i][0] * MIB), 1, wants[i][1] * MIB);
+        memset(ashlar__ptr_out(range.base + wants[i][0] * MIB), 1, wants[i][1] * MIB);
     }
     CHECK_ZU(range.chunks[1].offset, 2 * MIB);
     CHECK_ZU(range.chunks[4].offset, 104 * MIB);
@@ -51,11 +51,11 @@ CASE_BOTH(memory_comes_from_the_allocators_device) {
     size_t offset = 0;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
     client = (ashlar_driver_client){.device = second};
-    REQUIRE(ashlar_range_init(&range, &client, KIND) == ASHLAR_OK);
-    CHECK(ashlar_range_map(&range, &offset, 4 * MIB) == ASHLAR_OK);
+    REQUIRE(ashlar__range_init(&range, &client, KIND) == ASHLAR_OK);
+    CHECK(ashlar__range_map(&range, &offset, 4 * MIB) == ASHLAR_OK);
     CHECK_ZU(free_memory_of(second), 12 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
-    ashlar_range_finish(&range);
+    ashlar__range_finish(&range);
     CHECK_ZU(free_memory_of(second), 16 * MIB);
     ashlar_device_close(second);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
@@ -87,17 +87,17 @@ CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
 CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
     REQUIRE(set_up_range("memory=16GiB"));
     const size_t part = use_segments ? 16 : 64;
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 0);
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 0);
     map(0, 2 * part * MIB - 2 * MIB);
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 0);
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 0);
     size_t at = map(8 * part * MIB, 2 * MIB);
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 2 * MIB);
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 2 * MIB);
     map(at + 64 * part * MIB, 2 * part * MIB - 2 * MIB);
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 2 * MIB); /* in whole granules */
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 2 * MIB); /* in whole granules */
     map(at + 128 * part * MIB, 60 * part * MIB + 2 * MIB);
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 64 * MIB);
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
     map(at + 256 * part * MIB, 64 * part * MIB);
-    CHECK_ZU(ashlar_range_growth_bytes(&range), 64 * MIB);
+    CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
     tear_down_range();
 }
 
@@ -107,7 +107,7 @@ CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     REQUIRE(set_up_range("memory=16MiB"));
     map(0, 4 * MIB);
     range.limit_bytes = 7 * MIB;
-    CHECK_ZU(ashlar_range_left(&range), 3 * MIB);
+    CHECK_ZU(ashlar__range_left(&range), 3 * MIB);
     const uint64_t calls = client.calls;
     check_no_map(8 * MIB, 4 * MIB, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(),
@@ -116,7 +116,7 @@ CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     const size_t at = map(8 * MIB, 2 * MIB);
     check_no_map(at + 8 * MIB, 2 * MIB, ASHLAR_ENOMEM);
     range.limit_bytes = 2 * MIB; /* below what is mapped: that stays */
-    CHECK_ZU(ashlar_range_left(&range), 0);
+    CHECK_ZU(ashlar__range_left(&range), 0);
     check_no_map(at + 8 * MIB, 2 * MIB, ASHLAR_ENOMEM);
     range.limit_bytes = SIZE_MAX;
     check_no_map(at + 8 * MIB, 12 * MIB, ASHLAR_ENOMEM); /* the device's own refusal */
@@ -142,10 +142,10 @@ CASE(a_failing_mapping_changes_nothing) {
     map(128 * MIB, 2 * MIB);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         for (size_t n = 1; n <= steps[i].calls; n++) {
-            ashlar_driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
             check_no_map(2 * MIB, 70 * MIB, ASHLAR_EDRIVER);
             CHECK_HAS(ashlar_error_detail(), steps[i].name);
-            ashlar_driver_fail_at(driver, (int)steps[i].fn, n, CU_OUT_OF_MEMORY);
+            ashlar__driver_fail_at(driver, (int)steps[i].fn, n, CU_OUT_OF_MEMORY);
             check_no_map(2 * MIB, 70 * MIB, ASHLAR_ENOMEM);
         }
     }
@@ -155,13 +155,13 @@ CASE(a_failing_mapping_changes_nothing) {
 
 CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
     REQUIRE(set_up_range("memory=64MiB"));
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     check_no_map(0, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 16 chunks");
     for (size_t i = 0; i < 16; i++) {
         map(i * 2 * MIB, 2 * MIB);
     }
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     check_no_map(32 * MIB, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 32 chunks");
     map(32 * MIB, 2 * MIB);
@@ -173,7 +173,7 @@ CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
 static cu_result reserve_anywhere(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                   unsigned long long flags) {
     CHECK(align == 0 && hint == 0 && flags == 0); /* the driver's own choice */
-    return ashlar_soft_mem_address_reserve(ptr, bytes, align, hint, flags);
+    return ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
 CASE(addresses_are_left_to_the_driver) {
@@ -181,7 +181,7 @@ CASE(addresses_are_left_to_the_driver) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
     client = (ashlar_driver_client){.device = device};
-    REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    REQUIRE(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     driver->table = table;
     tear_down_range();
 }
@@ -197,7 +197,7 @@ static size_t most_addresses; /* that the driver below has */
 static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                              unsigned long long flags) {
     return bytes > most_addresses ? CU_OUT_OF_MEMORY
-                                  : ashlar_soft_mem_address_reserve(ptr, bytes, align, hint, flags);
+                                  : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
 CASE(where_addresses_are_scarce_fewer_do) {
@@ -207,15 +207,15 @@ CASE(where_addresses_are_scarce_fewer_do) {
     for (size_t factor = 4; factor > 0; factor /= 2) {
         client = (ashlar_driver_client){.device = device};
         most_addresses = factor * 16 * MIB;
-        REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+        REQUIRE(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
         CHECK_ZU(range.bytes, factor * 16 * MIB);
         CHECK(client.calls == (factor == 4 ? 3 : factor == 2 ? 4 : 5));
         map(0, 16 * MIB);
-        ashlar_range_finish(&range);
+        ashlar__range_finish(&range);
     }
     client = (ashlar_driver_client){.device = device};
     most_addresses = 14 * MIB;
-    CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
+    CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuMemAddressReserve on the soft device");
     CHECK(client.calls == 5);
     driver->table = table;
@@ -227,7 +227,7 @@ CASE(a_device_without_virtual_memory_has_segments) {
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
     client = (ashlar_driver_client){.device = device};
-    CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     CHECK(client.calls == 1 && range.segments != NULL);
     driver->table = table;
     use_segments = true;
@@ -249,12 +249,12 @@ CASE(a_failing_set_up_reserves_nothing) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         client = (ashlar_driver_client){.device = device};
         range = (ashlar_range){.bytes = 77};
-        ashlar_driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
+        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), steps[i].name);
         CHECK_ZU(range.bytes, 77);
         CHECK(client.calls == i + 1);
-        CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+        CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
     tear_down_device();
 }
@@ -266,13 +266,13 @@ CASE(a_device_too_large_to_address_is_refused) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];
         client = (ashlar_driver_client){.device = device};
-        CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
         CHECK_HAS(ashlar_error_detail(), "too many to address");
     }
     device->info.total_bytes = 6 * MIB + 1; /* an odd size: the addresses are whole granules */
-    REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    REQUIRE(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     CHECK_ZU(range.bytes, 26 * MIB);
-    ashlar_range_finish(&range);
+    ashlar__range_finish(&range);
     device->info.total_bytes = bytes;
     tear_down_device();
 }

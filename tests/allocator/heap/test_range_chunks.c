@@ -4,9 +4,9 @@
 #include "tests/allocator/heap/range_fixture.h"
 
 static void unmap(size_t idx) {
-    CHECK(ashlar_range_unmap(&range, &range.chunks[idx]) == ASHLAR_OK);
+    CHECK(ashlar__range_unmap(&range, &range.chunks[idx]) == ASHLAR_OK);
     CHECK(range.chunks[idx].is_gone);
-    ashlar_range_forget_gone(&range);
+    ashlar__range_forget_gone(&range);
     check_range();
 }
 
@@ -42,10 +42,10 @@ CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
     REQUIRE(set_up_range("memory=16MiB"));
     map(0, 4 * MIB);
     for (size_t i = use_segments ? 2 : 0; i < (use_segments ? 4u : 2u); i++) {
-        ashlar_driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar_range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
+        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), steps[i].name);
-        ashlar_range_forget_gone(&range);
+        ashlar__range_forget_gone(&range);
         CHECK_ZU(range.chunk_count, 1);
         check_range();
     }
@@ -57,12 +57,12 @@ static int refusals; /* how many calls are refused from now on */
 
 static cu_result refuse_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                             unsigned long long flags) {
-    return refusals-- > 0 ? CU_UNKNOWN : ashlar_soft_mem_map(ptr, bytes, offset, handle, flags);
+    return refusals-- > 0 ? CU_UNKNOWN : ashlar__soft_mem_map(ptr, bytes, offset, handle, flags);
 }
 
 static cu_result refuse_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                size_t count) {
-    return refusals-- > 0 ? CU_UNKNOWN : ashlar_soft_mem_set_access(ptr, bytes, access, count);
+    return refusals-- > 0 ? CU_UNKNOWN : ashlar__soft_mem_set_access(ptr, bytes, access, count);
 }
 
 CASE(a_chunk_that_cannot_be_mapped_again_either_is_gone) {
@@ -77,12 +77,12 @@ CASE(a_chunk_that_cannot_be_mapped_again_either_is_gone) {
         } else {
             driver->table.mem_set_access = refuse_access;
         }
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_release, 1, CU_UNKNOWN);
-        CHECK(ashlar_range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_release, 1, CU_UNKNOWN);
+        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), "cuMemRelease on");
         CHECK(range.chunks[0].is_gone);
         driver->table = table;
-        ashlar_range_forget_gone(&range);
+        ashlar__range_forget_gone(&range);
         CHECK_ZU(range.chunk_count, 1);
         check_range();
         tear_down_range();
@@ -107,7 +107,7 @@ CASE(chosen_chunks_move_behind_one_another) {
     REQUIRE(set_up_three());
     const cu_mem_handle first = range.chunks[0].handle, third = range.chunks[2].handle;
     const size_t creates = CALLS(mem_create);
-    CHECK(ashlar_range_move(&range, 40 * MIB) == ASHLAR_OK);
+    CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
     check_range();
     CHECK_ZU(CALLS(mem_create), creates);
     CHECK_ZU(range.chunk_count, 3);
@@ -120,7 +120,7 @@ CASE(chosen_chunks_move_behind_one_another) {
     CHECK_ZU(range.chunks[2].offset, 42 * MIB);
     CHECK_ZU(range.chunks[2].moved_from, 20 * MIB);
     CHECK(is_open(40 * MIB, 8 * MIB) && !is_open(0, 1) && !is_open(20 * MIB, 1));
-    memset(ashlar_ptr_out(range.base + 40 * MIB), 1, 8 * MIB);
+    memset(ashlar__ptr_out(range.base + 40 * MIB), 1, 8 * MIB);
     tear_down_range();
 }
 
@@ -137,8 +137,8 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
     REQUIRE(set_up_three());
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         for (size_t n = 1; n <= steps[i].calls; n++) {
-            ashlar_driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar_range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
+            ashlar__driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
+            CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
             CHECK_HAS(ashlar_error_detail(), steps[i].name);
             check_range();
             for (size_t k = 0; k < 3; k++) {
@@ -148,7 +148,7 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
             CHECK(!is_open(40 * MIB, 1));
         }
     }
-    CHECK(ashlar_range_move(&range, 40 * MIB) == ASHLAR_OK);
+    CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
     tear_down_range();
 }
 
@@ -157,10 +157,10 @@ CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
     refusals = 2; /* the first mapping, and the first one back */
-    CHECK(ashlar_range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
+    CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
     driver->table = table;
     CHECK(range.chunks[0].is_gone && !range.chunks[2].is_gone);
-    ashlar_range_forget_gone(&range);
+    ashlar__range_forget_gone(&range);
     CHECK_ZU(range.chunk_count, 2);
     check_range();
     tear_down_range();
@@ -196,7 +196,7 @@ static cu_result note_access(cu_ptr ptr, size_t bytes, const cu_mem_access *acce
         seen[seen_count].ids[i] = access[i].location.id;
     }
     seen_count++;
-    return access[0].location.id == 0 ? ashlar_soft_mem_set_access(ptr, bytes, access, 1)
+    return access[0].location.id == 0 ? ashlar__soft_mem_set_access(ptr, bytes, access, 1)
                                       : CU_SUCCESS;
 }
 
@@ -224,20 +224,20 @@ CASE(a_peer_may_use_what_is_mapped_now_and_later) {
     const ashlar_driver_table table = driver->table;
     tear_down_device();
     REQUIRE(set_up_peers());
-    CHECK(ashlar_range_allow_peer(&range, 0) == ASHLAR_OK); /* the device itself */
+    CHECK(ashlar__range_allow_peer(&range, 0) == ASHLAR_OK); /* the device itself */
     CHECK_ZU(seen_count, 0);
-    CHECK(ashlar_range_allow_peer(&range, 3) == ASHLAR_OK);
+    CHECK(ashlar__range_allow_peer(&range, 3) == ASHLAR_OK);
     CHECK_ZU(seen_count, 2); /* one for each run of chunks */
     CHECK(saw(0, 0, 4 * MIB, CU_ACCESS_READWRITE, 2, 3));
     CHECK(saw(1, 10 * MIB, 4 * MIB, CU_ACCESS_READWRITE, 2, 3));
-    CHECK(ashlar_range_allow_peer(&range, 3) == ASHLAR_OK);
+    CHECK(ashlar__range_allow_peer(&range, 3) == ASHLAR_OK);
     CHECK_ZU(seen_count, 2);
     map(30 * MIB, 2 * MIB);
     CHECK(saw(2, 30 * MIB, 2 * MIB, CU_ACCESS_READWRITE, 2, 3));
-    CHECK(ashlar_range_allow_peer(&range, 1) == ASHLAR_OK);
+    CHECK(ashlar__range_allow_peer(&range, 1) == ASHLAR_OK);
     CHECK(saw(5, 30 * MIB, 2 * MIB, CU_ACCESS_READWRITE, 3, 1));
     range.chunks[0].is_chosen = true;
-    CHECK(ashlar_range_move(&range, 40 * MIB) == ASHLAR_OK);
+    CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
     CHECK(saw(6, 40 * MIB, 2 * MIB, CU_ACCESS_READWRITE, 3, 1));
     driver->table = table;
     tear_down_range();
@@ -250,7 +250,7 @@ CASE(a_peer_that_is_refused_may_use_nothing) {
     for (size_t n = 1; n <= 2; n++) {
         REQUIRE(set_up_peers());
         refuse_at = n;
-        CHECK(ashlar_range_allow_peer(&range, 3) == ASHLAR_EDRIVER);
+        CHECK(ashlar__range_allow_peer(&range, 3) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), "cuMemSetAccess on");
         CHECK_ZU(range.peer_count, 0);
         CHECK_ZU(seen_count, n == 1 ? 0 : 2);
@@ -266,11 +266,11 @@ CASE(a_peer_that_is_refused_may_use_nothing) {
 CASE(more_peers_than_there_is_room_for_are_refused) {
     REQUIRE(set_up_range("memory=16MiB"));
     for (int i = 1; i <= ASHLAR_PEERS_MAX; i++) {
-        CHECK(ashlar_range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
+        CHECK(ashlar__range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
     }
-    CHECK(ashlar_range_allow_peer(&range, ASHLAR_PEERS_MAX + 1) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "peer 32: at most 32 devices");
-    CHECK(ashlar_range_allow_peer(&range, ASHLAR_PEERS_MAX) == ASHLAR_OK);
+    CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX) == ASHLAR_OK);
     tear_down_range();
 }
 
@@ -279,9 +279,9 @@ CASE(more_peers_than_there_is_room_for_are_refused) {
 CASE(segments_have_no_peers) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
-    CHECK(ashlar_range_allow_peer(&range, 1) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__range_allow_peer(&range, 1) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "peer 1: device 0 has no virtual memory management");
-    CHECK(ashlar_range_allow_peer(&range, 0) == ASHLAR_OK);
+    CHECK(ashlar__range_allow_peer(&range, 0) == ASHLAR_OK);
     tear_down_range();
     use_segments = false;
 }
@@ -292,7 +292,7 @@ CASE(a_segment_is_its_address) {
     CHECK(client.calls == 0 && range.base == 0);
     const size_t at = map(77, 4 * MIB);
     CHECK(at != 77);
-    memset(ashlar_ptr_out(at), 1, 4 * MIB);
+    memset(ashlar__ptr_out(at), 1, 4 * MIB);
     CHECK(client.calls == 1);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
     tear_down_range();
@@ -303,10 +303,10 @@ CASE(a_failing_segment_changes_nothing) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
     map(0, 2 * MIB);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_alloc, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_alloc, 1, CU_UNKNOWN);
     check_no_map(0, 2 * MIB, ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cuMemAlloc on");
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
     check_no_map(0, 2 * MIB, ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on");
     range.limit_bytes = SIZE_MAX;

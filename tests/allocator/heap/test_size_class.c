@@ -6,7 +6,7 @@
 #include "allocator/heap/size_class.h"
 
 static size_t class_bytes(unsigned idx) {
-    return ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)idx});
+    return ashlar__sc_bytes((ashlar_sc){.idx = (uint16_t)idx});
 }
 
 CASE(classes_lie_where_the_header_says) {
@@ -20,7 +20,7 @@ CASE(classes_lie_where_the_header_says) {
     CHECK_ZU(ASHLAR_SC_COUNT, 192);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         CHECK_ZU(class_bytes(known[i].idx), known[i].bytes);
-        CHECK_ZU(ashlar_sc_of_bytes(known[i].bytes).idx, known[i].idx);
+        CHECK_ZU(ashlar__sc_of_bytes(known[i].bytes).idx, known[i].idx);
     }
 }
 
@@ -30,8 +30,8 @@ CASE(every_class_is_aligned_and_its_own_inverse) {
         const size_t bytes = class_bytes(idx);
         CHECK(bytes > before);
         CHECK_ZU(bytes % ASHLAR_BLOCK_ALIGN, 0);
-        CHECK_ZU(ashlar_sc_of_bytes(bytes).idx, idx);
-        CHECK_ZU(ashlar_sc_of_bytes(before + 1).idx, idx);
+        CHECK_ZU(ashlar__sc_of_bytes(bytes).idx, idx);
+        CHECK_ZU(ashlar__sc_of_bytes(before + 1).idx, idx);
         before = bytes;
     }
     CHECK_ZU(before, ASHLAR_SC_MAX_BYTES);
@@ -42,8 +42,8 @@ CASE(every_request_gets_the_smallest_class_that_fits) {
     for (size_t bytes = 1; bytes <= ASHLAR_SC_MAX_BYTES; bytes++) {
         idx += class_bytes((unsigned)idx) < bytes;
         size_t block = 0;
-        wrong += ashlar_sc_of_bytes(bytes).idx != idx;
-        wrong += !ashlar_block_bytes(bytes, &block) || block != class_bytes((unsigned)idx);
+        wrong += ashlar__sc_of_bytes(bytes).idx != idx;
+        wrong += !ashlar__block_bytes(bytes, &block) || block != class_bytes((unsigned)idx);
         /* At most 1/32 larger above the linear classes, less than one step within them. */
         wrong += bytes > ASHLAR_SC_LINEAR_BYTES && (block - bytes) * 32 >= bytes;
         wrong += bytes <= ASHLAR_SC_LINEAR_BYTES && block - bytes >= ASHLAR_BLOCK_ALIGN;
@@ -62,15 +62,15 @@ CASE(large_blocks_are_exact_to_the_alignment) {
                  {SIZE_MAX - 512, SIZE_MAX - 511}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t block = 0;
-        CHECK(ashlar_block_bytes(known[i].bytes, &block));
+        CHECK(ashlar__block_bytes(known[i].bytes, &block));
         CHECK_ZU(block, known[i].block);
     }
 }
 
 CASE(a_size_that_cannot_be_rounded_up_is_refused) {
     size_t block = 77;
-    CHECK(!ashlar_block_bytes(SIZE_MAX, &block));
-    CHECK(!ashlar_block_bytes(SIZE_MAX - 510, &block));
+    CHECK(!ashlar__block_bytes(SIZE_MAX, &block));
+    CHECK(!ashlar__block_bytes(SIZE_MAX - 510, &block));
     CHECK_ZU(block, 77);
 }
 

@@ -25,18 +25,18 @@ static bool set_up_order(void) {
 }
 
 static void tear_down_order(void) {
-    ashlar_stream_state_finish(&state, &client);
+    ashlar__stream_state_finish(&state, &client);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     tear_down_device();
 }
 
 CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
     REQUIRE(set_up_order());
-    CHECK(ashlar_stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     CHECK(recorded == 1 && state.recorded == 1 && state.event != NULL);
-    CHECK(ashlar_stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     CHECK(recorded == 1 && state.recorded == 1);
-    CHECK(ashlar_stream_state_cover(&state, &client, 1, &recorded) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_cover(&state, &client, 1, &recorded) == ASHLAR_OK);
     CHECK(recorded == 2 && state.recorded == 2 && state.completed == 0);
     CHECK(client.calls == 5); /* one creation, two questions for captures, two recordings */
     tear_down_order();
@@ -44,13 +44,13 @@ CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
 
 CASE(a_use_is_past_after_the_recording_behind_it) {
     REQUIRE(set_up_order());
-    CHECK(ashlar_stream_state_is_past(NULL, 0));
-    CHECK(!ashlar_stream_state_is_past(&state, 0));
-    CHECK(ashlar_stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
-    CHECK(!ashlar_stream_state_is_past(&state, 0));
+    CHECK(ashlar__stream_state_is_past(NULL, 0));
+    CHECK(!ashlar__stream_state_is_past(&state, 0));
+    CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+    CHECK(!ashlar__stream_state_is_past(&state, 0));
     wait_for(streams[0]);
-    CHECK(ashlar_stream_state_query(&state, &client) == ASHLAR_OK);
-    CHECK(ashlar_stream_state_is_past(&state, 0) && !ashlar_stream_state_is_past(&state, 1));
+    CHECK(ashlar__stream_state_query(&state, &client) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_is_past(&state, 0) && !ashlar__stream_state_is_past(&state, 1));
     CHECK(state.completed == 1);
     tear_down_order();
 }
@@ -76,10 +76,10 @@ static void act_meanwhile(void *args) {
 static uint64_t completed_after(meanwhile m) {
     trylock_result = EBUSY;
     CHECK(ashlar_launch(device, streams[0], act_meanwhile, &m, sizeof m) == ASHLAR_OK);
-    CHECK(ashlar_stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     const uint64_t calls = client.calls;
     pthread_mutex_lock(&lock);
-    CHECK(ashlar_stream_state_synchronize(&state, &client, &lock) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_OK);
     CHECK(trylock_result == 0);                   /* the lock was free during the wait */
     CHECK(pthread_mutex_trylock(&lock) == EBUSY); /* and is held again after it */
     pthread_mutex_unlock(&lock);
@@ -104,10 +104,10 @@ CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
                                            ASHLAR_DRIVER_FN_event_synchronize};
     for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
         REQUIRE(set_up_order());
-        CHECK(ashlar_stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
-        ashlar_driver_fail_at(driver, (int)fns[i], 1, CU_UNKNOWN);
+        CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+        ashlar__driver_fail_at(driver, (int)fns[i], 1, CU_UNKNOWN);
         pthread_mutex_lock(&lock);
-        CHECK(ashlar_stream_state_synchronize(&state, &client, &lock) == ASHLAR_EDRIVER);
+        CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_EDRIVER);
         CHECK(pthread_mutex_trylock(&lock) == EBUSY);
         pthread_mutex_unlock(&lock);
         CHECK(state.completed == 0);

@@ -13,12 +13,12 @@
 static ashlar_pack_table table;
 
 static ashlar_status parse(const char *text) {
-    return ashlar_pack_table_parse("stone.csv", text, strlen(text), &table);
+    return ashlar__pack_table_parse("stone.csv", text, strlen(text), &table);
 }
 
 static bool row_is(size_t i, const char *id, uint64_t begin, uint64_t end, size_t bytes) {
     const ashlar_pack_buffer *b = &table.buffers[i];
-    return i < table.count && ashlar_piece_is(table.ids[i], id) && b->begin == begin &&
+    return i < table.count && ashlar__piece_is(table.ids[i], id) && b->begin == begin &&
            b->end == end && b->bytes == bytes;
 }
 
@@ -26,32 +26,32 @@ CASE(rows_become_buffers) {
     REQUIRE(parse(HEADER "0,995328,1000448,656384\n7,0,1,1\n") == ASHLAR_OK);
     CHECK_ZU(table.count, 2);
     CHECK(row_is(0, "0", 995328, 1000448, 656384) && row_is(1, "7", 0, 1, 1));
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
     CHECK(table.count == 0 && table.buffers == NULL);
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
     REQUIRE(parse(HEADER) == ASHLAR_OK);
     CHECK_ZU(table.count, 0);
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
 }
 
 CASE(columns_are_found_by_name) {
     REQUIRE(parse("offset,size,more,upper,id,lower\n9,4,,3,b_0,1\n") == ASHLAR_OK);
     CHECK(table.count == 1 && row_is(0, "b_0", 1, 3, 4));
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
 }
 
 CASE(lines_may_end_in_any_way) {
     REQUIRE(parse("\xef\xbb\xbfid, lower,upper ,size\r\n\r\n a ,1,\t2,3\r\n \nb,1,2,3") ==
             ASHLAR_OK);
     CHECK(table.count == 2 && row_is(0, "a", 1, 2, 3) && row_is(1, "b", 1, 2, 3));
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
 }
 
 CASE(numbers_have_64_bits) {
     REQUIRE(parse(HEADER "0,18446744073709551614,18446744073709551615,18446744073709551615\n") ==
             ASHLAR_OK);
     CHECK(row_is(0, "0", UINT64_MAX - 1, UINT64_MAX, SIZE_MAX));
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
 }
 
 CASE(a_bad_problem_is_refused_by_its_line) {
@@ -98,29 +98,29 @@ CASE(what_is_written_reads_back) {
     unsigned char bytes[FILE_MAX_BYTES + 1] = {0};
     REQUIRE(parse("size,id,lower,upper\r\n100,first,0,5\r\n7,2,5,18446744073709551615\n"
                   "1,third one,1,2\n") == ASHLAR_OK);
-    REQUIRE(ashlar_pack_table_write(&table, NULL, path) == ASHLAR_OK);
+    REQUIRE(ashlar__pack_table_write(&table, NULL, path) == ASHLAR_OK);
     REQUIRE(read_bytes(bytes) > 0);
     CHECK(strcmp((char *)bytes, HEADER "first,0,5,100\n2,5,18446744073709551615,7\n"
                                        "third one,1,2,1\n") == 0);
-    REQUIRE(ashlar_pack_table_write(&table, offsets, path) == ASHLAR_OK);
+    REQUIRE(ashlar__pack_table_write(&table, offsets, path) == ASHLAR_OK);
     bytes[read_bytes(bytes)] = 0;
     CHECK(strcmp((char *)bytes, "id,lower,upper,size,offset\nfirst,0,5,100,0\n"
                                 "2,5,18446744073709551615,7,100\n"
                                 "third one,1,2,1,18446744073709551615\n") == 0);
-    ashlar_pack_table_finish(&table);
-    REQUIRE(ashlar_pack_table_read(path, &table) == ASHLAR_OK); /* a solution is a problem too */
+    ashlar__pack_table_finish(&table);
+    REQUIRE(ashlar__pack_table_read(path, &table) == ASHLAR_OK); /* a solution is a problem too */
     CHECK(table.count == 3 && row_is(1, "2", 5, UINT64_MAX, 7) && row_is(2, "third one", 1, 2, 1));
-    CHECK(ashlar_pack_table_write(&table, NULL, "/nowhere/out.csv") == ASHLAR_EIO);
-    ashlar_pack_table_finish(&table);
+    CHECK(ashlar__pack_table_write(&table, NULL, "/nowhere/out.csv") == ASHLAR_EIO);
+    ashlar__pack_table_finish(&table);
 }
 
 CASE(files_that_cannot_be_read_are_named) {
-    CHECK(ashlar_pack_table_read("/nowhere/in.csv", &table) == ASHLAR_EIO);
+    CHECK(ashlar__pack_table_read("/nowhere/in.csv", &table) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "cannot read /nowhere/in.csv: ");
-    CHECK(ashlar_pack_table_read(folder, &table) == ASHLAR_EIO);
+    CHECK(ashlar__pack_table_read(folder, &table) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), folder);
     write_bytes("id\n", 3);
-    CHECK(ashlar_pack_table_read(path, &table) == ASHLAR_EFORMAT);
+    CHECK(ashlar__pack_table_read(path, &table) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK_HAS(ashlar_error_detail(), ":1: no column lower");
 }
@@ -138,18 +138,18 @@ CASE(many_rows_are_read_and_memory_may_fail) {
     unsigned long n = 0;
     while (status != ASHLAR_OK && n < 100) {
         CHECK(table.buffers == NULL);
-        ashlar_host_fail_at(++n);
-        status = n % 2 == 0 ? ashlar_pack_table_read(path, &table) : parse(text);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK(n > 20);
     CHECK_ZU(table.count, ROWS);
     CHECK(row_is(ROWS - 1, "1", ROWS - 1, ROWS, ROWS + 2));
-    ashlar_pack_table_finish(&table);
-    REQUIRE(ashlar_pack_table_read(path, &table) == ASHLAR_OK);
+    ashlar__pack_table_finish(&table);
+    REQUIRE(ashlar__pack_table_read(path, &table) == ASHLAR_OK);
     CHECK_ZU(table.count, ROWS);
-    ashlar_pack_table_finish(&table);
+    ashlar__pack_table_finish(&table);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -25,7 +25,7 @@ static size_t lowest_gap(uint32_t first, uint32_t end, size_t bytes) {
 
 static void take(ashlar_pack_occupancy *occupancy, uint32_t first, uint32_t end, size_t at,
                  size_t bytes) {
-    REQUIRE(ashlar_pack_occupancy_add(occupancy, first, end, at, bytes) == ASHLAR_OK);
+    REQUIRE(ashlar__pack_occupancy_add(occupancy, first, end, at, bytes) == ASHLAR_OK);
     for (uint32_t s = first; s < end; s++) {
         memset(&is_taken[s][at], true, bytes);
     }
@@ -38,7 +38,7 @@ static void fill(ashlar_pack_occupancy *occupancy, size_t sections, size_t most)
         const uint32_t first = (uint32_t)pack_draw(0, sections - 1);
         const uint32_t end = (uint32_t)pack_draw(first + 1, sections);
         const size_t bytes = pack_draw(1, most), want = lowest_gap(first, end, bytes);
-        CHECK_ZU(ashlar_pack_occupancy_find(occupancy, first, end, bytes), want);
+        CHECK_ZU(ashlar__pack_occupancy_find(occupancy, first, end, bytes), want);
         size_t at = want + (pack_draw(0, 2) == 0 ? pack_draw(0, 9) : 0);
         for (uint32_t s = first; s < end; s++) {
             at = at + bytes <= BYTES && memchr(&is_taken[s][at], true, bytes) == NULL ? at : want;
@@ -52,14 +52,14 @@ static void fill(ashlar_pack_occupancy *occupancy, size_t sections, size_t most)
 CASE(the_lowest_gap_is_found) {
     for (size_t sections = 1; sections <= SECTIONS; sections++) {
         ashlar_pack_occupancy *occupancy;
-        REQUIRE(ashlar_pack_occupancy_create(sections, &occupancy) == ASHLAR_OK);
+        REQUIRE(ashlar__pack_occupancy_create(sections, &occupancy) == ASHLAR_OK);
         for (int round = 0; round < 30; round++) {
             fill(occupancy, sections, round % 3 == 0 ? 3 : 25);
-            ashlar_pack_occupancy_clear(occupancy);
+            ashlar__pack_occupancy_clear(occupancy);
         }
-        ashlar_pack_occupancy_destroy(occupancy);
+        ashlar__pack_occupancy_destroy(occupancy);
     }
-    ashlar_pack_occupancy_destroy(NULL);
+    ashlar__pack_occupancy_destroy(NULL);
 }
 
 CASE(without_host_memory_it_says_so) {
@@ -67,13 +67,13 @@ CASE(without_host_memory_it_says_so) {
     unsigned long n = 0;
     ashlar_pack_occupancy *occupancy = NULL;
     while (status != ASHLAR_OK && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_pack_occupancy_create(5, &occupancy);
+        ashlar__host_fail_at(++n);
+        status = ashlar__pack_occupancy_create(5, &occupancy);
         if (status == ASHLAR_OK) {
-            status = ashlar_pack_occupancy_add(occupancy, 1, 5, 3, 4);
-            ashlar_pack_occupancy_destroy(occupancy);
+            status = ashlar__pack_occupancy_add(occupancy, 1, 5, 3, 4);
+            ashlar__pack_occupancy_destroy(occupancy);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK(n > 5 && n < 100);

@@ -117,9 +117,9 @@ CASE(without_host_memory_nothing_is_claimed) {
     set(0, 100, 0, 10, 0);
     while (status != ASHLAR_OK && n < 50) {
         CHECK(bytes == 77);
-        ashlar_host_fail_at(++n);
+        ashlar__host_fail_at(++n);
         status = verify(1, 1, &bytes);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK_ZU(n, 4);

@@ -45,13 +45,13 @@ static inline size_t host_frees(void) {
 }
 
 static inline size_t host_blocks(void) {
-    return ashlar_soft_state.host_blocks.count;
+    return ashlar__soft_state.host_blocks.count;
 }
 
 static inline size_t live_events(void) {
     size_t count = 0;
-    for (size_t i = 0; i < ashlar_soft_state.events.count; i++) {
-        count += ashlar_soft_state.events.entries[i].item != NULL;
+    for (size_t i = 0; i < ashlar__soft_state.events.count; i++) {
+        count += ashlar__soft_state.events.entries[i].item != NULL;
     }
     return count;
 }

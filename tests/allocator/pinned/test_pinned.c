@@ -24,7 +24,7 @@ CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * 7);
         CHECK((uintptr_t)blocks[i] % _Alignof(max_align_t) == 0);
-        CHECK(ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)blocks[i],
+        CHECK(ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)blocks[i],
                                       1 + i * 7) != NULL);
         memset(blocks[i], (int)(i % 251), 1 + i * 7);
     }
@@ -237,7 +237,7 @@ CASE(segments_have_the_size_that_was_asked_for) {
 CASE(a_refused_large_segment_is_tried_at_the_size_needed) {
     const ashlar_pinned_config config = {.grow_bytes = 64 * MIB};
     REQUIRE(set_up_pool("", &config));
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY);
     unsigned char *ptr = take_pinned(1 * MIB);
     CHECK(pinned_now().reserved_bytes == 1 * MIB + 4 * KIB);
     CHECK(pinned_now().driver_alloc_count == 1);
@@ -314,7 +314,7 @@ CASE(malloc_never_gets_page_locked_memory) {
         }
         for (int i = 0; i < 300; i++) {
             void *ptr = malloc(96);
-            CHECK(ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, 96) ==
+            CHECK(ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, 96) ==
                   NULL);
             free(ptr);
         }

@@ -141,11 +141,11 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
         return false;
     }
     allowed = result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER;
-    ashlar_driver_fail_at(driver, fn, n, result);
+    ashlar__driver_fail_at(driver, fn, n, result);
     (void)run_life();
     ashlar_pinned_destroy(pool);
     const bool has_fired = atomic_load(&driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     CHECK(atomic_load(&payload_bad_count) == 0);
     /* What the driver refuses to take back it keeps: a call fails that nobody can repeat. */
     const bool may_keep = has_fired && (fn == ASHLAR_DRIVER_FN_mem_free_host ||
@@ -182,7 +182,7 @@ CASE(every_host_allocation_may_fail) {
         n++;
         REQUIRE(set_up_device(spec_of_all));
         allowed = ASHLAR_EHOSTMEM;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         REQUIRE(run_life());
         is_over = is_still_armed(n);
         seen += failures;

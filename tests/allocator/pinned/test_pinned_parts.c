@@ -17,33 +17,33 @@ static bool set_up_heap(size_t limit_bytes) {
     const bool is_set_up = set_up_device("");
     heap = (ashlar_page_heap){
         .device = device, .page_bytes = PAGE, .limit_bytes = limit_bytes, .grow_bytes = 2 * MIB};
-    ashlar_page_heap_init(&heap);
+    ashlar__page_heap_init(&heap);
     return is_set_up;
 }
 
 static void tear_down_heap(void) {
-    ashlar_page_heap_finish(&heap);
+    ashlar__page_heap_finish(&heap);
     CHECK_ZU(host_blocks(), 0);
     tear_down_device();
 }
 
 static unsigned char *take_pages(size_t page_count) {
-    void *ptr = ashlar_page_heap_take(&heap, page_count * PAGE);
+    void *ptr = ashlar__page_heap_take(&heap, page_count * PAGE);
     if (ptr == NULL) {
-        CHECK(ashlar_page_heap_grow(&heap, page_count * PAGE, &ptr) == ASHLAR_OK);
+        CHECK(ashlar__page_heap_grow(&heap, page_count * PAGE, &ptr) == ASHLAR_OK);
     }
     CHECK(ptr != NULL && (uintptr_t)ptr % PAGE == 0);
     return ptr;
 }
 
 static void give_pages(unsigned char *ptr, size_t page_count) {
-    ashlar_page_heap_give(&heap, ptr, page_count * PAGE);
+    ashlar__page_heap_give(&heap, ptr, page_count * PAGE);
 }
 
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* Every run is written at both ends and found unchanged, whatever was taken and given between. */
@@ -72,10 +72,10 @@ CASE(random_runs_never_overlap_and_always_merge) {
         give_pages(runs[i].ptr + first * PAGE, runs[i].page_count - first);
         runs[i].ptr = NULL;
         if (draw(200) == 0) {
-            (void)ashlar_page_heap_trim(&heap);
+            (void)ashlar__page_heap_trim(&heap);
         }
         if (draw(20) == 0) {
-            CHECK(ashlar_page_heap_holds(&heap));
+            CHECK(ashlar__page_heap_holds(&heap));
         }
     }
     for (size_t i = 0; i < RUNS; i++) {
@@ -83,12 +83,12 @@ CASE(random_runs_never_overlap_and_always_merge) {
             give_pages(runs[i].ptr, runs[i].page_count);
         }
     }
-    CHECK(ashlar_page_heap_holds(&heap));
+    CHECK(ashlar__page_heap_holds(&heap));
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
     CHECK(heap.segment_count > 3);
-    CHECK(ashlar_page_heap_trim(&heap) && !ashlar_page_heap_trim(&heap));
+    CHECK(ashlar__page_heap_trim(&heap) && !ashlar__page_heap_trim(&heap));
     CHECK(heap.reserved_bytes == 0 && heap.segment_count == 0);
-    CHECK(ashlar_page_heap_holds(&heap));
+    CHECK(ashlar__page_heap_holds(&heap));
     tear_down_heap();
 }
 
@@ -116,9 +116,9 @@ CASE(a_run_does_not_reach_into_the_next_segment) {
     void *out = NULL;
     give_pages(a, 512);
     give_pages(b, 512);
-    CHECK(ashlar_page_heap_holds(&heap));
-    CHECK(ashlar_page_heap_take(&heap, 513 * PAGE) == NULL);
-    CHECK(ashlar_page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
+    CHECK(ashlar__page_heap_holds(&heap));
+    CHECK(ashlar__page_heap_take(&heap, 513 * PAGE) == NULL);
+    CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
     tear_down_heap();
 }
@@ -127,14 +127,14 @@ CASE(a_run_does_not_reach_into_the_next_segment) {
 CASE(growing_that_fails_leaves_nothing_behind) {
     REQUIRE(set_up_heap(4 * MIB));
     void *out = NULL;
-    ashlar_host_fail_at(1); /* the list of segments; their records are tried for twice */
-    CHECK(ashlar_page_heap_grow(&heap, PAGE, &out) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(1); /* the list of segments; their records are tried for twice */
+    CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_EHOSTMEM);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
-    CHECK(ashlar_page_heap_grow(&heap, 2 * MIB, &out) == ASHLAR_EDRIVER && out == NULL);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
+    CHECK(ashlar__page_heap_grow(&heap, 2 * MIB, &out) == ASHLAR_EDRIVER && out == NULL);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
-    CHECK(ashlar_page_heap_holds(&heap) && host_blocks() == 0);
-    CHECK(ashlar_page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
+    CHECK(ashlar__page_heap_holds(&heap) && host_blocks() == 0);
+    CHECK(ashlar__page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
     tear_down_heap();
 }
 
@@ -147,34 +147,34 @@ static bool set_up_pending(void) {
     const bool is_set_up = set_up_device("mode=adversarial,seed=3");
     table = (ashlar_block_table){.live_bytes = 0};
     pending = (ashlar_pending){.device = device};
-    ashlar_pending_init(&pending);
-    return ashlar_block_table_init(&table) == ASHLAR_OK && is_set_up;
+    ashlar__pending_init(&pending);
+    return ashlar__block_table_init(&table) == ASHLAR_OK && is_set_up;
 }
 
 static void tear_down_pending(void) {
-    ashlar_pending_finish(&pending);
-    ashlar_block_table_finish(&table);
+    ashlar__pending_finish(&pending);
+    ashlar__block_table_finish(&table);
     CHECK_ZU(live_events(), 0);
     tear_down_device();
 }
 
 /* A block that is an address only. */
 static void add_block(uintptr_t address, size_t bytes, const ashlar_stream *users, size_t count) {
-    ashlar_pinned_block *block = ashlar_host_calloc(1, sizeof *block);
+    ashlar_pinned_block *block = ashlar__host_calloc(1, sizeof *block);
     CHECK(block != NULL);
     block->ptr = (void *)address;
     block->bytes = bytes;
-    ashlar_block_table_put(&table, block);
-    CHECK(ashlar_pending_add(&pending, &table, block->ptr, users, count) == ASHLAR_OK);
+    ashlar__block_table_put(&table, block);
+    CHECK(ashlar__pending_add(&pending, &table, block->ptr, users, count) == ASHLAR_OK);
 }
 
 static size_t poll_pending(void) {
     size_t count = 0;
     ashlar_pinned_block *released = NULL;
-    CHECK(ashlar_pending_poll(&pending, &released) == ASHLAR_OK);
+    CHECK(ashlar__pending_poll(&pending, &released) == ASHLAR_OK);
     while (released != NULL) {
         ashlar_pinned_block *next = released->next;
-        ashlar_host_free(released);
+        ashlar__host_free(released);
         released = next;
         count++;
     }
@@ -219,13 +219,13 @@ CASE(a_full_batch_without_an_event_takes_no_more) {
     for (uintptr_t i = 1; i < BATCH_BLOCKS; i++) {
         add_block(64 * i, 64, streams, 1);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
     add_block(64 * BATCH_BLOCKS, 64, streams, 1);
     CHECK(pending.events_recorded == 0);
     add_block(64 * (BATCH_BLOCKS + 1), 64, streams, 1);
     CHECK(pending.streams->first->block_count == BATCH_BLOCKS);
     CHECK(pending.streams->last->block_count == 1);
-    CHECK(ashlar_pending_forget_stream(&pending, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar__pending_forget_stream(&pending, streams[0]) == ASHLAR_OK);
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS + 1);
@@ -253,21 +253,21 @@ CASE(the_table_grows_with_its_blocks) {
     static ashlar_pinned_block blocks[5000];
     ashlar_pinned_block *out = NULL;
     table = (ashlar_block_table){.live_bytes = 0};
-    REQUIRE(ashlar_block_table_init(&table) == ASHLAR_OK);
+    REQUIRE(ashlar__block_table_init(&table) == ASHLAR_OK);
     for (size_t i = 0; i < 5000; i++) {
         blocks[i] = (ashlar_pinned_block){.ptr = &blocks[i], .bytes = i};
-        ashlar_block_table_put(&table, &blocks[i]);
+        ashlar__block_table_put(&table, &blocks[i]);
     }
     for (int i = 0; i < TABLE_SHARDS; i++) {
         CHECK(table.shards[i].block_count > 100);
         CHECK(table.shards[i].block_count <= table.shards[i].chain_count);
     }
     for (size_t i = 0; i < 5000; i++) {
-        CHECK(ashlar_block_table_take(&table, &blocks[i], &out) == ASHLAR_OK);
+        CHECK(ashlar__block_table_take(&table, &blocks[i], &out) == ASHLAR_OK);
         CHECK(out == &blocks[i]);
     }
     CHECK(table.live_bytes == 0);
-    ashlar_block_table_finish(&table);
+    ashlar__block_table_finish(&table);
 }
 
 RUN_CASES()

@@ -9,11 +9,11 @@ static ashlar_stream_state states[ASHLAR_PLAN_STREAMS_MAX + 2];
 static ashlar_block blocks[256];
 
 static void add(ashlar_recording *r, size_t bytes, unsigned tag, int state, int block) {
-    ashlar_recording_add(r, bytes, tag, &states[state], &blocks[block]);
+    ashlar__recording_add(r, bytes, tag, &states[state], &blocks[block]);
 }
 
 static void free_block(ashlar_recording *r, int block) {
-    CHECK(ashlar_recording_end(r, &blocks[block], true));
+    CHECK(ashlar__recording_end(r, &blocks[block], true));
 }
 
 /* Allocations of so many bytes each, freed at once. tags: one letter each, 'a' is tag 0. */
@@ -23,7 +23,7 @@ static ashlar_recording chain(const char *tags, size_t bytes) {
         add(&r, bytes, (unsigned)(tags[i] - 'a'), 0, 0);
         free_block(&r, 0);
     }
-    ashlar_recording_close(&r);
+    ashlar__recording_close(&r);
     return r;
 }
 
@@ -35,7 +35,7 @@ CASE(lifetimes_are_counted_in_allocations) {
     add(&r, 300, 3, 0, 2);
     free_block(&r, 2);
     free_block(&r, 1);
-    ashlar_recording_close(&r);
+    ashlar__recording_close(&r);
     CHECK_ZU(r.count, 3);
     CHECK_ZU(r.allocs[0].end, 2);
     CHECK_ZU(r.allocs[1].end, 3);
@@ -43,7 +43,7 @@ CASE(lifetimes_are_counted_in_allocations) {
     CHECK(r.allocs[1].bytes == 200 && r.allocs[1].tag == 2 && r.allocs[1].stream_idx == 1);
     CHECK(r.stream_count == 2 && r.stream_states[0] == &states[0] &&
           r.stream_states[1] == &states[1]);
-    ashlar_recording_finish(&r);
+    ashlar__recording_finish(&r);
     CHECK(r.allocs == NULL && r.count == 0);
 }
 
@@ -52,14 +52,14 @@ CASE(what_is_still_live_or_shared_is_not_planned) {
     add(&r, 100, 0, 0, 0);
     add(&r, 100, 0, 0, 1);
     add(&r, 100, 0, 0, 2);
-    CHECK(ashlar_recording_end(&r, &blocks[1], false));
-    CHECK(!ashlar_recording_end(&r, &blocks[1], true)); /* its later free changes nothing */
+    CHECK(ashlar__recording_end(&r, &blocks[1], false));
+    CHECK(!ashlar__recording_end(&r, &blocks[1], true)); /* its later free changes nothing */
     free_block(&r, 2);
-    CHECK(!ashlar_recording_end(&r, &blocks[7], true)); /* of no recording */
-    ashlar_recording_close(&r);
+    CHECK(!ashlar__recording_end(&r, &blocks[7], true)); /* of no recording */
+    ashlar__recording_close(&r);
     CHECK(r.allocs[0].end == ASHLAR_NOT_PLANNED && r.allocs[1].end == ASHLAR_NOT_PLANNED);
     CHECK_ZU(r.allocs[2].end, 3);
-    ashlar_recording_finish(&r);
+    ashlar__recording_finish(&r);
 }
 
 CASE(a_stream_too_many_is_left_out) {
@@ -71,20 +71,20 @@ CASE(a_stream_too_many_is_left_out) {
     CHECK_ZU(r.stream_count, ASHLAR_PLAN_STREAMS_MAX);
     add(&r, 100, 0, 3, 20);
     CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX + 1);
-    ashlar_recording_finish(&r);
+    ashlar__recording_finish(&r);
 }
 
 CASE(without_host_memory_a_recording_is_incomplete) {
     for (unsigned long n = 1; n <= 4; n++) {
         ashlar_recording r = {0};
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         for (int i = 0; i < 100; i++) {
             add(&r, 100, 0, 0, i);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(r.is_incomplete);
         CHECK_ZU(r.count, n <= 2 ? 0 : 64);
-        ashlar_recording_finish(&r);
+        ashlar__recording_finish(&r);
     }
 }
 
@@ -110,10 +110,10 @@ CASE(allocations_are_paired_with_the_next_alike) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ashlar_recording into = chain(cases[i].into, 100), from = chain(cases[i].from, 200);
-        CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_OK);
+        CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_OK);
         check_merged(&into, cases[i].want);
-        ashlar_recording_finish(&into);
-        ashlar_recording_finish(&from);
+        ashlar__recording_finish(&into);
+        ashlar__recording_finish(&from);
     }
 }
 
@@ -128,29 +128,29 @@ CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     add(&from, 200, 0, 0, 3);
     add(&from, 200, 0, 1, 4);
     free_block(&from, 3);
-    ashlar_recording_close(&into);
-    ashlar_recording_close(&from);
-    CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_OK);
+    ashlar__recording_close(&into);
+    ashlar__recording_close(&from);
+    CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_OK);
     CHECK_ZU(into.count, 3);
     CHECK(into.allocs[0].bytes == 300 && into.allocs[0].end == 2);
     CHECK(into.allocs[1].bytes == 400 && into.allocs[1].end == 3);
     CHECK(into.allocs[2].bytes == 200 && into.allocs[2].end == ASHLAR_NOT_PLANNED);
     CHECK(into.stream_count == 2 && into.stream_states[1] == &states[1]);
-    ashlar_recording_finish(&into);
-    ashlar_recording_finish(&from);
+    ashlar__recording_finish(&into);
+    ashlar__recording_finish(&from);
 }
 
 CASE(a_merge_fails_whole) {
     for (unsigned long n = 1; n <= 5; n++) {
         ashlar_recording into = chain("ab", 100), from = chain("abc", 200);
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_recording_merge(&into, &from);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__recording_merge(&into, &from);
+        ashlar__host_fail_at(0);
         CHECK(status == (n <= 4 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         CHECK_ZU(into.count, n <= 4 ? 2 : 3);
         CHECK_ZU(into.allocs[0].bytes, n <= 4 ? 100 : 200);
-        ashlar_recording_finish(&into);
-        ashlar_recording_finish(&from);
+        ashlar__recording_finish(&into);
+        ashlar__recording_finish(&from);
     }
 }
 
@@ -160,13 +160,13 @@ CASE(streams_of_a_merge_may_be_too_many) {
         add(&into, 100, 0, i, i);
     }
     add(&from, 100, 0, ASHLAR_PLAN_STREAMS_MAX, 0);
-    ashlar_recording_close(&into);
-    ashlar_recording_close(&from);
-    CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_EOVERFLOW);
+    ashlar__recording_close(&into);
+    ashlar__recording_close(&from);
+    CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_EOVERFLOW);
     CHECK_HAS(ashlar_error_detail(), "more than 16 streams");
     CHECK_ZU(into.count, ASHLAR_PLAN_STREAMS_MAX);
-    ashlar_recording_finish(&into);
-    ashlar_recording_finish(&from);
+    ashlar__recording_finish(&into);
+    ashlar__recording_finish(&from);
 }
 
 RUN_CASES()

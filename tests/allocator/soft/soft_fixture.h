@@ -22,8 +22,8 @@ static inline bool make_current(int ordinal) {
 
 /* Fresh devices, with the context of device 0 current. */
 static inline bool set_up(const char *spec) {
-    if (ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
-        ashlar_soft_configure(spec) != ASHLAR_OK) {
+    if (ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
+        ashlar__soft_configure(spec) != ASHLAR_OK) {
         return false;
     }
     soft = &driver->table;

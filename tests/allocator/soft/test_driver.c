@@ -13,7 +13,7 @@
 static ashlar_driver *driver;
 
 static bool set_up(void) {
-    return ashlar_driver_open_soft(&driver) == ASHLAR_OK && ashlar_soft_configure("") == ASHLAR_OK;
+    return ashlar__driver_open_soft(&driver) == ASHLAR_OK && ashlar__soft_configure("") == ASHLAR_OK;
 }
 
 static uint64_t calls_of(ashlar_driver_fn fn) {
@@ -33,7 +33,7 @@ static cu_result call_total(void) {
 CASE(the_driver_is_one_object_for_the_process) {
     ashlar_driver *again = NULL;
     REQUIRE(set_up());
-    CHECK(ashlar_driver_open_soft(&again) == ASHLAR_OK);
+    CHECK(ashlar__driver_open_soft(&again) == ASHLAR_OK);
     CHECK(again == driver);
     CHECK(strcmp(driver->name, "soft") == 0);
 }
@@ -49,12 +49,12 @@ CASE(every_function_has_its_name_and_kind) {
     };
     CHECK_ZU(sizeof rows / sizeof *rows, ASHLAR_DRIVER_FN_COUNT);
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        CHECK(strcmp(ashlar_driver_fn_name((ashlar_driver_fn)fn), rows[fn].name) == 0);
-        CHECK(ashlar_driver_fn_kind((ashlar_driver_fn)fn) == rows[fn].kind);
+        CHECK(strcmp(ashlar__driver_fn_name((ashlar_driver_fn)fn), rows[fn].name) == 0);
+        CHECK(ashlar__driver_fn_kind((ashlar_driver_fn)fn) == rows[fn].kind);
     }
-    CHECK(strcmp(ashlar_driver_fn_name(ASHLAR_DRIVER_FN_mem_create), "cuMemCreate") == 0);
-    CHECK(ashlar_driver_fn_kind(ASHLAR_DRIVER_FN_mem_create) == ASHLAR_DRIVER_MEMORY);
-    CHECK(ashlar_driver_fn_kind(ASHLAR_DRIVER_FN_event_synchronize) == ASHLAR_DRIVER_WAIT);
+    CHECK(strcmp(ashlar__driver_fn_name(ASHLAR_DRIVER_FN_mem_create), "cuMemCreate") == 0);
+    CHECK(ashlar__driver_fn_kind(ASHLAR_DRIVER_FN_mem_create) == ASHLAR_DRIVER_MEMORY);
+    CHECK(ashlar__driver_fn_kind(ASHLAR_DRIVER_FN_event_synchronize) == ASHLAR_DRIVER_WAIT);
 }
 
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
@@ -62,27 +62,27 @@ CASE(calls_are_counted_by_function_and_kind) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
     REQUIRE(set_up());
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
-        before[kind] = ashlar_driver_calls(driver, (ashlar_driver_kind)kind);
+        before[kind] = ashlar__driver_calls(driver, (ashlar_driver_kind)kind);
     }
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         const uint64_t had = calls_of((ashlar_driver_fn)fn);
         for (int i = 0; i <= fn; i++) {
-            CHECK(ashlar_driver_admit(driver, (ashlar_driver_fn)fn));
+            CHECK(ashlar__driver_admit(driver, (ashlar_driver_fn)fn));
         }
         CHECK(calls_of((ashlar_driver_fn)fn) == had + (uint64_t)fn + 1);
-        want[ashlar_driver_fn_kind((ashlar_driver_fn)fn)] += (uint64_t)fn + 1;
+        want[ashlar__driver_fn_kind((ashlar_driver_fn)fn)] += (uint64_t)fn + 1;
     }
     uint64_t all = 0, sums = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         all += calls_of((ashlar_driver_fn)fn);
     }
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
-        sums += ashlar_driver_calls(driver, (ashlar_driver_kind)kind);
+        sums += ashlar__driver_calls(driver, (ashlar_driver_kind)kind);
     }
     CHECK(sums == all);
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
         CHECK(want[kind] > 0);
-        CHECK(ashlar_driver_calls(driver, (ashlar_driver_kind)kind) == before[kind] + want[kind]);
+        CHECK(ashlar__driver_calls(driver, (ashlar_driver_kind)kind) == before[kind] + want[kind]);
     }
 }
 
@@ -98,7 +98,7 @@ CASE(a_call_reaches_the_table_and_is_counted) {
 CASE(the_nth_call_of_the_armed_function_fails_once) {
     REQUIRE(set_up());
     for (uint64_t n = 1; n <= 5; n++) {
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
         for (uint64_t call = 1; call <= 8; call++) {
             const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
             CHECK(call_total() == CU_SUCCESS); /* another function does not count */
@@ -110,15 +110,15 @@ CASE(the_nth_call_of_the_armed_function_fails_once) {
 
 CASE(the_function_with_number_zero_can_be_armed) {
     REQUIRE(set_up());
-    ashlar_driver_fail_at(driver, 0, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, 0, 1, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
-    CHECK(!ashlar_driver_admit(driver, (ashlar_driver_fn)0));
-    CHECK(ashlar_driver_admit(driver, (ashlar_driver_fn)0));
+    CHECK(!ashlar__driver_admit(driver, (ashlar_driver_fn)0));
+    CHECK(ashlar__driver_admit(driver, (ashlar_driver_fn)0));
 }
 
 CASE(minus_one_arms_every_function) {
     REQUIRE(set_up());
-    ashlar_driver_fail_at(driver, -1, 3, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, -1, 3, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_total() == CU_SUCCESS);
     CHECK(call_count() == CU_UNKNOWN);
@@ -127,26 +127,26 @@ CASE(minus_one_arms_every_function) {
 
 CASE(zero_disarms) {
     REQUIRE(set_up());
-    ashlar_driver_fail_at(driver, -1, 1, CU_UNKNOWN);
-    ashlar_driver_fail_at(driver, -1, 0, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, -1, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, -1, 0, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_count() == CU_SUCCESS);
 }
 
 CASE(a_refusal_becomes_a_status_with_its_words) {
     REQUIRE(set_up());
-    const uint64_t before = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY);
-    CHECK(ashlar_driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
+    const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
+    CHECK(ashlar__driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
     CHECK(strcmp(ashlar_error_detail(),
                  "cuMemCreate on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2): the software "
                  "device's memory is used up") == 0);
-    CHECK(ashlar_driver_error(driver, "it", CU_INVALID_VALUE) == ASHLAR_EDRIVER);
+    CHECK(ashlar__driver_error(driver, "it", CU_INVALID_VALUE) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
-    CHECK(ashlar_driver_error(driver, "it", 12345) == ASHLAR_EDRIVER);
+    CHECK(ashlar__driver_error(driver, "it", 12345) == ASHLAR_EDRIVER);
     CHECK(strcmp(ashlar_error_detail(),
                  "it on the soft device: unknown error (12345): no description") == 0);
     /* Explaining is no call of the program's. */
-    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY) == before);
+    CHECK(ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY) == before);
 }
 
 static cu_result say_nothing(cu_result error, const char **text) {
@@ -166,12 +166,12 @@ CASE(a_driver_without_words_is_survived) {
     const ashlar_driver_table table = driver->table;
     driver->table.get_error_name = say_nothing;
     driver->table.get_error_string = say_nothing;
-    CHECK(ashlar_driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
+    CHECK(ashlar__driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
     CHECK(strcmp(ashlar_error_detail(),
                  "it on the soft device: unknown error (999): no description") == 0);
     driver->table.get_error_name = fail_to_say;
     driver->table.get_error_string = fail_to_say;
-    CHECK(ashlar_driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
+    CHECK(ashlar__driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "unknown error (999): no description");
     driver->table = table;
 }
@@ -180,7 +180,7 @@ enum { THREADS = 4, THREAD_CALLS = 20000 };
 
 static void *call_often(void *failed_count) {
     for (int i = 0; i < THREAD_CALLS; i++) {
-        *(int *)failed_count += !ashlar_driver_admit(driver, ASHLAR_DRIVER_FN_init);
+        *(int *)failed_count += !ashlar__driver_admit(driver, ASHLAR_DRIVER_FN_init);
     }
     return NULL;
 }
@@ -191,7 +191,7 @@ CASE(of_many_threads_exactly_one_call_fails) {
     REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
     const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
     for (int i = 0; i < THREADS; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, call_often, &failed[i]) == 0);
     }
@@ -216,15 +216,15 @@ static uint64_t ns_of(cu_result (*call)(void)) {
  * thing to measure. */
 CASE(a_latency_is_spent_in_each_call_of_its_function) {
     REQUIRE(set_up());
-    REQUIRE(ashlar_soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
+    REQUIRE(ashlar__soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
             ASHLAR_OK);
     for (int i = 0; i < 3; i++) {
         CHECK(ns_of(call_count) >= 2000000);
         CHECK(ns_of(call_total) >= 1000000);
     }
-    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_mem_alloc]) == 0);
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK); /* and no longer than it is configured */
-    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
+    CHECK(atomic_load(&ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_mem_alloc]) == 0);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK); /* and no longer than it is configured */
+    CHECK(atomic_load(&ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
 }
 
 RUN_CASES()

@@ -75,7 +75,7 @@ CASE(failing_host_memory_leaves_nothing_behind) {
         cu_ptr ptr = 0, reserved = 0;
         cu_mem_handle handle = 0;
         void *pinned = NULL;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const cu_result results[] = {
             soft->mem_alloc(&ptr, 3 * PAGE),
             soft->mem_address_reserve(&reserved, PAGE, 0, 0, 0),
@@ -83,7 +83,7 @@ CASE(failing_host_memory_leaves_nothing_behind) {
             soft->mem_map(reserved, PAGE, 0, handle, 0),
             soft->mem_host_alloc(&pinned, 1, 0),
         };
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         failures += results[0] == CU_OUT_OF_MEMORY || results[1] == CU_OUT_OF_MEMORY ||
                     results[2] == CU_OUT_OF_MEMORY || results[3] == CU_OUT_OF_MEMORY ||
                     results[4] == CU_OUT_OF_MEMORY;
@@ -94,7 +94,7 @@ CASE(failing_host_memory_leaves_nothing_behind) {
               (soft->mem_address_free(reserved, PAGE) == CU_SUCCESS));
         CHECK((results[4] == CU_SUCCESS) == (soft->mem_free_host(pinned) == CU_SUCCESS));
         CHECK_ZU(free_pages(), 4);
-        CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+        CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
     CHECK(failures == 9); /* each allocation of the five calls, once */
 }

@@ -138,14 +138,14 @@ CASE(failing_host_memory_queues_nothing) {
     REQUIRE(set_up("memory=16MiB"));
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     for (unsigned long n = 1; n <= COPIES + 1; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(queue_batch(&b) == CU_OUT_OF_MEMORY);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(bytes_at(dst)[0] == 0);
     }
-    ashlar_host_fail_at(COPIES + 2);
+    ashlar__host_fail_at(COPIES + 2);
     CHECK(queue_batch(&b) == CU_SUCCESS);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(bytes_at(dst)[0] == 1);
 }
 

@@ -191,7 +191,7 @@ CASE(a_capture_ends_with_its_context) {
     CHECK(follow(s, t) == CU_SUCCESS);
     CHECK(soft->primary_ctx_release(1) == CU_SUCCESS);
     REQUIRE(make_current(0));
-    CHECK(ashlar_soft_state.captures == NULL);
+    CHECK(ashlar__soft_state.captures == NULL);
     CHECK(status_of(s) == CU_CAPTURE_NONE);
     begin(s, CU_CAPTURE_GLOBAL); /* a stream that joined goes: the capture stays, and is spoilt */
     const cu_event event = new_event();
@@ -203,7 +203,7 @@ CASE(a_capture_ends_with_its_context) {
     check_spoilt(s);
     begin(s, CU_CAPTURE_GLOBAL);
     REQUIRE(set_up("memory=16MiB")); /* nor does it outlive a new configuration */
-    CHECK(ashlar_soft_state.captures == NULL);
+    CHECK(ashlar__soft_state.captures == NULL);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
@@ -238,9 +238,9 @@ CASE(capture_survives_every_host_allocation_that_fails) {
         const cu_event event = new_event();
         cu_ptr ptr;
         REQUIRE(soft->mem_alloc(&ptr, 8) == CU_SUCCESS);
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         is_done = capture_all(s, t, ptr, event);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(capture_all(s, t, ptr, event));
     }
     CHECK(n > 20 && n < 200);
@@ -254,9 +254,9 @@ CASE(a_record_that_fails_leaves_the_event_captured) {
     CHECK(soft->event_record(event, s) == CU_SUCCESS);
     CHECK(soft->graph_exec_destroy(end(s)) == CU_SUCCESS);
     for (unsigned long n = 1; n <= 2; n++) { /* the point, the work */
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(soft->event_record(event, t) == CU_OUT_OF_MEMORY);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(soft->event_query(event) == CU_CAPTURED_EVENT);
     }
     CHECK(soft->event_record(event, t) == CU_SUCCESS);

@@ -26,13 +26,13 @@ static bool set_up_clocks(const char *spec) {
 }
 
 static void use(cu_stream stream) {
-    CHECK(ashlar_soft_clock_use(AT, 64, stream) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_use(AT, 64, stream) == ASHLAR_OK);
 }
 
 static bool own(cu_stream stream) {
     bool is_ordered = false, opposite = true;
-    CHECK(ashlar_soft_clock_own(AT, 64, stream, &is_ordered) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_own(AT, 64, stream, &opposite) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_own(AT, 64, stream, &is_ordered) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_own(AT, 64, stream, &opposite) == ASHLAR_OK);
     CHECK(is_ordered == opposite); /* asking changes nothing */
     return is_ordered;
 }
@@ -45,30 +45,30 @@ static cu_event record(cu_stream stream) {
 
 CASE(clocks_cover_what_they_were_raised_to) {
     soft_clock clock = {0}, other = {0};
-    CHECK(ashlar_soft_clock_covers(&clock, 5, 0) && !ashlar_soft_clock_covers(&clock, 5, 1));
+    CHECK(ashlar__soft_clock_covers(&clock, 5, 0) && !ashlar__soft_clock_covers(&clock, 5, 1));
     for (uint64_t i = 40; i > 0; i--) {
-        CHECK(ashlar_soft_clock_raise(&clock, i * 3 % 41, i));
+        CHECK(ashlar__soft_clock_raise(&clock, i * 3 % 41, i));
     }
     for (uint64_t i = 1; i <= 40; i++) {
-        CHECK(ashlar_soft_clock_covers(&clock, i * 3 % 41, i));
-        CHECK(!ashlar_soft_clock_covers(&clock, i * 3 % 41, i + 1));
+        CHECK(ashlar__soft_clock_covers(&clock, i * 3 % 41, i));
+        CHECK(!ashlar__soft_clock_covers(&clock, i * 3 % 41, i + 1));
     }
-    CHECK(ashlar_soft_clock_raise(&clock, 7, 1)); /* never lowered */
+    CHECK(ashlar__soft_clock_raise(&clock, 7, 1)); /* never lowered */
     CHECK_ZU(clock.count, 40);
-    CHECK(ashlar_soft_clock_raise(&other, 7, 100) && ashlar_soft_clock_raise(&other, 99, 1));
-    CHECK(!ashlar_soft_clock_covers_all(&clock, &other));
-    ashlar_host_fail_at(1);
-    CHECK(!ashlar_soft_clock_join(&other, &clock));
-    ashlar_host_fail_at(0);
+    CHECK(ashlar__soft_clock_raise(&other, 7, 100) && ashlar__soft_clock_raise(&other, 99, 1));
+    CHECK(!ashlar__soft_clock_covers_all(&clock, &other));
+    ashlar__host_fail_at(1);
+    CHECK(!ashlar__soft_clock_join(&other, &clock));
+    ashlar__host_fail_at(0);
     CHECK_ZU(other.count, 2);
-    CHECK(ashlar_soft_clock_join(&other, &clock));
-    CHECK(ashlar_soft_clock_covers_all(&other, &clock) && other.count == 41);
-    CHECK(ashlar_soft_clock_covers(&other, 7, 100) && ashlar_soft_clock_covers(&other, 99, 1));
+    CHECK(ashlar__soft_clock_join(&other, &clock));
+    CHECK(ashlar__soft_clock_covers_all(&other, &clock) && other.count == 41);
+    CHECK(ashlar__soft_clock_covers(&other, 7, 100) && ashlar__soft_clock_covers(&other, 99, 1));
     for (size_t i = 1; i < other.count; i++) {
         CHECK(other.times[i - 1].serial < other.times[i].serial);
     }
-    ashlar_soft_clock_clear(&clock);
-    ashlar_soft_clock_clear(&other);
+    ashlar__soft_clock_clear(&clock);
+    ashlar__soft_clock_clear(&other);
 }
 
 CASE(a_stream_is_ordered_with_itself_alone) {
@@ -220,28 +220,28 @@ CASE(what_one_thread_has_seen_holds_for_all) {
 CASE(every_overlapping_use_counts_and_no_other) {
     REQUIRE(set_up_clocks("clocks=on"));
     bool is_ordered = true;
-    CHECK(ashlar_soft_clock_use(AT, 10, s) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_use(AT + 20, 10, t) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_own(AT + 10, 10, u, &is_ordered) == ASHLAR_OK && is_ordered);
-    CHECK(ashlar_soft_clock_own(AT + 9, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
-    CHECK(ashlar_soft_clock_own(AT + 10, 11, u, &is_ordered) == ASHLAR_OK && !is_ordered);
-    CHECK(ashlar_soft_clock_own(AT, 30, s, &is_ordered) == ASHLAR_OK && !is_ordered);
+    CHECK(ashlar__soft_clock_use(AT, 10, s) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_use(AT + 20, 10, t) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_own(AT + 10, 10, u, &is_ordered) == ASHLAR_OK && is_ordered);
+    CHECK(ashlar__soft_clock_own(AT + 9, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
+    CHECK(ashlar__soft_clock_own(AT + 10, 11, u, &is_ordered) == ASHLAR_OK && !is_ordered);
+    CHECK(ashlar__soft_clock_own(AT, 30, s, &is_ordered) == ASHLAR_OK && !is_ordered);
     CHECK(follow(s, t) == CU_SUCCESS);
-    CHECK(ashlar_soft_clock_own(AT, 30, s, &is_ordered) == ASHLAR_OK && is_ordered);
+    CHECK(ashlar__soft_clock_own(AT, 30, s, &is_ordered) == ASHLAR_OK && is_ordered);
     /* A wider use takes the place of its stream's narrower ones, a narrower one of none. */
-    CHECK(ashlar_soft_clock_use(AT, 10, s) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_use(AT, 5, s) == ASHLAR_OK);
-    CHECK(ashlar_soft_clock_own(AT + 5, 5, u, &is_ordered) == ASHLAR_OK && !is_ordered);
-    const size_t before = ashlar_soft_state.oracle.use_count;
-    CHECK(ashlar_soft_clock_use(AT, 15, s) == ASHLAR_OK);
-    CHECK(ashlar_soft_state.oracle.use_count < before);
-    CHECK(ashlar_soft_clock_own(AT + 14, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
+    CHECK(ashlar__soft_clock_use(AT, 10, s) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_use(AT, 5, s) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_own(AT + 5, 5, u, &is_ordered) == ASHLAR_OK && !is_ordered);
+    const size_t before = ashlar__soft_state.oracle.use_count;
+    CHECK(ashlar__soft_clock_use(AT, 15, s) == ASHLAR_OK);
+    CHECK(ashlar__soft_state.oracle.use_count < before);
+    CHECK(ashlar__soft_clock_own(AT + 14, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
 }
 
 CASE(uses_that_the_host_has_seen_take_no_room) {
     REQUIRE(set_up_clocks("clocks=on"));
     for (cu_ptr i = 0; i < 1000; i++) {
-        CHECK(ashlar_soft_clock_use(AT + i, 1, i % 2 == 0 ? s : t) == ASHLAR_OK);
+        CHECK(ashlar__soft_clock_use(AT + i, 1, i % 2 == 0 ? s : t) == ASHLAR_OK);
         if (i % 50 == 0) {
             CHECK(soft->ctx_synchronize() == CU_SUCCESS);
         }
@@ -253,12 +253,12 @@ CASE(uses_that_the_host_has_seen_take_no_room) {
         CHECK(soft->stream_destroy(other) == CU_SUCCESS);
         queue(NULL, "a");
     }
-    const soft_device *device = &ashlar_soft_state.devices[0];
+    const soft_device *device = &ashlar__soft_state.devices[0];
     const soft_stream *stream =
-        ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, (uintptr_t)s);
+        ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, (uintptr_t)s);
     CHECK(stream != NULL && stream->clock.count <= 2);
     CHECK(device->ended[false].count <= 1);
-    CHECK(ashlar_soft_state.oracle.use_capacity <= 64);
+    CHECK(ashlar__soft_state.oracle.use_capacity <= 64);
 }
 
 CASE(a_launch_orders_all_its_branches) {
@@ -268,8 +268,8 @@ CASE(a_launch_orders_all_its_branches) {
     queue(t, "a");
     CHECK(follow(s, t) == CU_SUCCESS);
     bool is_ordered = false;
-    CHECK(ashlar_soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
-    CHECK(ashlar_soft_clock_own(AT, 1, t, &is_ordered) == ASHLAR_EINVAL && !is_ordered);
+    CHECK(ashlar__soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_own(AT, 1, t, &is_ordered) == ASHLAR_EINVAL && !is_ordered);
     CHECK_HAS(ashlar_error_detail(), "capturing");
     const cu_graph_exec exec = end(s);
     use(u);
@@ -277,21 +277,21 @@ CASE(a_launch_orders_all_its_branches) {
     CHECK(soft->graph_launch(exec, s) == CU_SUCCESS); /* behind the launch before */
     CHECK(own(s) && !own(t));
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(ashlar_soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
+    CHECK(ashlar__soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
 CASE(questions_without_an_answer_are_refused) {
     bool is_ordered = true;
     REQUIRE(set_up_clocks(""));
-    CHECK(ashlar_soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "clocks=on");
     REQUIRE(set_up_clocks("clocks=on"));
-    CHECK(ashlar_soft_clock_use(AT, 0, s) == ASHLAR_EINVAL);
-    CHECK(ashlar_soft_clock_own(AT, SIZE_MAX, s, &is_ordered) == ASHLAR_EINVAL);
-    CHECK(ashlar_soft_clock_own(AT, 1, (cu_stream)99, &is_ordered) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_use(AT, 0, s) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_own(AT, SIZE_MAX, s, &is_ordered) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_own(AT, 1, (cu_stream)99, &is_ordered) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "400");
     CHECK(soft->ctx_pop_current(NULL) == CU_SUCCESS);
-    CHECK(ashlar_soft_clock_own(AT, 1, s, &is_ordered) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_clock_own(AT, 1, s, &is_ordered) == ASHLAR_EINVAL);
     CHECK(is_ordered);
 }
 
@@ -303,21 +303,21 @@ CASE(without_host_memory_the_oracle_says_that_it_knows_nothing) {
         REQUIRE(set_up_clocks("clocks=on"));
         const cu_event event = new_event();
         bool is_ordered = false;
-        ashlar_host_fail_at(n);
-        ashlar_status status = ashlar_soft_clock_use(AT, 1, s);
+        ashlar__host_fail_at(n);
+        ashlar_status status = ashlar__soft_clock_use(AT, 1, s);
         const bool is_queued = soft->event_record(event, s) == CU_SUCCESS &&
                                soft->stream_wait_event(t, event, 0) == CU_SUCCESS;
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
         CHECK(soft->stream_destroy(u) == CU_SUCCESS);
         if (status == ASHLAR_OK) {
-            status = ashlar_soft_clock_own(AT, 1, t, &is_ordered);
+            status = ashlar__soft_clock_own(AT, 1, t, &is_ordered);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK ? is_ordered : status == ASHLAR_EHOSTMEM);
         CHECK(is_ordered || status != ASHLAR_OK);
         was_lost |= status == ASHLAR_EHOSTMEM;
         was_whole = is_queued && status == ASHLAR_OK;
-        CHECK(status == ASHLAR_OK || ashlar_soft_clock_use(AT, 1, s) == ASHLAR_EHOSTMEM);
+        CHECK(status == ASHLAR_OK || ashlar__soft_clock_use(AT, 1, s) == ASHLAR_EHOSTMEM);
     }
     CHECK(was_lost && was_whole);
 }

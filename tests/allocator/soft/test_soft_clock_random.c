@@ -24,7 +24,7 @@ static void own_body(void *unused) {
 }
 
 static unsigned draw(uint64_t *state, unsigned below) {
-    return (unsigned)ashlar_random_step_below(state, below);
+    return (unsigned)ashlar__random_step_below(state, below);
 }
 
 /* One call that may or may not order anything. */
@@ -74,11 +74,11 @@ static bool run(uint64_t program, int seed, bool *is_ordered) {
         if (i == use_at) {
             const cu_stream stream = streams[draw(&random, STREAMS)];
             ok = ok && soft->launch_host_func(stream, use_body, NULL) == CU_SUCCESS &&
-                 ashlar_soft_clock_use(address, 1, stream) == ASHLAR_OK;
+                 ashlar__soft_clock_use(address, 1, stream) == ASHLAR_OK;
         }
     }
     const cu_stream owner = streams[draw(&random, STREAMS)];
-    ok = ok && ashlar_soft_clock_own(address, 1, owner, is_ordered) == ASHLAR_OK &&
+    ok = ok && ashlar__soft_clock_own(address, 1, owner, is_ordered) == ASHLAR_OK &&
          soft->launch_host_func(owner, own_body, NULL) == CU_SUCCESS;
     return ok && soft->ctx_synchronize() == CU_SUCCESS;
 }

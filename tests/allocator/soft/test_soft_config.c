@@ -12,17 +12,17 @@
 
 CASE(calls_before_init_are_refused) {
     int count = 7;
-    CHECK(ashlar_soft_device_get_count(&count) == CU_NOT_INITIALIZED);
-    CHECK(ashlar_soft_ctx_synchronize() == CU_NOT_INITIALIZED);
+    CHECK(ashlar__soft_device_get_count(&count) == CU_NOT_INITIALIZED);
+    CHECK(ashlar__soft_ctx_synchronize() == CU_NOT_INITIALIZED);
     CHECK(count == 7);
     const char *name = NULL;
-    CHECK(ashlar_soft_get_error_name(CU_NOT_INITIALIZED, &name) == CU_SUCCESS);
+    CHECK(ashlar__soft_get_error_name(CU_NOT_INITIALIZED, &name) == CU_SUCCESS);
     CHECK_HAS(name, "CUDA_ERROR_NOT_INITIALIZED");
     fflush(stdout);
     const pid_t child = fork(); /* configured is not initialised; in a child, as it would last */
     if (child == 0) {
-        const bool is_refused = ashlar_soft_configure("") == ASHLAR_OK &&
-                                ashlar_soft_device_get_count(&count) == CU_NOT_INITIALIZED;
+        const bool is_refused = ashlar__soft_configure("") == ASHLAR_OK &&
+                                ashlar__soft_device_get_count(&count) == CU_NOT_INITIALIZED;
         _exit(is_refused ? 0 : 1);
     }
     int status = 1;
@@ -32,38 +32,38 @@ CASE(calls_before_init_are_refused) {
 CASE(bad_environment_fails_the_open_and_a_good_one_repairs_it) {
     ashlar_driver *driver = NULL, *again = NULL;
     setenv("ASHLAR_SOFT", "devices=0", 1);
-    CHECK(ashlar_driver_open_soft(&driver) == ASHLAR_EINVAL);
+    CHECK(ashlar__driver_open_soft(&driver) == ASHLAR_EINVAL);
     CHECK(driver == NULL);
     setenv("ASHLAR_SOFT", "devices=3,memory=5MiB", 1);
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
     setenv("ASHLAR_SOFT", "devices=1", 1); /* read once: no effect */
-    CHECK(ashlar_driver_open_soft(&again) == ASHLAR_OK);
+    CHECK(ashlar__driver_open_soft(&again) == ASHLAR_OK);
     CHECK(driver == again && strcmp(driver->name, "soft") == 0);
     int count = 0;
     size_t bytes = 0;
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 3);
     CHECK(driver->table.device_total_mem(&bytes, 2) == CU_SUCCESS);
     CHECK_ZU(bytes, (size_t)4 << 20);
-    CHECK(ashlar_soft_configure(NULL) == ASHLAR_OK); /* anew */
+    CHECK(ashlar__soft_configure(NULL) == ASHLAR_OK); /* anew */
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 1);
     unsetenv("ASHLAR_SOFT");
 }
 
 CASE(defaults_and_every_key_are_read) {
     soft_config config;
-    REQUIRE(ashlar_soft_parse("", &config) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_parse("", &config) == ASHLAR_OK);
     CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
     CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
     CHECK_ZU(config.memory_bytes, (size_t)4 << 30);
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         CHECK(config.latency_ns[fn] == 0);
     }
-    REQUIRE(ashlar_soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
+    REQUIRE(ashlar__soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
                               &config) == ASHLAR_OK);
     CHECK(config.device_count == 16 && config.mode == SOFT_ADVERSARIAL);
     CHECK(config.seed == UINT64_MAX);
     CHECK_ZU(config.memory_bytes, (size_t)1 << 40);
-    REQUIRE(ashlar_soft_parse("clocks=on,peers=off,vmm=off,batch=off,"
+    REQUIRE(ashlar__soft_parse("clocks=on,peers=off,vmm=off,batch=off,"
                               "latency=cuMemAlloc:200000+cuMemCreate:1000000000+cuInit:1",
                               &config) == ASHLAR_OK);
     CHECK(!config.has_peers && !config.has_vmm && !config.has_batch && config.has_clocks);
@@ -71,14 +71,14 @@ CASE(defaults_and_every_key_are_read) {
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_create] == 1000000000);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_init] == 1);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_free] == 0);
-    REQUIRE(ashlar_soft_parse("clocks=off,peers=on,vmm=on,batch=on", &config) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_parse("clocks=off,peers=on,vmm=on,batch=on", &config) == ASHLAR_OK);
     CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
-    CHECK(ashlar_soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
+    CHECK(ashlar__soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
     CHECK(config.mode == SOFT_EAGER);
     CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
-    CHECK(ashlar_soft_parse("memory=2048KiB", &config) == ASHLAR_OK);
+    CHECK(ashlar__soft_parse("memory=2048KiB", &config) == ASHLAR_OK);
     CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
-    CHECK(ashlar_soft_parse("memory=3GiB", &config) == ASHLAR_OK);
+    CHECK(ashlar__soft_parse("memory=3GiB", &config) == ASHLAR_OK);
     CHECK_ZU(config.memory_bytes, (size_t)3 << 30);
 }
 
@@ -123,7 +123,7 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         soft_config config = {.device_count = 99};
-        CHECK(ashlar_soft_parse(bad[i].spec, &config) == ASHLAR_EINVAL);
+        CHECK(ashlar__soft_parse(bad[i].spec, &config) == ASHLAR_EINVAL);
         CHECK(config.device_count == 99);
         CHECK_HAS(ashlar_error_detail(), "ASHLAR_SOFT");
         CHECK_HAS(ashlar_error_detail(), bad[i].key);
@@ -134,16 +134,16 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
 
 CASE(failed_configuration_leaves_the_devices_alone) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
     int count = 0;
-    CHECK(ashlar_soft_configure("devices=5,mode=x") == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_configure("devices=5,mode=x") == ASHLAR_EINVAL);
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 2);
     unsigned long n = 1;
     for (; n < 100; n++) { /* every failing allocation in turn */
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_soft_configure("devices=3");
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__soft_configure("devices=3");
+        ashlar__host_fail_at(0);
         if (status == ASHLAR_OK) {
             break;
         }
@@ -156,8 +156,8 @@ CASE(failed_configuration_leaves_the_devices_alone) {
 
 CASE(facts_and_their_errors) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar_soft_configure("devices=2,memory=1GiB") == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2,memory=1GiB") == ASHLAR_OK);
     const ashlar_driver_table *soft = &driver->table;
     int number = 0;
     char name[64] = "";
@@ -190,8 +190,8 @@ CASE(facts_and_their_errors) {
 
 CASE(contexts_are_counted_and_stacked) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
     const ashlar_driver_table *soft = &driver->table;
     cu_context a, b, same, top;
     CHECK(soft->primary_ctx_release(0) == CU_INVALID_CONTEXT);
@@ -229,8 +229,8 @@ CASE(contexts_are_counted_and_stacked) {
 
 CASE(last_release_takes_the_contexts_objects_with_it) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
     const ashlar_driver_table *soft = &driver->table;
     cu_context contexts[2];
     cu_stream stream, other;
@@ -258,15 +258,15 @@ CASE(last_release_takes_the_contexts_objects_with_it) {
 
 CASE(armed_failure_reaches_the_caller_once) {
     ashlar_driver *driver;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
     int count = 0;
-    const uint64_t before = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, 2, CU_LAUNCH_FAILED);
+    const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, 2, CU_LAUNCH_FAILED);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_LAUNCH_FAILED);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
-    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY) == before + 3);
-    CHECK(ashlar_driver_error(driver, "cuThing", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
+    CHECK(ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY) == before + 3);
+    CHECK(ashlar__driver_error(driver, "cuThing", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
 }
 

@@ -110,14 +110,14 @@ CASE(failing_host_memory_is_reported_and_harmless) {
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     int failures = 0;
     for (unsigned long n = 1; n <= 10; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const cu_result recorded = soft->event_record(event, s);
         failures += recorded == CU_OUT_OF_MEMORY;
         CHECK(recorded == CU_OUT_OF_MEMORY || n > 2);
         failures += soft->stream_wait_event(s, event, 0) == CU_OUT_OF_MEMORY;
         failures += soft->memcpy_htod_async(ptr, host, 8, s) == CU_OUT_OF_MEMORY;
         failures += soft->memcpy_dtoh_async(host, ptr, 8, s) == CU_OUT_OF_MEMORY;
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
         CHECK(soft->event_query(event) == CU_SUCCESS);
     }

@@ -16,7 +16,7 @@ static unsigned long long id_of(cu_stream stream) {
 
 static size_t stream_count(void) {
     size_t count = 0;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         count++;
     }
     return count;
@@ -143,7 +143,7 @@ CASE(a_threads_capture_ends_with_it) {
     CHECK(pthread_create(&thread, NULL, capture_run, &ok) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(ok);
-    CHECK(ashlar_soft_state.captures == NULL);
+    CHECK(ashlar__soft_state.captures == NULL);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
@@ -151,12 +151,12 @@ CASE(want_of_host_memory_is_reported) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned long long id = 0;
     const size_t streams = stream_count();
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
     CHECK_ZU(stream_count(), streams);
-    ashlar_host_fail_at(2); /* the table of handles */
+    ashlar__host_fail_at(2); /* the table of handles */
     CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK_ZU(stream_count(), streams);
     CHECK(id_of(PER_THREAD) != 0);
 }

@@ -206,7 +206,7 @@ CASE(memory_that_is_gone_at_the_launch_is_an_illegal_address) {
 
 static size_t stream_count(void) {
     size_t count = 0;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         count++;
     }
     return count;
@@ -226,9 +226,9 @@ CASE(a_launch_survives_every_host_allocation_that_fails) {
     forget();
     unsigned long n = 1;
     for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         result = soft->graph_launch(exec, s);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(result == CU_SUCCESS || (result == CU_OUT_OF_MEMORY && stream_count() == streams));
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
         CHECK(strcmp(ran, result == CU_SUCCESS ? "ab" : "") == 0);
@@ -236,9 +236,9 @@ CASE(a_launch_survives_every_host_allocation_that_fails) {
     CHECK(n > 10 && n < 100);
     CHECK_ZU(stream_count(), streams);
     begin(s, CU_CAPTURE_GLOBAL); /* capturing a launch: whole, or the capture is spoilt */
-    ashlar_host_fail_at(2);
+    ashlar__host_fail_at(2);
     CHECK(soft->graph_launch(exec, s) == CU_OUT_OF_MEMORY);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     check_spoilt(s);
 }
 

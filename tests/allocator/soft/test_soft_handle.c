@@ -10,7 +10,7 @@
 
 static size_t stream_count(void) {
     size_t count = 0;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         count++;
     }
     return count;
@@ -31,7 +31,7 @@ static void call_the_device(void *stream) {
     results_inside[5] = soft->init(0);
     results_inside[6] = soft->get_error_name(CU_NOT_PERMITTED, &name);
     results_inside[7] = soft->driver_get_version(&version);
-    CHECK(ashlar_soft_configure("") == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_configure("") == ASHLAR_EINVAL);
 }
 
 CASE(host_functions_may_not_call_the_device) {
@@ -141,7 +141,7 @@ CASE(armed_failure_reaches_a_stream_call) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
     CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_OUT_OF_MEMORY);
     CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_SUCCESS);
 }

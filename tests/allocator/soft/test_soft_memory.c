@@ -286,7 +286,7 @@ CASE(random_mapping_agrees_with_a_model) {
     uint64_t state = 12345;
     size_t used = 0;
     for (int step = 0; step < STEPS; step++) {
-        const uint64_t random = ashlar_random_step(&state);
+        const uint64_t random = ashlar__random_step(&state);
         const size_t at = random >> 16 & 15, count = 1 + (random >> 24 & 7);
         const cu_ptr where = ptr + at * PAGE;
         if ((random >> 21 & 1) != 0) {

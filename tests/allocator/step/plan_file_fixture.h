@@ -38,7 +38,7 @@ static inline ashlar_status load(void) {
 static inline void write_sealed(const char *body) {
     char sum[ASHLAR_NUMBER_BYTES];
     const size_t bytes = strlen(body);
-    ashlar_plan_write_sum(ashlar_plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, body, bytes), sum);
+    ashlar__plan_write_sum(ashlar__plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, body, bytes), sum);
     const int all = snprintf(again, sizeof again, "%send,%s\n", body, sum);
     write_bytes(again, (size_t)all);
 }

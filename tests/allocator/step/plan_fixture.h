@@ -54,7 +54,7 @@ typedef struct script {
 static uint64_t draw_state;
 
 static inline size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&draw_state, below);
+    return (size_t)ashlar__random_step_below(&draw_state, below);
 }
 
 /* Some blocks are never freed, and some on another stream; sizes of several powers of two. */

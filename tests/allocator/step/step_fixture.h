@@ -59,7 +59,7 @@ static inline void end(void) {
 static uint64_t random_state;
 
 static inline size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* ---- shadows ---- */
@@ -125,12 +125,12 @@ static inline void shadow_verify(const shadow *s) {
 static inline void order_streams(int from, int to) {
     const ashlar_driver_table *table = &driver->table;
     cu_event event = NULL;
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(table->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
     CHECK(table->event_record(event, streams[from]) == CU_SUCCESS);
     CHECK(table->stream_wait_event(streams[to], event, 0) == CU_SUCCESS);
     CHECK(table->event_destroy(event) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    ashlar__device_leave(device);
 }
 
 /* Its next use is on another stream, and comes after those before. */

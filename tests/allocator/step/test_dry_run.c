@@ -16,11 +16,11 @@ static ashlar_plan_stats plans(void) {
 }
 
 static void begin(void) {
-    CHECK(ashlar_dry_run_begin(allocator, streams[0], 1) == ASHLAR_OK);
+    CHECK(ashlar__dry_run_begin(allocator, streams[0], 1) == ASHLAR_OK);
 }
 
 static void end(void) {
-    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_OK);
+    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);
     check_all();
 }
 
@@ -109,9 +109,9 @@ CASE(blocks_that_are_left_are_reported) {
     (void)take(MIB, streams[0]);
     give(take(MIB, streams[0]));
     (void)take(MIB, streams[1]);
-    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_EINVAL);
+    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "left 2 of its blocks live");
-    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_EINVAL); /* it is over */
+    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_EINVAL); /* it is over */
     CHECK_HAS(ashlar_error_detail(), "no step of this thread");
     unsigned char *ptr = take(MIB, streams[0]);
     CHECK(!has_no_memory(ptr));
@@ -214,8 +214,8 @@ CASE(each_host_allocation_may_fail) {
     for (unsigned long n = 1; was_armed && n < 2000; n++) {
         REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
         give(take(100, streams[0]));
-        ashlar_host_fail_at(n);
-        ashlar_status status = ashlar_dry_run_begin(allocator, streams[0], 1);
+        ashlar__host_fail_at(n);
+        ashlar_status status = ashlar__dry_run_begin(allocator, streams[0], 1);
         const bool has_begun = status == ASHLAR_OK;
         for (int i = 0; i < 200 && status == ASHLAR_OK; i++) {
             void *ptr = NULL;
@@ -226,7 +226,7 @@ CASE(each_host_allocation_may_fail) {
         refusals += status != ASHLAR_OK;
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         if (has_begun) {
-            const ashlar_status ended = ashlar_dry_run_end(allocator);
+            const ashlar_status ended = ashlar__dry_run_end(allocator);
             CHECK(ended == ASHLAR_OK || ended == ASHLAR_EHOSTMEM || ended == ASHLAR_ENOMEM);
             CHECK(status == ASHLAR_OK || ended != ASHLAR_OK || plans().plan_count == 1);
         }
@@ -243,7 +243,7 @@ CASE(without_caches_it_has_memory) {
     REQUIRE(set_up("memory=1GiB"));
     begin();
     take_and_give();
-    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_OK);
+    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);
     tear_down();
 }
 

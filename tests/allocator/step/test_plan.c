@@ -18,7 +18,7 @@ static ashlar_recording recording;
 static uint64_t random_state;
 
 static uint32_t draw(uint32_t below) {
-    return (uint32_t)ashlar_random_step_below(&random_state, below);
+    return (uint32_t)ashlar__random_step_below(&random_state, below);
 }
 
 static void draw_recording(uint64_t seed) {
@@ -51,7 +51,7 @@ static void check_slots(const ashlar_plan *plan) {
         const bool is_planned = allocs[i].end != ASHLAR_NOT_PLANNED;
         planned += is_planned;
         wrong += slot->tag != allocs[i].tag || slot->stream_idx != allocs[i].stream_idx;
-        wrong += is_planned != (slot->bytes > 0) || ashlar_slot_room(slot) < allocs[i].bytes;
+        wrong += is_planned != (slot->bytes > 0) || ashlar__slot_room(slot) < allocs[i].bytes;
         wrong += slot->bytes % ASHLAR_BLOCK_ALIGN != 0;
         wrong += is_planned &&
                  (slot->end != allocs[i].end || plan->offsets[i] % ASHLAR_BLOCK_ALIGN != 0 ||
@@ -62,7 +62,7 @@ static void check_slots(const ashlar_plan *plan) {
     }
     CHECK_ZU(wrong, 0);
     CHECK_ZU(plan->expiry_count, planned);
-    CHECK_ZU(ashlar_slot_room(&plan->slots[plan->count]), 0);
+    CHECK_ZU(ashlar__slot_room(&plan->slots[plan->count]), 0);
 }
 
 /* Before slot i is served, exactly those that end by then have expired. */
@@ -84,7 +84,7 @@ static void check_expiry(const ashlar_plan *plan) {
 
 static bool is_alike(uint32_t i, const ashlar_plan *plan) {
     const ashlar_slot *a = &plan->slots[i], *b = &plan->slots[i + 1];
-    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag &&
+    return ashlar__slot_room(a) == ashlar__slot_room(b) && a->tag == b->tag &&
            a->stream_idx == b->stream_idx;
 }
 
@@ -106,23 +106,23 @@ CASE(slots_are_the_recordings) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         ashlar_plan *plan = NULL;
         draw_recording(seed);
-        REQUIRE(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_OK);
+        REQUIRE(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
         CHECK(plan->stream_count == 2 && plan->stream_plans[1].stream_state == &states[1]);
         check_slots(plan);
         check_expiry(plan);
         check_links(plan);
-        ashlar_plan_free(plan);
+        ashlar__plan_free(plan);
     }
 }
 
 CASE(a_plan_of_nothing_has_one_slot_that_nothing_fits) {
     ashlar_plan *plan = NULL;
     recording = (ashlar_recording){0};
-    REQUIRE(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_OK);
+    REQUIRE(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
     CHECK_ZU(plan->count, 0);
     CHECK(plan->slots[0].bytes == 0 && plan->expired_to[0] == 0);
-    ashlar_plan_free(plan);
-    ashlar_plan_free(NULL);
+    ashlar__plan_free(plan);
+    ashlar__plan_free(NULL);
 }
 
 CASE(a_size_that_overflows_is_refused) {
@@ -130,11 +130,11 @@ CASE(a_size_that_overflows_is_refused) {
     draw_recording(1);
     allocs[3].bytes = SIZE_MAX - 5;
     allocs[3].end = 4;
-    CHECK(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_EOVERFLOW);
     CHECK(plan == NULL);
     allocs[3].end = ASHLAR_NOT_PLANNED; /* not planned: of no matter */
-    CHECK(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_OK);
-    ashlar_plan_free(plan);
+    CHECK(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
+    ashlar__plan_free(plan);
 }
 
 CASE(without_host_memory_there_is_no_plan) {
@@ -143,12 +143,12 @@ CASE(without_host_memory_there_is_no_plan) {
     while (!is_done && check_failed == 0) {
         ashlar_plan *plan = NULL;
         draw_recording(1);
-        ashlar_host_fail_at(++n);
-        const ashlar_status status = ashlar_plan_make(&recording, 0, &plan);
+        ashlar__host_fail_at(++n);
+        const ashlar_status status = ashlar__plan_make(&recording, 0, &plan);
         is_done = status == ASHLAR_OK;
         CHECK(is_done || (status == ASHLAR_EHOSTMEM && plan == NULL));
-        ashlar_host_fail_at(0);
-        ashlar_plan_free(plan);
+        ashlar__host_fail_at(0);
+        ashlar__plan_free(plan);
     }
     CHECK(n > 10);
 }

@@ -34,7 +34,7 @@ CASE(a_load_without_host_memory_changes_nothing) {
         n++;
         REQUIRE(set_up_plans());
         write_sealed(TWO_KEYS);
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = load();
         is_over = is_still_armed(n);
         if (status == ASHLAR_OK) {
@@ -61,10 +61,10 @@ CASE(a_load_that_the_driver_fails_changes_nothing) {
             for (uint64_t n = 1; has_fired; n++) {
                 REQUIRE(set_up_plans());
                 write_sealed(TWO_KEYS);
-                ashlar_driver_fail_at(driver, fn, n, results[i]);
+                ashlar__driver_fail_at(driver, fn, n, results[i]);
                 const ashlar_status status = load();
                 has_fired = atomic_load(&driver->fail_countdown) == 0;
-                ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+                ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
                 if (status != ASHLAR_OK) {
                     refused++;
                     CHECK(status == ASHLAR_EDRIVER || status == ASHLAR_ENOMEM);
@@ -177,7 +177,7 @@ CASE(a_save_without_host_memory_leaves_the_old_file) {
     while (!is_over) {
         n++;
         write_bytes("old", 3);
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = ashlar_plan_save(allocator, path, PRINT);
         is_over = is_still_armed(n);
         const size_t bytes = read_text(text);

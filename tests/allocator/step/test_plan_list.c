@@ -328,7 +328,7 @@ CASE(lists_without_host_memory_are_recorded_again) {
     for (bool is_over = false; !is_over;) {
         n++;
         REQUIRE(set_up_plans());
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = record_all();
         is_over = is_still_armed(n);
         refused += status != ASHLAR_OK;
@@ -349,10 +349,10 @@ CASE(lists_that_the_driver_fails_are_recorded_again) {
         bool has_fired = true;
         for (uint64_t n = 1; has_fired; n++) {
             REQUIRE(set_up_plans());
-            ashlar_driver_fail_at(driver, fn, n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, fn, n, CU_UNKNOWN);
             const ashlar_status status = record_all();
             has_fired = atomic_load(&driver->fail_countdown) == 0;
-            ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
             refused += status != ASHLAR_OK;
             CHECK(status == ASHLAR_OK || (has_fired && status == ASHLAR_EDRIVER));
             CHECK(record_all() == ASHLAR_OK && plans().plan_count == 1);

@@ -27,9 +27,9 @@ CASE(seats_are_found_by_their_offsets) {
     REQUIRE(memory != NULL && memory->slot_block_count == 3 && memory->next == NULL);
     for (size_t i = 0; i < memory->slot_block_count; i++) {
         ashlar_block *slot_block = &memory->slot_blocks[i];
-        CHECK(ashlar_plan_memory_block_at(memory, slot_block->offset - memory->block->offset) ==
+        CHECK(ashlar__plan_memory_block_at(memory, slot_block->offset - memory->block->offset) ==
               slot_block);
-        CHECK(ashlar_page_map_get(&allocator->heap.map, slot_block->offset) == slot_block);
+        CHECK(ashlar__page_map_get(&allocator->heap.map, slot_block->offset) == slot_block);
         CHECK((uintptr_t)slot_block % ASHLAR_CACHE_LINE == 0);
     }
     tear_down_steps();
@@ -39,18 +39,18 @@ CASE(what_is_taken_is_counted_in_a_step_and_after) {
     ashlar_plan_memory *memory = set_up_region();
     REQUIRE(memory != NULL);
     const size_t bytes = memory->block->bytes;
-    CHECK_ZU(ashlar_plan_memories_idle_bytes(allocator->planner.memories), bytes);
-    CHECK_ZU(ashlar_plan_memories_idle_blocks(allocator->planner.memories), 3);
+    CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes);
+    CHECK_ZU(ashlar__plan_memories_idle_blocks(allocator->planner.memories), 3);
     begin(1);
     shadow *s = get(4000, WORK);
-    CHECK_ZU(ashlar_plan_memories_idle_bytes(allocator->planner.memories), bytes - 4096);
-    CHECK_ZU(ashlar_plan_memories_idle_blocks(allocator->planner.memories), 2);
+    CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes - 4096);
+    CHECK_ZU(ashlar__plan_memories_idle_blocks(allocator->planner.memories), 2);
     end();
-    CHECK_ZU(ashlar_plan_memories_idle_bytes(allocator->planner.memories), bytes - 4096);
-    CHECK(ashlar_plan_memory_is_live(memory));
+    CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes - 4096);
+    CHECK(ashlar__plan_memory_is_live(memory));
     put(s);
-    CHECK_ZU(ashlar_plan_memories_idle_bytes(allocator->planner.memories), bytes);
-    CHECK(!ashlar_plan_memory_is_live(memory));
+    CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes);
+    CHECK(!ashlar__plan_memory_is_live(memory));
     tear_down_steps();
 }
 
@@ -59,10 +59,10 @@ CASE(walks_see_the_blocks_of_seats) {
     REQUIRE(memory != NULL);
     begin(1);
     shadow *a = get(4000, WORK), *b = get(4000, WORK);
-    const ashlar_block *at = ashlar_block_after(memory->block);
+    const ashlar_block *at = ashlar__block_after(memory->block);
     size_t count = 0;
-    for (; at != memory->block->next; at = ashlar_block_after(at)) {
-        CHECK(ashlar_block_is_of_slot(at) && at->requested == 4000);
+    for (; at != memory->block->next; at = ashlar__block_after(at)) {
+        CHECK(ashlar__block_is_of_slot(at) && at->requested == 4000);
         count++;
     }
     CHECK_ZU(count, 2);
@@ -85,46 +85,46 @@ CASE(the_check_finds_each_broken_invariant) {
     shadow *a = get(4000, WORK), *b = get(4000, WORK);
     end();
     ashlar_block *first = &memory->slot_blocks[0], *last = &memory->slot_blocks[2];
-    REQUIRE(ashlar_slot_block_is_taken(first) && ashlar_slot_block_is_taken(last));
+    REQUIRE(ashlar__slot_block_is_taken(first) && ashlar__slot_block_is_taken(last));
 
     memory->block->state = ASHLAR_BLOCK_USED;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     memory->block->state = ASHLAR_BLOCK_PLAN_MEMORY;
 
     const size_t offset = first->offset;
     first->offset = last->offset;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     first->offset = offset;
 
-    ashlar_page_map_set(&allocator->heap.map, offset, NULL);
+    ashlar__page_map_set(&allocator->heap.map, offset, NULL);
     check_finds("not in the page map");
-    ashlar_page_map_set(&allocator->heap.map, offset, first);
+    ashlar__page_map_set(&allocator->heap.map, offset, first);
 
     first->bytes += 512;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "one that reaches into it");
     first->bytes -= 512;
 
     last->bytes += 64 * MIB;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "larger than its memory");
     last->bytes -= 64 * MIB;
 
     last->requested += 4096;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     last->requested -= 4096;
 
     memory->late_count = 1;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "not known to be");
     memory->late_count = 4;
-    CHECK(ashlar_plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
+    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "more late blocks than slot blocks");
     memory->late_count = 2;

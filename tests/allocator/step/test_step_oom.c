@@ -104,7 +104,7 @@ CASE(host_memory_may_fail_at_any_call) {
     unsigned long n = 0;
     while (!is_done && check_failed == 0) {
         REQUIRE(begin_trial(++n));
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         try_steps();
         is_done = is_still_armed(n);
         end_trial();
@@ -126,12 +126,12 @@ CASE(the_driver_may_fail_at_any_call) {
         for (uint64_t n = 1; !is_done && check_failed == 0; n++) {
             REQUIRE(begin_trial(n));
             refused = 0;
-            ashlar_driver_fail_at(driver, (int)calls[i], n,
+            ashlar__driver_fail_at(driver, (int)calls[i], n,
                                   n % 2 == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
             try_steps();
             is_done = atomic_load(&driver->fail_countdown) > 0;
             failed += !is_done;
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             end_trial();
         }
     }

@@ -285,7 +285,7 @@ CASE(each_host_allocation_may_fail) {
             if (has_cache) {
                 give(take(100, streams[0]));
             }
-            ashlar_host_fail_at(n);
+            ashlar__host_fail_at(n);
             const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
             was_armed = !is_still_armed(n);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
@@ -310,9 +310,9 @@ static size_t fail_each(bool is_dry_run, int fn, uint64_t calls) {
     for (uint64_t n = 1; n <= calls; n += 1 + n / 16) {
         ashlar_warmup_report report;
         begin_idle_case();
-        ashlar_driver_fail_at(driver, fn, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, fn, n, CU_UNKNOWN);
         const ashlar_status status = warm_up_small(is_dry_run, &report);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         refusals += !check_outcome(status, &report);
         end_case();

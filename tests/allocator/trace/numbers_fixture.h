@@ -12,7 +12,7 @@
 static uint64_t random_state = 88172645463325252u;
 
 static inline double random_real(void) {
-    return 2 * ashlar_random_step_uniform(&random_state) - 1;
+    return 2 * ashlar__random_step_uniform(&random_state) - 1;
 }
 
 static inline void widen(const float *single, double *wide, size_t count) {

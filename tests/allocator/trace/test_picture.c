@@ -27,7 +27,7 @@ static ashlar_picture picture_of(const ashlar_picture_block *blocks, size_t coun
 }
 
 static bool draw(const ashlar_picture *picture) {
-    const ashlar_status status = ashlar_picture_write(picture, path);
+    const ashlar_status status = ashlar__picture_write(picture, path);
     if (status != ASHLAR_OK) {
         printf("# %s\n", ashlar_error_detail());
     }
@@ -267,7 +267,7 @@ CASE(many_blocks_are_all_there_in_a_file_of_a_moderate_size) {
     static ashlar_picture_block blocks[MANY];
     uint64_t random_state = 3;
     for (size_t i = 0; i < MANY; i++) {
-        const size_t r = (size_t)(ashlar_random_step(&random_state) >> 33);
+        const size_t r = (size_t)(ashlar__random_step(&random_state) >> 33);
         blocks[i] = (ashlar_picture_block){.begin = 2000000000 + i,
                                            .end = 2000000001 + i + r % 1000,
                                            .offset = r * 4096,
@@ -349,7 +349,7 @@ CASE(a_block_that_cannot_be_is_named) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         const ashlar_picture_block blocks[] = {{.end = 1, .bytes = 1}, cases[i].block};
         const ashlar_picture picture = picture_of(blocks, 2);
-        CHECK(ashlar_picture_write(&picture, path) == ASHLAR_EINVAL);
+        CHECK(ashlar__picture_write(&picture, path) == ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), cases[i].words);
         CHECK(old_is_there());
     }
@@ -361,9 +361,9 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_picture_write(&picture, path);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__picture_write(&picture, path);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || (old_is_there() && ashlar_error_detail()[0] != '\0'));
     }
     CHECK(status == ASHLAR_OK && n > 2 && read_picture());
@@ -371,9 +371,9 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 
 CASE(a_path_that_cannot_be_written_is_named) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
-    CHECK(ashlar_picture_write(&picture, "/nowhere/picture.svg") == ASHLAR_EIO);
+    CHECK(ashlar__picture_write(&picture, "/nowhere/picture.svg") == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/picture.svg");
-    CHECK(ashlar_picture_write(&picture, folder) == ASHLAR_EINVAL);
+    CHECK(ashlar__picture_write(&picture, folder) == ASHLAR_EINVAL);
 }
 
 RUN_CASES_IN_FOLDER()

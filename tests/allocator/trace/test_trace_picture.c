@@ -19,7 +19,7 @@ static uint64_t left_out;
 
 static bool draw(const ashlar_trace_event *events, size_t count) {
     left_out = 77;
-    return ashlar_trace_write_svg(events, count, path, &left_out) == ASHLAR_OK && read_picture();
+    return ashlar__trace_write_svg(events, count, path, &left_out) == ASHLAR_OK && read_picture();
 }
 
 /* The second block lies below the first one; an address comes twice; two are live at the end. */
@@ -97,9 +97,9 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     write_bytes("old", 3);
     left_out = 77;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_trace_write_svg(sample, COUNT(sample), path, &left_out);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__trace_write_svg(sample, COUNT(sample), path, &left_out);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || (left_out == 77 && old_is_there()));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }
@@ -108,7 +108,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 
 CASE(a_path_that_cannot_be_written_is_named) {
     left_out = 77;
-    CHECK(ashlar_trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
+    CHECK(ashlar__trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.svg");
     CHECK_ZU(left_out, 77);
 }

@@ -23,18 +23,18 @@ static uint64_t fake_now_ns(void) {
 }
 
 static bool set_up(void) {
-    return ashlar_trace_init(&ring, CAPACITY) == ASHLAR_OK;
+    return ashlar__trace_init(&ring, CAPACITY) == ASHLAR_OK;
 }
 
 /* Event number n, told by its address. */
 static void put_to(uint64_t end) {
     for (uint64_t n = atomic_load(&ring.next); n < end; n++) {
-        ashlar_trace_put(&ring, &(ashlar_trace_event){.address = n});
+        ashlar__trace_put(&ring, &(ashlar_trace_event){.address = n});
     }
 }
 
 static size_t read_all(void) {
-    return ashlar_trace_read(&ring, events, sizeof events / sizeof *events, &lost);
+    return ashlar__trace_read(&ring, events, sizeof events / sizeof *events, &lost);
 }
 
 /* What was read is [first, first + count) without the one number `hole`. */
@@ -62,28 +62,28 @@ CASE(a_field_comes_back_as_it_was) {
     };
     REQUIRE(set_up());
     ring.now_ns = fake_now_ns;
-    ashlar_trace_put(&ring, &want);
+    ashlar__trace_put(&ring, &want);
     CHECK_ZU(read_all(), 1);
     const ashlar_trace_event got = events[0];
-    CHECK(got.sequence == 0 && got.time_ns == 42 && got.thread == ashlar_trace_thread());
+    CHECK(got.sequence == 0 && got.time_ns == 42 && got.thread == ashlar__trace_thread());
     CHECK(got.address == want.address && got.bytes == want.bytes);
     CHECK(got.requested == want.requested && got.stream == want.stream);
     CHECK(got.action == want.action && got.tag == want.tag);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
     CHECK(ring.entries == NULL);
 }
 
 CASE(a_capacity_is_rounded_up) {
     static const size_t pairs[][2] = {{1, 1}, {2, 2}, {3, 4}, {8, 8}, {9, 16}, {1000, 1024}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        REQUIRE(ashlar_trace_init(&ring, pairs[i][0]) == ASHLAR_OK);
+        REQUIRE(ashlar__trace_init(&ring, pairs[i][0]) == ASHLAR_OK);
         CHECK_ZU(ring.capacity, pairs[i][1]);
-        ashlar_trace_finish(&ring);
+        ashlar__trace_finish(&ring);
     }
-    CHECK(ashlar_trace_init(&ring, 0) == ASHLAR_EINVAL);
+    CHECK(ashlar__trace_init(&ring, 0) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "0 events; give 1 .. 4294967296");
-    CHECK(ashlar_trace_init(&ring, ((size_t)1 << 32) + 1) == ASHLAR_EINVAL);
-    CHECK(ashlar_trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
+    CHECK(ashlar__trace_init(&ring, ((size_t)1 << 32) + 1) == ASHLAR_EINVAL);
+    CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
 CASE(a_ring_that_is_not_full_has_everything) {
@@ -93,7 +93,7 @@ CASE(a_ring_that_is_not_full_has_everything) {
     check_read(0, 1, UINT64_MAX);
     put_to(CAPACITY);
     check_read(0, CAPACITY, UINT64_MAX);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 CASE(a_full_ring_has_the_newest) {
@@ -102,19 +102,19 @@ CASE(a_full_ring_has_the_newest) {
         put_to(end);
         check_read(end - CAPACITY, CAPACITY, UINT64_MAX);
     }
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 CASE(a_small_array_gets_the_newest) {
     REQUIRE(set_up());
     put_to(11);
     events[3].address = 77;
-    CHECK_ZU(ashlar_trace_read(&ring, events, 3, &lost), 3);
+    CHECK_ZU(ashlar__trace_read(&ring, events, 3, &lost), 3);
     CHECK(events[0].address == 8 && events[2].address == 10 && events[3].address == 77);
     CHECK_ZU(lost, 8);
-    CHECK_ZU(ashlar_trace_read(&ring, NULL, 0, &lost), 0);
+    CHECK_ZU(ashlar__trace_read(&ring, NULL, 0, &lost), 0);
     CHECK_ZU(lost, 11);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 /* A thread that stopped inside its put, here by hand. */
@@ -131,7 +131,7 @@ CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
     check_read(7, 7, 12);
     put_to(21); /* and number 20 finds it free */
     check_read(13, 8, UINT64_MAX);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 /* As if other writers had been a lap ahead, here by hand. */
@@ -140,10 +140,10 @@ CASE(a_writer_that_was_overtaken_writes_nothing) {
     put_to(5);
     atomic_store(&ring.entries[5].words[1], 99);
     atomic_store(&ring.entries[5].mark, 2 * (5 + CAPACITY) + 2);
-    ashlar_trace_put(&ring, &(ashlar_trace_event){.address = 5});
+    ashlar__trace_put(&ring, &(ashlar_trace_event){.address = 5});
     CHECK(atomic_load(&ring.entries[5].words[1]) == 99);
     CHECK(atomic_load(&ring.entries[5].mark) == 2 * (5 + CAPACITY) + 2);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
@@ -153,14 +153,14 @@ CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
     check_read(3, 5, UINT64_MAX);
     atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 2);
     check_read(3, 5, UINT64_MAX);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 CASE(a_ring_without_host_memory_is_none) {
     ashlar_trace before = {.capacity = 5};
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_trace_init(&before, 100) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "128 events");
     CHECK(before.capacity == 5 && before.entries == NULL);
 }
@@ -168,16 +168,16 @@ CASE(a_ring_without_host_memory_is_none) {
 CASE(the_clock_is_the_monotonic_one) {
     struct timespec now;
     REQUIRE(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    const uint64_t before = ashlar_trace_now_ns();
+    const uint64_t before = ashlar__trace_now_ns();
     CHECK(before >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
     const struct timespec nap = {.tv_nsec = 2000000};
     (void)nanosleep(&nap, NULL);
-    const uint64_t after = ashlar_trace_now_ns();
+    const uint64_t after = ashlar__trace_now_ns();
     CHECK(after >= before + 2000000);
     REQUIRE(set_up());
     put_to(1);
     CHECK(read_all() == 1 && events[0].time_ns >= after);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 /* ---- threads ---- */
@@ -228,10 +228,10 @@ static bool is_in_order(size_t count) {
 
 static void *write_events(void *arg) {
     const size_t idx = *(const size_t *)arg;
-    atomic_store(&numbers[idx], ashlar_trace_thread() + 1);
+    atomic_store(&numbers[idx], ashlar__trace_thread() + 1);
     for (uint64_t i = 0; i < PUTS; i++) {
         const ashlar_trace_event event = make_event(idx, i);
-        ashlar_trace_put(&ring, &event);
+        ashlar__trace_put(&ring, &event);
     }
     atomic_fetch_sub(&writers_left, 1);
     return NULL;
@@ -266,13 +266,13 @@ CASE(many_writers_and_a_reader_tear_nothing) {
     const size_t count = read_all();
     CHECK(count > 0 && count <= CAPACITY && is_in_order(count));
     CHECK_ZU(lost + count, WRITERS * PUTS);
-    ashlar_trace_finish(&ring);
+    ashlar__trace_finish(&ring);
 }
 
 CASE(threads_are_numbered_from_0_in_the_order_of_their_first_calls) {
-    const uint32_t mine = ashlar_trace_thread();
+    const uint32_t mine = ashlar__trace_thread();
     bool seen[WRITERS + 1] = {false};
-    CHECK(mine == ashlar_trace_thread());
+    CHECK(mine == ashlar__trace_thread());
     REQUIRE(mine <= WRITERS);
     seen[mine] = true;
     for (size_t i = 0; i < WRITERS; i++) { /* those of the case before */

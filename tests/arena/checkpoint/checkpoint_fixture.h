@@ -91,7 +91,7 @@ static inline void draw(const ashlar_arena *of, unsigned int seed) {
             ashlar_arena_tensor(of, i, &info);
             unsigned char *part = ashlar_arena_view(of, (ashlar_region)region, i);
             for (size_t j = 0; j < part_bytes(region, &info); j++) {
-                part[j] = (unsigned char)ashlar_random_step(&state);
+                part[j] = (unsigned char)ashlar__random_step(&state);
             }
         }
     }
@@ -169,7 +169,7 @@ static inline ashlar_status write_tensors(const tensor *tensors, size_t count) {
                                                 .data = zeros};
         memcpy(entries[i].shape, tensors[i].shape, sizeof tensors[i].shape);
     }
-    return ashlar_safetensors_write(path, entries, count, NULL, 0);
+    return ashlar__safetensors_write(path, entries, count, NULL, 0);
 }
 
 #endif /* ASHLAR_CHECKPOINT_FIXTURE_H */

@@ -22,7 +22,7 @@ enum { SAMPLE_COUNT = sizeof sample / sizeof sample[0] };
 static const ashlar_safetensors_pair pairs[] = {{"step", "12"}, {"note", "a\nb \xe2\x82\xac"}};
 
 static inline ashlar_status write_sample(void) {
-    return ashlar_safetensors_write(path, sample, SAMPLE_COUNT, pairs, 2);
+    return ashlar__safetensors_write(path, sample, SAMPLE_COUNT, pairs, 2);
 }
 
 #endif /* ASHLAR_SAFETENSORS_FIXTURE_H */

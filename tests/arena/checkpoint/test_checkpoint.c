@@ -27,7 +27,7 @@ static void check_part(const ashlar_safetensors *file, const char *prefix, int r
     char name[64];
     ashlar_arena_tensor(arena, i, &info);
     (void)snprintf(name, sizeof name, "%s%s", prefix, info.name);
-    const ashlar_safetensors_entry *entry = ashlar_safetensors_find(file, name);
+    const ashlar_safetensors_entry *entry = ashlar__safetensors_find(file, name);
     REQUIRE(entry != NULL);
     const bool is_kept = region == ASHLAR_REGION_PARAMETERS || info.dtype == ASHLAR_F64;
     CHECK(entry->dtype == (is_kept ? info.dtype : ASHLAR_F32));
@@ -44,8 +44,8 @@ CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
     CHECK(ashlar_checkpoint_save(arena, path, ASHLAR_CHECKPOINT_STATE, metadata, 2, streams[0]) ==
           ASHLAR_OK);
     ashlar_safetensors *file = NULL;
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar_safetensors_count(file), TENSORS + STATES);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar__safetensors_count(file), TENSORS + STATES);
     for (size_t i = 0; i < TENSORS; i++) {
         check_part(file, "", ASHLAR_REGION_PARAMETERS, i);
         check_part(file, "optimizer.moment1.", ASHLAR_REGION_MOMENT1, i);
@@ -53,7 +53,7 @@ CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
     }
     check_part(file, "optimizer.master.", ASHLAR_REGION_MASTER, 2);
     check_part(file, "optimizer.master.", ASHLAR_REGION_MASTER, 3);
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
     ashlar_checkpoint *same = NULL;
     REQUIRE(ashlar_checkpoint_open(path, &same) == ASHLAR_OK);
     CHECK(strcmp(ashlar_checkpoint_metadata(same, "one"), "eins") == 0);
@@ -66,9 +66,9 @@ CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
 
 static size_t count_in_file(void) {
     ashlar_safetensors *file = NULL;
-    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    const size_t count = file != NULL ? ashlar_safetensors_count(file) : 0;
-    ashlar_safetensors_close(file);
+    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    const size_t count = file != NULL ? ashlar__safetensors_count(file) : 0;
+    ashlar__safetensors_close(file);
     return count;
 }
 
@@ -133,9 +133,9 @@ CASE(failing_host_memory_writes_no_file) {
     draw(arena, 1);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         status = save(ASHLAR_CHECKPOINT_STATE);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         /* ENOMEM: the software device, for its own part of the copy. */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         CHECK((access(path, F_OK) == 0) == (status == ASHLAR_OK));
@@ -149,16 +149,16 @@ CASE(failing_host_memory_writes_no_file) {
 CASE(a_driver_that_fails_writes_no_file) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
         CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
         CHECK(access(path, F_OK) != 0);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
     CHECK(access(path, F_OK) != 0);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN);
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     finish();
 }
 
@@ -166,11 +166,11 @@ CASE(a_driver_that_fails_writes_no_file) {
  */
 CASE(a_late_failure_waits_for_the_copies_before_it) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=3", ASHLAR_REGIONS_ALL));
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4, CU_UNKNOWN);
     const size_t waits = CALLS(stream_synchronize);
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(stream_synchronize), waits + 1);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     finish();
 }
 

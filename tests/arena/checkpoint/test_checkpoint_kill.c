@@ -71,18 +71,18 @@ static bool is_of(const ashlar_safetensors_entry *entry, float generation) {
 /* The generation of a checkpoint that is whole. */
 static unsigned long find_generation(void) {
     ashlar_safetensors *file = NULL;
-    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     if (file == NULL) {
         printf("# %s\n", ashlar_error_detail());
         return 0;
     }
-    const char *text = ashlar_safetensors_metadata(file, "generation");
+    const char *text = ashlar__safetensors_metadata(file, "generation");
     const unsigned long generation = text != NULL ? strtoul(text, NULL, 10) : 0;
-    CHECK_ZU(ashlar_safetensors_count(file), TENSORS * REGIONS);
-    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
-        CHECK(is_of(ashlar_safetensors_at(file, i), (float)generation));
+    CHECK_ZU(ashlar__safetensors_count(file), TENSORS * REGIONS);
+    for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
+        CHECK(is_of(ashlar__safetensors_at(file, i), (float)generation));
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
     return generation;
 }
 
@@ -226,7 +226,7 @@ CASE(at_any_moment_of_saves_one_is_whole) {
         CHECK(child > 0 && read(ready[0], &byte, 1) == 1);
         (void)close(ready[0]);
         (void)close(ready[1]);
-        (void)usleep((useconds_t)ashlar_random_step_below(&state, DELAY_MAX_US));
+        (void)usleep((useconds_t)ashlar__random_step_below(&state, DELAY_MAX_US));
         CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
         CHECK(WIFSIGNALED(status));
         generation = check_found(generation, generation + 100000);

@@ -42,8 +42,8 @@ static void set_halves(const ashlar_arena *of) {
     uint16_t *half = ashlar_arena_view(of, ASHLAR_REGION_PARAMETERS, 2);
     uint16_t *brain = ashlar_arena_view(of, ASHLAR_REGION_PARAMETERS, 3);
     for (int i = 0; i < 15; i++) {
-        half[i] = ashlar_f16_from_float(0.3F * (float)(i - 7));
-        brain[i % 9] = ashlar_bf16_from_float(0.7F * (float)(i - 3));
+        half[i] = ashlar__f16_from_float(0.3F * (float)(i - 7));
+        brain[i % 9] = ashlar__bf16_from_float(0.7F * (float)(i - 3));
     }
 }
 
@@ -60,8 +60,8 @@ CASE(masters_that_the_file_lacks_are_made_of_the_parameters) {
     const float *half_master = ashlar_arena_view(copy, ASHLAR_REGION_MASTER, 2);
     const float *brain_master = ashlar_arena_view(copy, ASHLAR_REGION_MASTER, 3);
     for (int i = 0; i < 15; i++) {
-        CHECK(half_master[i] == ashlar_float_from_f16(half[i]));
-        CHECK(brain_master[i % 9] == ashlar_float_from_bf16(brain[i % 9]));
+        CHECK(half_master[i] == ashlar__float_from_f16(half[i]));
+        CHECK(brain_master[i % 9] == ashlar__float_from_bf16(brain[i % 9]));
     }
     for (size_t i = 15; i < 64; i++) { /* to the end of the group */
         CHECK(half_master[i] == 0);
@@ -86,7 +86,7 @@ static void save_as(ashlar_dtype dtype, unsigned regions, float *values) {
             if (dtype == ASHLAR_F32) {
                 ((float *)view)[j] = values[j];
             } else {
-                ((uint16_t *)view)[j] = ashlar_bf16_from_float(values[j]);
+                ((uint16_t *)view)[j] = ashlar__bf16_from_float(values[j]);
             }
         }
     }
@@ -112,8 +112,8 @@ CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
     const float *brain_master = ashlar_arena_view(arena, ASHLAR_REGION_MASTER, 3);
     for (int i = 0; i < 9; i++) {
         CHECK(first[i] == values[i] && wide[i] == (double)values[i]);
-        CHECK(half[i] == ashlar_f16_from_float(values[i]));
-        CHECK(brain[i] == ashlar_bf16_from_float(values[i]));
+        CHECK(half[i] == ashlar__f16_from_float(values[i]));
+        CHECK(brain[i] == ashlar__bf16_from_float(values[i]));
         CHECK(half_master[i] == values[i] && brain_master[i] == values[i]); /* not rounded */
     }
     finish();
@@ -277,18 +277,18 @@ CASE(failing_host_memory_changes_nothing) {
     ashlar_checkpoint *file = NULL;
     unsigned long n = 0;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500;) {
-        ashlar_host_fail_at(++n);
+        ashlar__host_fail_at(++n);
         status = ashlar_checkpoint_open(path, &file);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((file != NULL) == (status == ASHLAR_OK));
     }
     CHECK(n > 4);
     REQUIRE(file != NULL);
     for (n = 1; n <= 2; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(is_same(arena, &before));
     }
     CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
@@ -306,9 +306,9 @@ CASE(a_driver_that_fails_is_reported) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 100; n++) {
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
             status = load(arena, STATE);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         }
         CHECK_ZU(n - 2, 4); /* once for each region: one copy of all of it */

@@ -13,8 +13,8 @@
 /* A file with an old text, and a new one begun beside it. */
 static bool begin_replacement(ashlar_file **file) {
     write_bytes("old", 3);
-    return ashlar_file_create(path, file) == ASHLAR_OK &&
-           ashlar_file_write(*file, "new text", 8) == ASHLAR_OK;
+    return ashlar__file_create(path, file) == ASHLAR_OK &&
+           ashlar__file_write(*file, "new text", 8) == ASHLAR_OK;
 }
 
 CASE(the_target_is_old_until_the_commit) {
@@ -23,7 +23,7 @@ CASE(the_target_is_old_until_the_commit) {
     REQUIRE(begin_replacement(&file));
     CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
     CHECK(names_in_folder() == 2);
-    CHECK(ashlar_file_commit(file) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(file) == ASHLAR_OK);
     CHECK(read_bytes(bytes) == 8 && memcmp(bytes, "new text", 8) == 0);
     CHECK(names_in_folder() == 1);
 }
@@ -32,10 +32,10 @@ CASE(an_abort_leaves_the_old_file_and_nothing_else) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file *file;
     REQUIRE(begin_replacement(&file));
-    ashlar_file_abort(file);
+    ashlar__file_abort(file);
     CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
     CHECK(names_in_folder() == 1);
-    ashlar_file_abort(NULL);
+    ashlar__file_abort(NULL);
 }
 
 CASE(a_disk_that_fills_leaves_the_old_file) {
@@ -49,9 +49,9 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
     const ashlar_status status = write_sample();
     /* One write that goes in half, too: the half is no success. */
     ashlar_file *file;
-    CHECK(ashlar_file_create(path, &file) == ASHLAR_OK);
-    CHECK(ashlar_file_write(file, sample, sizeof sample) == ASHLAR_EIO);
-    ashlar_file_abort(file);
+    CHECK(ashlar__file_create(path, &file) == ASHLAR_OK);
+    CHECK(ashlar__file_write(file, sample, sizeof sample) == ASHLAR_EIO);
+    ashlar__file_abort(file);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     (void)signal(SIGXFSZ, handler);
     CHECK(status == ASHLAR_EIO);
@@ -63,11 +63,11 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
 CASE(a_rename_that_fails_removes_the_temporary) {
     ashlar_file *file;
     (void)unlink(path);
-    REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &file) == ASHLAR_OK);
     CHECK(mkdir(path, 0700) == 0); /* comes up meanwhile: a file cannot replace a folder */
-    CHECK(ashlar_file_commit(file) == ASHLAR_EIO);
+    CHECK(ashlar__file_commit(file) == ASHLAR_EIO);
     CHECK(names_in_folder() == 1);
-    CHECK(ashlar_file_create(path, &file) == ASHLAR_EINVAL);
+    CHECK(ashlar__file_create(path, &file) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "not a regular file");
     CHECK(rmdir(path) == 0);
 }
@@ -80,17 +80,17 @@ CASE(permissions_and_links_are_kept) {
     CHECK(chmod(path, 0604) == 0);
     (void)snprintf(link_path, sizeof link_path, "%s/link", folder);
     CHECK(symlink(path, link_path) == 0);
-    REQUIRE(ashlar_file_create(link_path, &file) == ASHLAR_OK);
-    CHECK(ashlar_file_commit(file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(link_path, &file) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(file) == ASHLAR_OK);
     CHECK(lstat(link_path, &info) == 0 && S_ISLNK(info.st_mode));
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0604 && info.st_size == 0);
     CHECK(unlink(link_path) == 0);
     /* A new file is as open as the umask lets it be. */
     CHECK(unlink(path) == 0);
     const mode_t mask = umask(027);
-    REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &file) == ASHLAR_OK);
     (void)umask(mask);
-    CHECK(ashlar_file_commit(file) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(file) == ASHLAR_OK);
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 }
 
@@ -100,7 +100,7 @@ CASE(a_temporary_of_the_next_name_is_no_obstacle) {
     char last[128] = "";
     ashlar_file *file;
     (void)unlink(path);
-    REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &file) == ASHLAR_OK);
     DIR *dir = opendir(folder);
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         if (strstr(entry->d_name, ".tmp") != NULL) {
@@ -108,7 +108,7 @@ CASE(a_temporary_of_the_next_name_is_no_obstacle) {
         }
     }
     (void)closedir(dir);
-    ashlar_file_abort(file);
+    ashlar__file_abort(file);
     /* "file.<process>.<number>.tmp": take the place of the next number. */
     char *end = strstr(last, ".tmp");
     REQUIRE(end != NULL);
@@ -119,23 +119,23 @@ CASE(a_temporary_of_the_next_name_is_no_obstacle) {
     (void)snprintf(name, sizeof name, "%s.%ld.%lu.tmp", path, (long)getpid(), next);
     FILE *other = fopen(name, "wb");
     REQUIRE(other != NULL && flock(fileno(other), LOCK_EX) == 0);
-    REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__file_create(path, &file) == ASHLAR_OK);
     CHECK(names_in_folder() == 2);
-    CHECK(ashlar_file_commit(file) == ASHLAR_OK);
+    CHECK(ashlar__file_commit(file) == ASHLAR_OK);
     CHECK(access(name, F_OK) == 0 && unlink(name) == 0);
     (void)fclose(other);
 }
 
 CASE(a_missing_folder_is_named) {
     ashlar_file *file;
-    CHECK(ashlar_file_create("/nowhere/at/all", &file) == ASHLAR_EIO);
+    CHECK(ashlar__file_create("/nowhere/at/all", &file) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
-    CHECK(ashlar_file_create("", &file) == ASHLAR_EINVAL);
+    CHECK(ashlar__file_create("", &file) == ASHLAR_EINVAL);
     char long_path[5000];
     memset(long_path, 'x', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
-    CHECK(ashlar_file_create(long_path, &file) == ASHLAR_EINVAL);
-    CHECK(ashlar_file_create("/dev/null", &file) == ASHLAR_EINVAL);
+    CHECK(ashlar__file_create(long_path, &file) == ASHLAR_EINVAL);
+    CHECK(ashlar__file_create("/dev/null", &file) == ASHLAR_EINVAL);
 }
 
 RUN_CASES_IN_FOLDER()

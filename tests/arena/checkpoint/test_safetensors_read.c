@@ -25,11 +25,11 @@ CASE(a_closed_file_holds_nothing) {
     REQUIRE(write_sample() == ASHLAR_OK);
     const int free_fd = open("/dev/null", O_RDONLY);
     CHECK(free_fd >= 0 && close(free_fd) == 0);
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     CHECK(is_mapped());
     const int next_fd = open("/dev/null", O_RDONLY);
     CHECK(next_fd == free_fd && close(next_fd) == 0);
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
     CHECK(!is_mapped());
 }
 
@@ -43,22 +43,22 @@ CASE(many_tensors_are_found_by_name) {
             (ashlar_safetensors_entry){names[i], ASHLAR_F32, 1, {1}, &narrow[i * 7 % MANY % 6]};
     }
     ashlar_safetensors *file;
-    REQUIRE(ashlar_safetensors_write(path, entries, MANY, NULL, 0) == ASHLAR_OK);
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_write(path, entries, MANY, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     for (int i = 0; i < MANY; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "t%d", i);
-        const ashlar_safetensors_entry *found = ashlar_safetensors_find(file, name);
+        const ashlar_safetensors_entry *found = ashlar__safetensors_find(file, name);
         REQUIRE(found != NULL);
         CHECK(memcmp(found->data, &narrow[i % 6], sizeof(float)) == 0);
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
 }
 
 static void check_refused(const char *part) {
     ashlar_safetensors *const untouched = (ashlar_safetensors *)folder;
     ashlar_safetensors *file = untouched;
-    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_EFORMAT);
+    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_EFORMAT);
     CHECK(file == untouched);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK_HAS(ashlar_error_detail(), part);
@@ -134,8 +134,8 @@ CASE(foreign_and_inconsistent_files_are_refused_with_the_reason) {
             continue;
         }
         ashlar_safetensors *file;
-        REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-        ashlar_safetensors_close(file);
+        REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+        ashlar__safetensors_close(file);
     }
 }
 
@@ -144,11 +144,11 @@ CASE(the_order_of_the_header_is_free) {
     write_header("{\"b\":" T("\"F32\"", "[1]", "[4,8]") ",\"e\":" T("\"F64\"", "[0]", "[4,4]")
                  ",\"a\":" T("\"F32\"", "[]", "[0,4]") "}  \n", 8);
     ashlar_safetensors *file;
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK(strcmp(ashlar_safetensors_at(file, 0)->name, "a") == 0);
-    CHECK(strcmp(ashlar_safetensors_at(file, 1)->name, "e") == 0);
-    CHECK(strcmp(ashlar_safetensors_at(file, 2)->name, "b") == 0);
-    ashlar_safetensors_close(file);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK(strcmp(ashlar__safetensors_at(file, 0)->name, "a") == 0);
+    CHECK(strcmp(ashlar__safetensors_at(file, 1)->name, "e") == 0);
+    CHECK(strcmp(ashlar__safetensors_at(file, 2)->name, "b") == 0);
+    ashlar__safetensors_close(file);
 }
 
 CASE(a_header_longer_than_file_or_limit_is_refused) {
@@ -167,9 +167,9 @@ CASE(a_header_longer_than_file_or_limit_is_refused) {
     check_refused("the format allows");
     (void)unlink(path);
     ashlar_safetensors *file;
-    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_EIO);
+    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), path);
-    CHECK(ashlar_safetensors_open(folder, &file) == ASHLAR_EFORMAT);
+    CHECK(ashlar__safetensors_open(folder, &file) == ASHLAR_EFORMAT);
 }
 
 CASE(a_file_cut_anywhere_is_refused) {
@@ -187,16 +187,16 @@ CASE(a_file_cut_anywhere_is_refused) {
 static unsigned int touch_everything(const ashlar_safetensors *file, size_t *bytes_total) {
     unsigned int sum = 0;
     *bytes_total = 0;
-    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
-        const ashlar_safetensors_entry *entry = ashlar_safetensors_at(file, i);
+    for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *entry = ashlar__safetensors_at(file, i);
         const unsigned char *data = entry->data;
         size_t bytes = 0;
-        CHECK(ashlar_safetensors_entry_bytes(entry, &bytes) == ASHLAR_OK);
+        CHECK(ashlar__safetensors_entry_bytes(entry, &bytes) == ASHLAR_OK);
         for (size_t k = 0; k < bytes; k++) {
             sum += data[k];
         }
         *bytes_total += bytes;
-        sum += ashlar_safetensors_find(file, entry->name) == entry;
+        sum += ashlar__safetensors_find(file, entry->name) == entry;
     }
     return sum;
 }
@@ -215,14 +215,14 @@ CASE(a_flipped_header_byte_never_leads_outside) {
             write_bytes(bytes, count);
             bytes[i] ^= (unsigned char)(1 << bit);
             ashlar_safetensors *file;
-            const ashlar_status status = ashlar_safetensors_open(path, &file);
+            const ashlar_status status = ashlar__safetensors_open(path, &file);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
             if (status == ASHLAR_OK) {
                 size_t total;
                 sum += touch_everything(file, &total);
                 CHECK_ZU(total, count - header_end);
                 accepted++;
-                ashlar_safetensors_close(file);
+                ashlar__safetensors_close(file);
             }
         }
     }

@@ -11,30 +11,30 @@
 CASE(tensors_and_metadata_come_back) {
     ashlar_safetensors *file;
     REQUIRE(write_sample() == ASHLAR_OK);
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar_safetensors_count(file), SAMPLE_COUNT);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar__safetensors_count(file), SAMPLE_COUNT);
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
-        const ashlar_safetensors_entry *got = ashlar_safetensors_find(file, sample[i].name);
+        const ashlar_safetensors_entry *got = ashlar__safetensors_find(file, sample[i].name);
         size_t bytes = 1;
         REQUIRE(got != NULL);
         CHECK(strcmp(got->name, sample[i].name) == 0);
         CHECK(got->dtype == sample[i].dtype && got->rank == sample[i].rank);
         CHECK(memcmp(got->shape, sample[i].shape, sizeof got->shape) == 0);
-        CHECK(ashlar_safetensors_entry_bytes(got, &bytes) == ASHLAR_OK);
+        CHECK(ashlar__safetensors_entry_bytes(got, &bytes) == ASHLAR_OK);
         CHECK(bytes == 0 || memcmp(got->data, sample[i].data, bytes) == 0);
         CHECK((uintptr_t)got->data % ashlar_dtype_bytes(got->dtype) == 0);
     }
-    CHECK(ashlar_safetensors_find(file, "on") == NULL);
-    CHECK(ashlar_safetensors_find(file, "__metadata__") == NULL);
-    CHECK(strcmp(ashlar_safetensors_metadata(file, "step"), "12") == 0);
-    CHECK(strcmp(ashlar_safetensors_metadata(file, "note"), pairs[1].value) == 0);
-    CHECK(ashlar_safetensors_metadata(file, "other") == NULL);
-    CHECK(strcmp(ashlar_safetensors_at(file, 0)->name, "wide") == 0);
+    CHECK(ashlar__safetensors_find(file, "on") == NULL);
+    CHECK(ashlar__safetensors_find(file, "__metadata__") == NULL);
+    CHECK(strcmp(ashlar__safetensors_metadata(file, "step"), "12") == 0);
+    CHECK(strcmp(ashlar__safetensors_metadata(file, "note"), pairs[1].value) == 0);
+    CHECK(ashlar__safetensors_metadata(file, "other") == NULL);
+    CHECK(strcmp(ashlar__safetensors_at(file, 0)->name, "wide") == 0);
     for (size_t i = 1; i < SAMPLE_COUNT; i++) {
-        CHECK((uintptr_t)ashlar_safetensors_at(file, i)->data >=
-              (uintptr_t)ashlar_safetensors_at(file, i - 1)->data);
+        CHECK((uintptr_t)ashlar__safetensors_at(file, i)->data >=
+              (uintptr_t)ashlar__safetensors_at(file, i - 1)->data);
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
 }
 
 /* The bytes, spelt out: what other programs rely on. */
@@ -44,7 +44,7 @@ CASE(the_file_is_what_the_format_says) {
     const ashlar_safetensors_entry entry = {"t", ASHLAR_F32, 2, {2, 1}, narrow};
     const ashlar_safetensors_pair pair = {"k", "v"};
     unsigned char bytes[FILE_MAX_BYTES];
-    REQUIRE(ashlar_safetensors_write(path, &entry, 1, &pair, 1) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_write(path, &entry, 1, &pair, 1) == ASHLAR_OK);
     const size_t padded = (sizeof header - 1 + 7) / 8 * 8;
     CHECK(padded > sizeof header - 1); /* so that there is padding to look at */
     REQUIRE(read_bytes(bytes) == 8 + padded + 8);
@@ -64,7 +64,7 @@ CASE(the_header_is_padded_no_more_than_needed) {
         unsigned char bytes[FILE_MAX_BYTES];
         name[i] = 'n';
         const ashlar_safetensors_entry entry = {name, ASHLAR_F32, 0, {0}, &one};
-        REQUIRE(ashlar_safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
+        REQUIRE(ashlar__safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
         const size_t count = read_bytes(bytes);
         REQUIRE(count > 8 && count == 8 + (size_t)bytes[0] + sizeof one);
         CHECK(bytes[0] % 8 == 0);
@@ -83,18 +83,18 @@ CASE(the_header_is_padded_no_more_than_needed) {
 
 CASE(a_file_without_tensors_is_a_file) {
     ashlar_safetensors *file;
-    REQUIRE(ashlar_safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar_safetensors_count(file), 0);
-    CHECK(ashlar_safetensors_find(file, "x") == NULL);
-    CHECK(ashlar_safetensors_metadata(file, "x") == NULL);
-    ashlar_safetensors_close(file);
+    REQUIRE(ashlar__safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar__safetensors_count(file), 0);
+    CHECK(ashlar__safetensors_find(file, "x") == NULL);
+    CHECK(ashlar__safetensors_metadata(file, "x") == NULL);
+    ashlar__safetensors_close(file);
 }
 
 static void check_write_refused(const ashlar_safetensors_entry *entries, size_t count,
                                 const ashlar_safetensors_pair *pair, ashlar_status status,
                                 const char *part) {
-    CHECK(ashlar_safetensors_write(path, entries, count, pair, pair != NULL) == status);
+    CHECK(ashlar__safetensors_write(path, entries, count, pair, pair != NULL) == status);
     CHECK_HAS(ashlar_error_detail(), part);
     CHECK(access(path, F_OK) != 0);
 }
@@ -131,9 +131,9 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     (void)unlink(path);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
+        ashlar__host_fail_at(++n);
         status = write_sample();
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK((status == ASHLAR_OK) == (access(path, F_OK) == 0));
         CHECK(names_in_folder() == (status == ASHLAR_OK));
     }
@@ -143,14 +143,14 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     status = ASHLAR_EHOSTMEM;
     ashlar_safetensors *file = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_safetensors_open(path, &file);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__safetensors_open(path, &file);
+        ashlar__host_fail_at(0);
         CHECK((status == ASHLAR_OK) == (file != NULL));
     }
     CHECK(status == ASHLAR_OK);
     CHECK(n > 4);
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -14,7 +14,7 @@ CASE(of_one_type_every_bit_is_kept) {
     for (int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
         unsigned char out[16];
         const ashlar_dtype dtype = (ashlar_dtype)i;
-        ashlar_convert(dtype, out, dtype, all[i], 2);
+        ashlar__convert(dtype, out, dtype, all[i], 2);
         CHECK(memcmp(out, all[i], 2 * ashlar_dtype_bytes(dtype)) == 0);
     }
 }
@@ -35,7 +35,7 @@ CASE(numbers_that_all_types_have_are_kept_between_all_of_them) {
             /* Neither aligned. */
             memcpy(in + 1, all[from], COUNT * ashlar_dtype_bytes((ashlar_dtype)from));
             memset(out, 0x5a, sizeof out);
-            ashlar_convert((ashlar_dtype)to, out + 1, (ashlar_dtype)from, in + 1, COUNT);
+            ashlar__convert((ashlar_dtype)to, out + 1, (ashlar_dtype)from, in + 1, COUNT);
             CHECK(memcmp(out + 1, all[to], bytes) == 0);
             CHECK(out[0] == 0x5a && out[1 + bytes] == 0x5a);
         }
@@ -46,11 +46,11 @@ CASE(what_does_not_fit_is_rounded_or_infinite) {
     const double values[] = {1 + 0x1p-30, 1e300, 70000, 0x1.018p0, 0x1.004p0};
     float single[5];
     uint16_t half[5], brain[5];
-    ashlar_convert(ASHLAR_F32, single, ASHLAR_F64, values, 5);
+    ashlar__convert(ASHLAR_F32, single, ASHLAR_F64, values, 5);
     CHECK(single[0] == 1 && single[1] == INFINITY && single[2] == 70000);
-    ashlar_convert(ASHLAR_F16, half, ASHLAR_F64, values, 5);
+    ashlar__convert(ASHLAR_F16, half, ASHLAR_F64, values, 5);
     CHECK(half[0] == 0x3c00 && half[1] == 0x7c00 && half[2] == 0x7c00 && half[4] == 0x3c01);
-    ashlar_convert(ASHLAR_BF16, brain, ASHLAR_F32, single, 5);
+    ashlar__convert(ASHLAR_BF16, brain, ASHLAR_F32, single, 5);
     CHECK(brain[0] == 0x3f80 && brain[1] == 0x7f80 && brain[3] == 0x3f81 && brain[4] == 0x3f80);
 }
 

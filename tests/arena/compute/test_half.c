@@ -17,14 +17,14 @@ static double f16_value(unsigned bits) {
 CASE(every_f16_has_its_value_and_comes_back) {
     int wrong = 0;
     for (unsigned bits = 0; bits <= 0xffff; bits++) {
-        const float value = ashlar_float_from_f16((uint16_t)bits);
+        const float value = ashlar__float_from_f16((uint16_t)bits);
         const double want = f16_value(bits);
         if (isnan(want)) {
-            const uint16_t back = ashlar_f16_from_float(value);
+            const uint16_t back = ashlar__f16_from_float(value);
             wrong += !isnan(value) || !isnan(f16_value(back));
             wrong += (back & 0x8200) != ((bits & 0x8000) | 0x200); /* the sign, and quiet */
         } else {
-            wrong += (double)value != want || ashlar_f16_from_float(value) != bits;
+            wrong += (double)value != want || ashlar__f16_from_float(value) != bits;
         }
     }
     CHECK(wrong == 0);
@@ -33,10 +33,10 @@ CASE(every_f16_has_its_value_and_comes_back) {
 CASE(every_bf16_has_its_value_and_comes_back) {
     int wrong = 0;
     for (uint32_t bits = 0; bits <= 0xffff; bits++) {
-        const float value = ashlar_float_from_bf16((uint16_t)bits);
-        const uint16_t back = ashlar_bf16_from_float(value);
-        wrong += ashlar_float_bits(value) != bits << 16;
-        wrong += isnan(value) ? !isnan(ashlar_float_from_bf16(back)) : back != bits;
+        const float value = ashlar__float_from_bf16((uint16_t)bits);
+        const uint16_t back = ashlar__bf16_from_float(value);
+        wrong += ashlar__float_bits(value) != bits << 16;
+        wrong += isnan(value) ? !isnan(ashlar__float_from_bf16(back)) : back != bits;
     }
     CHECK(wrong == 0);
 }
@@ -57,25 +57,25 @@ CASE(values_between_round_to_the_nearest_and_ties_to_even) {
     int wrong = 0;
     for (unsigned bits = 0; bits < 0x7bff; bits++) {
         const uint16_t a = (uint16_t)bits, b = (uint16_t)(bits + 1);
-        wrong += wrong_between(ashlar_float_from_f16(a), ashlar_float_from_f16(b), a, b,
-                               ashlar_f16_from_float);
+        wrong += wrong_between(ashlar__float_from_f16(a), ashlar__float_from_f16(b), a, b,
+                               ashlar__f16_from_float);
     }
     CHECK(wrong == 0);
     for (unsigned bits = 0; bits < 0x7f7f; bits++) {
         const uint16_t a = (uint16_t)bits, b = (uint16_t)(bits + 1);
-        wrong += wrong_between(ashlar_float_from_bf16(a), ashlar_float_from_bf16(b), a, b,
-                               ashlar_bf16_from_float);
+        wrong += wrong_between(ashlar__float_from_bf16(a), ashlar__float_from_bf16(b), a, b,
+                               ashlar__bf16_from_float);
     }
     CHECK(wrong == 0);
 }
 
 CASE(what_is_too_large_becomes_infinite) {
-    CHECK(ashlar_f16_from_float(65519.996f) == 0x7bff);
-    CHECK(ashlar_f16_from_float(65520.0f) == 0x7c00);
-    CHECK(ashlar_f16_from_float(-65520.0f) == 0xfc00);
-    CHECK(ashlar_f16_from_float(3e38f) == 0x7c00);
-    CHECK(ashlar_bf16_from_float(3.4e38f) == 0x7f80);
-    CHECK(ashlar_bf16_from_float(-INFINITY) == 0xff80);
+    CHECK(ashlar__f16_from_float(65519.996f) == 0x7bff);
+    CHECK(ashlar__f16_from_float(65520.0f) == 0x7c00);
+    CHECK(ashlar__f16_from_float(-65520.0f) == 0xfc00);
+    CHECK(ashlar__f16_from_float(3e38f) == 0x7c00);
+    CHECK(ashlar__bf16_from_float(3.4e38f) == 0x7f80);
+    CHECK(ashlar__bf16_from_float(-INFINITY) == 0xff80);
 }
 
 RUN_CASES()

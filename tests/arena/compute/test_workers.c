@@ -28,7 +28,7 @@ static void check_work(size_t count) {
     size_t wrong = 0;
     memset(squares, 0xff, sizeof squares);
     memset(calls, 0, sizeof calls);
-    ashlar_workers_run(count, square, squares);
+    ashlar__workers_run(count, square, squares);
     for (size_t i = 0; i < PIECES; i++) {
         wrong += i < count ? squares[i] != i * i || calls[i] != 1 : calls[i] != 0;
     }
@@ -37,8 +37,8 @@ static void check_work(size_t count) {
 
 CASE(every_piece_is_done_once) {
     for (size_t threads = 1; threads <= THREADS; threads++) {
-        ashlar_workers_set_count(threads);
-        CHECK_ZU(ashlar_workers_count(), threads);
+        ashlar__workers_set_count(threads);
+        CHECK_ZU(ashlar__workers_count(), threads);
         for (size_t count = 0; count < 20; count++) {
             check_work(count);
         }
@@ -46,16 +46,16 @@ CASE(every_piece_is_done_once) {
             check_work(PIECES);
         }
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 CASE(work_goes_on_after_the_threads_have_slept) {
-    ashlar_workers_set_count(THREADS);
+    ashlar__workers_set_count(THREADS);
     for (int turn = 0; turn < 5; turn++) {
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         check_work(PIECES);
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 /* ---- who does it ---- */
@@ -74,8 +74,8 @@ static void meet(void *context, size_t i) {
 static void check_meeting(size_t threads) {
     size_t pairs = 0, mine = 0;
     pthread_barrier_init(&all_here, NULL, (unsigned)threads);
-    ashlar_workers_set_count(threads);
-    ashlar_workers_run(threads, meet, NULL);
+    ashlar__workers_set_count(threads);
+    ashlar__workers_run(threads, meet, NULL);
     for (size_t i = 0; i < threads; i++) {
         mine += pthread_equal(doers[i], pthread_self()) != 0;
         for (size_t k = i + 1; k < threads; k++) {
@@ -93,7 +93,7 @@ CASE(as_many_threads_work_at_once_as_were_asked_for) {
         check_meeting(THREADS);
         check_meeting(3);
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 static void note_doer(void *context, size_t i) {
@@ -118,22 +118,22 @@ static size_t count_doers(size_t count) {
 CASE(no_more_threads_join_than_were_asked_for) {
     check_meeting(THREADS); /* so that there are too many */
     for (size_t threads = 1; threads < THREADS; threads++) {
-        ashlar_workers_set_count(threads);
+        ashlar__workers_set_count(threads);
         for (int turn = 0; turn < 20; turn++) {
-            ashlar_workers_run(100, note_doer, NULL);
+            ashlar__workers_run(100, note_doer, NULL);
             CHECK(count_doers(100) <= threads);
         }
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 CASE(a_single_piece_stays_with_its_caller) {
-    ashlar_workers_set_count(THREADS);
+    ashlar__workers_set_count(THREADS);
     for (int turn = 0; turn < 100; turn++) {
-        ashlar_workers_run(1, note_doer, NULL);
+        ashlar__workers_run(1, note_doer, NULL);
         CHECK(pthread_equal(doers[0], pthread_self()));
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 static void inner(void *context, size_t i) {
@@ -145,15 +145,15 @@ static void outer(void *context, size_t i) {
     pthread_t self = pthread_self();
     (void)context;
     (void)i;
-    ashlar_workers_run(10, inner, &self);
+    ashlar__workers_run(10, inner, &self);
 }
 
 CASE(work_within_work_is_done_by_its_caller) {
-    ashlar_workers_set_count(THREADS);
+    ashlar__workers_set_count(THREADS);
     atomic_store(&doer_count, 0);
-    ashlar_workers_run(50, outer, NULL);
+    ashlar__workers_run(50, outer, NULL);
     CHECK_ZU(atomic_load(&doer_count), 500);
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 /* ---- several callers ---- */
@@ -171,7 +171,7 @@ static void count_call(void *context, size_t i) {
 static void *call_often(void *arg) {
     claim *c = arg;
     for (int turn = 1; turn <= 200; turn++) {
-        ashlar_workers_run(PIECES, count_call, c);
+        ashlar__workers_run(PIECES, count_call, c);
         for (size_t i = 0; i < PIECES; i++) {
             c->wrong += atomic_load_explicit(&c->calls[i], memory_order_relaxed) != turn;
         }
@@ -182,7 +182,7 @@ static void *call_often(void *arg) {
 CASE(several_callers_do_not_meet) {
     static claim claims[THREADS];
     pthread_t threads[THREADS];
-    ashlar_workers_set_count(3);
+    ashlar__workers_set_count(3);
     for (size_t i = 0; i < THREADS; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, call_often, &claims[i]) == 0);
     }
@@ -190,7 +190,7 @@ CASE(several_callers_do_not_meet) {
         pthread_join(threads[i], NULL);
         CHECK(claims[i].wrong == 0);
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 static atomic_int blocked;
@@ -207,12 +207,12 @@ static void look_at_signals(void *context, size_t i) {
 /* And the caller's mask is its own again. */
 CASE(signals_are_left_to_the_programs_threads) {
     pthread_barrier_init(&all_here, NULL, THREADS);
-    ashlar_workers_set_count(THREADS);
+    ashlar__workers_set_count(THREADS);
     atomic_store(&blocked, 0);
-    ashlar_workers_run(THREADS, look_at_signals, NULL);
+    ashlar__workers_run(THREADS, look_at_signals, NULL);
     CHECK(atomic_load(&blocked) == THREADS - 1);
     pthread_barrier_destroy(&all_here);
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 RUN_CASES()

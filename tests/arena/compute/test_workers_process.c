@@ -47,14 +47,14 @@ static int work(size_t count, pthread_barrier_t *barrier) {
     atomic_store(&calls, 0);
     atomic_store(&foreign_calls, 0);
     caller = pthread_self();
-    ashlar_workers_run(count, count_call, barrier);
+    ashlar__workers_run(count, count_call, barrier);
     return atomic_load(&calls) == count ? (int)atomic_load(&foreign_calls) : 99;
 }
 
 /* Two calls at once: the other one is made elsewhere. */
 static int work_in_two(void) {
     pthread_barrier_init(&all_here, NULL, 2);
-    ashlar_workers_set_count(2);
+    ashlar__workers_set_count(2);
     return work(2, &all_here);
 }
 
@@ -66,7 +66,7 @@ static int count_by_environment(const void *text) {
     } else {
         unsetenv("ASHLAR_THREADS");
     }
-    return ashlar_workers_check() == ASHLAR_OK ? (int)ashlar_workers_count() : 0;
+    return ashlar__workers_check() == ASHLAR_OK ? (int)ashlar__workers_count() : 0;
 }
 
 CASE(the_environment_says_how_many) {
@@ -77,12 +77,12 @@ CASE(the_environment_says_how_many) {
 
 static int bad_environment(const void *text) {
     setenv("ASHLAR_THREADS", text, 1);
-    if (ashlar_workers_check() != ASHLAR_EINVAL ||
+    if (ashlar__workers_check() != ASHLAR_EINVAL ||
         strstr(ashlar_error_detail(), "ASHLAR_THREADS") == NULL ||
         strstr(ashlar_error_detail(), "1 to 256") == NULL) {
         return 1;
     }
-    return ashlar_workers_count() == 1 && work(10, NULL) == 0 ? 0 : 2;
+    return ashlar__workers_count() == 1 && work(10, NULL) == 0 ? 0 : 2;
 }
 
 CASE(a_bad_environment_is_reported_and_work_done_alone) {
@@ -136,7 +136,7 @@ extern void __asan_init(void) __attribute__((weak));
 static void *work_for_long(void *stop) {
     caller = pthread_self();
     while (!atomic_load((atomic_bool *)stop)) {
-        ashlar_workers_run(64, count_call, NULL);
+        ashlar__workers_run(64, count_call, NULL);
     }
     return NULL;
 }
@@ -146,7 +146,7 @@ static int fork_amid_work(const void *unused) {
     static atomic_bool stop;
     pthread_t thread;
     int good = 0;
-    ashlar_workers_set_count(2);
+    ashlar__workers_set_count(2);
     atomic_store(&foreign_calls, 0);
     if (pthread_create(&thread, NULL, work_for_long, &stop) != 0) {
         return 10;
@@ -168,8 +168,8 @@ CASE(a_fork_amid_work_leaves_the_child_able_to_work) {
 
 static int work_without_threads(const void *unused) {
     (void)unused;
-    ashlar_workers_set_count(4);
-    ashlar_workers_refuse_start(1);
+    ashlar__workers_set_count(4);
+    ashlar__workers_refuse_start(1);
     return work(100, NULL);
 }
 
@@ -179,8 +179,8 @@ static int work_with_fewer_threads(const void *unused) {
     if (work_in_two() != 1) {
         return 10;
     }
-    ashlar_workers_set_count(4);
-    ashlar_workers_refuse_start(1);
+    ashlar__workers_set_count(4);
+    ashlar__workers_refuse_start(1);
     return work(100, NULL) != 99 && work_in_two() == 1 ? 0 : 20;
 }
 

@@ -53,7 +53,7 @@ static inline unsigned char *view_of(ashlar_region region, size_t tensor) {
 
 /* Bytes of a tensor in a region. */
 static inline size_t bytes_in(ashlar_region region, size_t tensor) {
-    return ashlar_arena_tensor_bytes(arena, ashlar_region_layout(region), tensor);
+    return ashlar__arena_tensor_bytes(arena, ashlar__region_layout(region), tensor);
 }
 
 /* Its bytes hold a value of the tensor's own. */
@@ -81,13 +81,13 @@ static inline bool run_with_fault(const fault_case *of, int fn, unsigned long n)
         return false;
     }
     if (fn < 0) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
     } else {
-        ashlar_driver_fail_at(driver, fn, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, fn, n, CU_UNKNOWN);
     }
     const ashlar_status status = of->run();
     const bool has_fired = fn < 0 ? !is_still_armed(n) : atomic_load(&driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(driver, 0, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, 0, 0, CU_SUCCESS);
     of->check(status);
     CHECK(has_fired || status == ASHLAR_OK);
     return has_fired;

@@ -44,7 +44,7 @@ static inline void check_gathered(ashlar_region region, ashlar_stream stream) {
         if (view_of(region, i) != NULL) {
             CHECK(pointers[i] == view_of(region, i));
             CHECK(holds(pointers[i], bytes_in(region, i), value_of(i)));
-            const ashlar_arena_binding *binding = ashlar_arena_find_binding(arena, &pointers[i]);
+            const ashlar_arena_binding *binding = ashlar__arena_find_binding(arena, &pointers[i]);
             CHECK(binding != NULL && binding->region == region && binding->tensor == i);
         }
     }

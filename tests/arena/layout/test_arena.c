@@ -188,22 +188,22 @@ static void check_uncommitted(void) {
 CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
     for (uint64_t n = 1; n <= ASHLAR_REGION_MASTER; n++) {
         REQUIRE(set_up_declared());
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_INVALID_HANDLE);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_INVALID_HANDLE);
         CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
         check_uncommitted();
         CHECK(commit(ALL));
         finish();
     }
     REQUIRE(set_up_declared());
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, 1, CU_INVALID_VALUE);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, 1, CU_INVALID_VALUE);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
     check_uncommitted();
     CHECK(commit(ALL));
     finish();
     REQUIRE(set_up_declared());
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     check_uncommitted();
     CHECK(commit(ALL));
     finish();
@@ -212,7 +212,7 @@ CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
 /* What the failed commit held for a moment is somebody else's now, and stays it. */
 CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
     REQUIRE(set_up_declared());
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
     REQUIRE(commit(1));
     void *others[8];

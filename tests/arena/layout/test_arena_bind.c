@@ -61,10 +61,10 @@ CASE(without_host_memory_nothing_is_bound) {
     for (bool failed = true; failed; n++) {
         void *pointer = &arena;
         REQUIRE(set_up_arena("memory=64MiB", 1));
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status =
             ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         failed = status != ASHLAR_OK;
         if (failed) {
             CHECK(status == ASHLAR_EHOSTMEM);
@@ -147,7 +147,7 @@ CASE(thousands_of_pointers_come_and_go) {
             wrong += strstr(ashlar_error_detail(), arena->tensors[i % TENSORS].name) == NULL;
             pointers[i] = old;
         }
-        wrong += (ashlar_arena_find_binding(arena, &pointers[i]) != NULL) != (old != NULL);
+        wrong += (ashlar__arena_find_binding(arena, &pointers[i]) != NULL) != (old != NULL);
     }
     CHECK_ZU(wrong, 0);
     tear_down_arena();

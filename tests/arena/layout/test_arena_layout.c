@@ -25,12 +25,12 @@ static void add(const char *name, ashlar_dtype dtype, size_t elements) {
 }
 
 static size_t place(void) {
-    ashlar_arena_unplace(arena); /* a second time */
-    CHECK(ashlar_arena_place(arena) == ASHLAR_OK);
+    ashlar__arena_unplace(arena); /* a second time */
+    CHECK(ashlar__arena_place(arena) == ASHLAR_OK);
     return arena->bytes[ASHLAR_LAYOUT_STORAGE];
 }
 
-/* Placed by ashlar_arena_place(), commit's arithmetic. */
+/* Placed by ashlar__arena_place(), commit's arithmetic. */
 static size_t offset_of(size_t tensor) {
     return arena->tensors[tensor].info.offset[ASHLAR_LAYOUT_STORAGE];
 }
@@ -256,7 +256,7 @@ CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
     tear_down();
     REQUIRE(set_up());
     add("t", ASHLAR_F32, limit + 1);
-    CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_HAS(ashlar_error_detail(), "too large together");
     tear_down();
@@ -270,7 +270,7 @@ CASE(tensors_that_fit_alone_but_not_together_are_refused) {
     CHECK_ZU(place(), 256 + (SIZE_MAX / 2 + 1));
     add("c", ASHLAR_F32, half);
     add("d", ASHLAR_F32, 1);
-    CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_ZU(offset_of(1), 0); /* not placed any more */
     CHECK_ZU(offset_of(2), 0);
@@ -286,9 +286,9 @@ CASE(failing_host_memory_adds_nothing) {
     while (status != ASHLAR_OK && n < 500) {
         REQUIRE(set_up());
         size_t first = 77;
-        ashlar_host_fail_at(++n);
+        ashlar__host_fail_at(++n);
         status = ashlar_arena_add_group(arena, 12, specs, 3, &first);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         if (status != ASHLAR_OK) {
             CHECK(status == ASHLAR_EHOSTMEM);
             CHECK_HAS(ashlar_error_detail(),
@@ -303,7 +303,7 @@ CASE(failing_host_memory_adds_nothing) {
         tear_down();
     }
     CHECK_ZU(n, 7); /* three arrays and three names */
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_arena_create(&arena) == ASHLAR_EHOSTMEM);
     CHECK(arena == NULL);
 }

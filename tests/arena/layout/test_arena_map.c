@@ -93,7 +93,7 @@ CASE(further_regions_are_zero_and_the_old_ones_stay) {
     wait_for(streams[0]);
     parameters[7] = 7;
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL + 1) == ASHLAR_EINVAL);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 2, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 2, CU_UNKNOWN);
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_EDRIVER);
     CHECK_ZU(ashlar_arena_regions(arena), 1);
     CHECK_ZU(stats_now().live_blocks, 1);

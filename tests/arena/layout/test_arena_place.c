@@ -15,7 +15,7 @@ static ashlar_arena *arena;
 static uint64_t state;
 
 static size_t below(size_t limit) {
-    return (size_t)ashlar_random_step_below(&state, limit);
+    return (size_t)ashlar__random_step_below(&state, limit);
 }
 
 static void tear_down(void) {
@@ -47,7 +47,7 @@ static bool set_up_mixed(void) {
 
 CASE(narrow_tensors_have_wide_moments_and_masters) {
     REQUIRE(set_up_mixed());
-    REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
+    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     const size_t want[4][ASHLAR_LAYOUT_COUNT] = {
         {0, 0, 0}, {256, 512, 0}, {512, 768, 512}, {1024, 1792, 0}};
     for (size_t i = 0; i < 4; i++) {
@@ -67,7 +67,7 @@ CASE(narrow_tensors_have_wide_moments_and_masters) {
 CASE(a_master_that_does_not_fit_is_refused) {
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     add("half", ASHLAR_F16, SIZE_MAX / 4 + 1); /* 2^63 B, and masters of 2^64 */
-    CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK_HAS(ashlar_error_detail(), "too large together");
     tear_down();
 }
@@ -75,9 +75,9 @@ CASE(a_master_that_does_not_fit_is_refused) {
 CASE(failing_host_memory_places_nothing) {
     for (unsigned long n = 1; n <= 4; n++) {
         REQUIRE(set_up_mixed());
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_arena_place(arena);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__arena_place(arena);
+        ashlar__host_fail_at(0);
         CHECK(status == (n <= 3 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         CHECK((arena->buckets != NULL) == (n == 4));
         CHECK_ZU(offset_of(3, ASHLAR_LAYOUT_STORAGE), n == 4 ? 1024 : 0);
@@ -102,7 +102,7 @@ CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
     REQUIRE(set_up_mixed());
     add("second", ASHLAR_F64, 1);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 0);
-    REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
+    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 4);
     check_bucket(0, 1024, 768, ASHLAR_F64, 3, 2);
     check_bucket(1, 512, 512, ASHLAR_BF16, 2, 1);
@@ -120,7 +120,7 @@ CASE(buckets_are_closed_from_the_end_and_padded_to_equal_shards) {
     add("d", ASHLAR_F32, 1);
     add("e", ASHLAR_F32, 1);
     CHECK(ashlar_arena_set_buckets(arena, 512, 3) == ASHLAR_OK);
-    REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
+    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 4);
     check_bucket(3, 0, 768, ASHLAR_F32, 0, 1);
     check_bucket(2, 768, 768, ASHLAR_F32, 1, 1);
@@ -137,9 +137,9 @@ CASE(bad_buckets_are_refused) {
     CHECK(ashlar_arena_set_buckets(arena, 1, 0) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "buckets of 1 bytes for a world of 0");
     CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 16) == ASHLAR_OK);
-    CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 256) == ASHLAR_OK);
-    CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW); /* four of them do not fit */
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW); /* four of them do not fit */
     tear_down();
 }
 
@@ -161,9 +161,9 @@ CASE(runs_end_where_type_or_options_change) {
           ASHLAR_OK); /* as unset */
     CHECK(ashlar_arena_set_options(arena, 5, &(ashlar_tensor_options){.is_frozen = true}) ==
           ASHLAR_OK);
-    REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
+    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     /* By address: a 0, w 256, r 296, b 304; the group ends at 316 and is padded to 512. */
-    CHECK_ZU(ashlar_arena_runs(arena, runs), 4);
+    CHECK_ZU(ashlar__arena_runs(arena, runs), 4);
     CHECK_ZU(runs[0].elements, 304 / 4);
     CHECK_ZU(runs[0].count, 3);
     CHECK(runs[0].options.rate_scale == 1 && !runs[0].options.has_no_decay);
@@ -258,7 +258,7 @@ static void check_buckets(size_t world_size) {
 static void check_runs(void) {
     ashlar_arena_run *runs = calloc(arena->tensor_count, sizeof *runs);
     REQUIRE(runs != NULL);
-    const size_t count = ashlar_arena_runs(arena, runs);
+    const size_t count = ashlar__arena_runs(arena, runs);
     size_t end = 0, next = 0;
     for (size_t r = 0; r < count; r++) {
         const ashlar_arena_run *run = &runs[r];
@@ -292,7 +292,7 @@ CASE(made_up_arenas_keep_the_equations) {
         const size_t world_size = 1 + below(8);
         CHECK(ashlar_arena_set_buckets(arena, 1 + below(5000), world_size) == ASHLAR_OK);
         declare_at_random();
-        REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
+        REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
         check_buckets(world_size);
         check_runs();
         tear_down();

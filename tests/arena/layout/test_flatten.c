@@ -102,7 +102,7 @@ CASE(tied_tensors_are_copied_once_and_stay_tied) {
     wait_for(streams[0]);
     for (size_t i = 0; i < 3; i++) {
         CHECK(tied[i] == view_of(ASHLAR_REGION_PARAMETERS, FOUR));
-        CHECK(ashlar_arena_find_binding(arena, &tied[i]) != NULL);
+        CHECK(ashlar__arena_find_binding(arena, &tied[i]) != NULL);
     }
     CHECK(holds(tied[2], 280, 7));
     give(block);

@@ -11,7 +11,7 @@ CASE(sources_are_freed_each_once) {
         CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT);
         check_gathered((ashlar_region)r, streams[r % STREAMS]);
         for (size_t i = 0; i < TENSORS; i++) {
-            const bool is_bound = ashlar_arena_find_binding(arena, &pointers[i]) != NULL;
+            const bool is_bound = ashlar__arena_find_binding(arena, &pointers[i]) != NULL;
             const ashlar_status status = ashlar_arena_unbind(arena, &pointers[i]);
             CHECK(status == (is_bound ? ASHLAR_OK : ASHLAR_EINVAL));
         }
@@ -294,9 +294,9 @@ CASE(what_a_guard_says_at_the_end_undoes_nothing) {
         CHECK_ZU(scatter(ASHLAR_REGION_PARAMETERS, streams[0]), TENSORS);
         wait_for(streams[0]);
         memcpy(scattered_at, pointers, sizeof scattered_at);
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
         const ashlar_status status = gather();
-        ashlar_driver_fail_at(driver, 0, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, 0, 0, CU_SUCCESS);
         if (status != ASHLAR_OK && arena->binding_count == TENSORS) {
             CHECK(status == ASHLAR_EDRIVER);
             CHECK_ZU(gathered.freed_blocks, (size_t)0xeeeeeeeeeeeeeeee); /* not written */

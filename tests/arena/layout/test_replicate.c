@@ -355,7 +355,7 @@ CASE(a_refresh_that_failed_can_be_tried_again) {
 CASE(nothing_reads_the_source_after_a_failure) {
     REQUIRE(prepare());
     const size_t waits = CALLS(stream_synchronize);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
     CHECK(replicate(3) == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(stream_synchronize) - waits, 1);
     tear_down_two();

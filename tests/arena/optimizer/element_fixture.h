@@ -11,9 +11,9 @@ static inline double get_element(const void *array, ashlar_dtype dtype, size_t i
     case ASHLAR_F64:
         return ((const double *)array)[i];
     case ASHLAR_F16:
-        return (double)ashlar_float_from_f16(((const uint16_t *)array)[i]);
+        return (double)ashlar__float_from_f16(((const uint16_t *)array)[i]);
     case ASHLAR_BF16:
-        return (double)ashlar_float_from_bf16(((const uint16_t *)array)[i]);
+        return (double)ashlar__float_from_bf16(((const uint16_t *)array)[i]);
     default:
         return (double)((const float *)array)[i];
     }
@@ -25,10 +25,10 @@ static inline void put_element(void *array, ashlar_dtype dtype, size_t i, double
         ((double *)array)[i] = value;
         break;
     case ASHLAR_F16:
-        ((uint16_t *)array)[i] = ashlar_f16_from_float((float)value);
+        ((uint16_t *)array)[i] = ashlar__f16_from_float((float)value);
         break;
     case ASHLAR_BF16:
-        ((uint16_t *)array)[i] = ashlar_bf16_from_float((float)value);
+        ((uint16_t *)array)[i] = ashlar__bf16_from_float((float)value);
         break;
     default:
         ((float *)array)[i] = (float)value;

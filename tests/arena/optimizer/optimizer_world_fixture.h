@@ -67,7 +67,7 @@ static inline world world_new(const run_spec *specs, size_t count) {
                                            .rate_scale = 1 + (double)i / 2,
                                            .is_decayed = i % 2 == 0};
     }
-    w.chunk_count = ashlar_optimizer_number(w.runs, count);
+    w.chunk_count = ashlar__optimizer_number(w.runs, count);
     w.partials_at = w.runs_at + (sizeof w.runs + 255) / 256 * 256;
     w.arrays_at = w.partials_at + (w.chunk_count * sizeof(double) + 255) / 256 * 256;
     w.size = w.arrays_at;
@@ -111,7 +111,7 @@ static inline double *world_partials(const world *w) {
 
 /* In [-1, 1), of about so many bits. */
 static inline double draw_value(uint64_t *random) {
-    return (double)(int32_t)(ashlar_random_step(random) >> 32) / 2147483648.0;
+    return (double)(int32_t)(ashlar__random_step(random) >> 32) / 2147483648.0;
 }
 
 /* New gradients, some of them 0; with `all`, new values everywhere. */
@@ -136,11 +136,11 @@ static inline void world_draw(world *w, uint64_t seed, bool all) {
 static inline ashlar_optimizer_job world_job(const world *w,
                                              const ashlar_optimizer_config *config) {
     ashlar_optimizer_job job = {
-        .rule = {.algorithm = ashlar_optimizer_algorithm(config), .config = *config},
+        .rule = {.algorithm = ashlar__optimizer_algorithm(config), .config = *config},
         .learning_rate = 0.01,
         .gradient_scale = 0.5,
     };
-    ashlar_optimizer_cover(&job, w->runs, w->run_count);
+    ashlar__optimizer_cover(&job, w->runs, w->run_count);
     job.runs = (const ashlar_optimizer_run *)(const void *)(w->bytes + w->runs_at);
     job.scalars = world_cell(w);
     job.partials = world_partials(w);

@@ -41,7 +41,7 @@ static void draw_world(world *w) {
     w->scalars.state.loss_scale = 1;
     for (size_t r = 0; r < RUNS; r++) {
         for (size_t i = 0; i < lengths[r]; i++) {
-            const double value = 2 * ashlar_random_step_uniform(&state) - 1;
+            const double value = 2 * ashlar__random_step_uniform(&state) - 1;
             put_element(w->parameters[r], types[r], i, value);
             put_element(w->gradients[r], types[r], i, value * value - 0.25);
         }
@@ -82,35 +82,35 @@ static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
 static void run_steps(world *w, ashlar_algorithm algorithm,
                       const ashlar_optimizer_kernels *kernels) {
     draw_world(w);
-    CHECK_ZU(ashlar_optimizer_number(runs, RUNS), 10 + 1 + 1 + 2 + 1 + 10 + 1 + 2 + 1);
+    CHECK_ZU(ashlar__optimizer_number(runs, RUNS), 10 + 1 + 1 + 2 + 1 + 10 + 1 + 2 + 1);
     ashlar_optimizer_job job = job_on(w, algorithm);
-    ashlar_optimizer_cover(&job, runs, RUNS);
+    ashlar__optimizer_cover(&job, runs, RUNS);
     for (int step = 0; step < 3; step++) {
-        ashlar_optimizer_cpu_run_with(&job, kernels);
+        ashlar__optimizer_cpu_run_with(&job, kernels);
     }
 }
 
 CASE(every_number_of_threads_gets_the_same_bits) {
     for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
-        ashlar_workers_set_count(1);
-        run_steps(first, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+        ashlar__workers_set_count(1);
+        run_steps(first, (ashlar_algorithm)a, ashlar__optimizer_kernels_best());
         CHECK(first->scalars.state.step == 3 && first->scalars.state.norm > 1);
         for (size_t threads = 2; threads <= 4; threads++) {
-            ashlar_workers_set_count(threads);
-            run_steps(second, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+            ashlar__workers_set_count(threads);
+            run_steps(second, (ashlar_algorithm)a, ashlar__optimizer_kernels_best());
             CHECK(memcmp(first, second, sizeof *first) == 0);
         }
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 CASE(every_instruction_set_gets_the_same_bits) {
-    if (ashlar_optimizer_kernels_best() == &ashlar_optimizer_kernels_baseline) {
+    if (ashlar__optimizer_kernels_best() == &ashlar__optimizer_kernels_baseline) {
         SKIP("this processor runs the baseline only");
     }
     for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
-        run_steps(first, (ashlar_algorithm)a, &ashlar_optimizer_kernels_baseline);
-        run_steps(second, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+        run_steps(first, (ashlar_algorithm)a, &ashlar__optimizer_kernels_baseline);
+        run_steps(second, (ashlar_algorithm)a, ashlar__optimizer_kernels_best());
         CHECK(memcmp(first, second, sizeof *first) == 0);
     }
 }
@@ -118,11 +118,11 @@ CASE(every_instruction_set_gets_the_same_bits) {
 CASE(the_norm_is_that_of_all_runs) {
     double sum = 0;
     draw_world(first);
-    (void)ashlar_optimizer_number(runs, RUNS);
+    (void)ashlar__optimizer_number(runs, RUNS);
     ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
-    ashlar_optimizer_cover(&job, runs, RUNS);
+    ashlar__optimizer_cover(&job, runs, RUNS);
     job.passes = ASHLAR_OPTIMIZER_SUM;
-    ashlar_optimizer_cpu_run(&job);
+    ashlar__optimizer_cpu_run(&job);
     for (size_t r = 0; r < RUNS; r++) {
         for (size_t i = 0; i < lengths[r]; i++) {
             sum += get_gradient(first, r, i) * get_gradient(first, r, i);
@@ -134,26 +134,26 @@ CASE(the_norm_is_that_of_all_runs) {
 /* A table's parts, each a launch of its own: as lists of tensors. */
 CASE(lists_of_runs_together_are_the_table) {
     for (size_t length = 1; length < RUNS; length++) {
-        run_steps(first, ASHLAR_ALGORITHM_ADAM, ashlar_optimizer_kernels_best());
+        run_steps(first, ASHLAR_ALGORITHM_ADAM, ashlar__optimizer_kernels_best());
         draw_world(second);
-        (void)ashlar_optimizer_number(runs, RUNS);
+        (void)ashlar__optimizer_number(runs, RUNS);
         ashlar_optimizer_job job = job_on(second, ASHLAR_ALGORITHM_ADAM);
         for (int step = 0; step < 3; step++) {
             double sum = 0;
             for (size_t r = 0; r < RUNS; r += length) {
                 job.passes = ASHLAR_OPTIMIZER_SUM;
-                ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
-                ashlar_optimizer_cpu_run(&job);
+                ashlar__optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
+                ashlar__optimizer_cpu_run(&job);
                 sum += second->scalars.sum;
             }
             CHECK_NEAR(sum, first->scalars.sum, 0, 1e-14);
             second->scalars.sum = first->scalars.sum;
             job.passes = ASHLAR_OPTIMIZER_DECIDE;
-            ashlar_optimizer_cpu_run(&job);
+            ashlar__optimizer_cpu_run(&job);
             for (size_t r = 0; r < RUNS; r += length) {
                 job.passes = ASHLAR_OPTIMIZER_UPDATE;
-                ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
-                ashlar_optimizer_cpu_run(&job);
+                ashlar__optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
+                ashlar__optimizer_cpu_run(&job);
             }
         }
         CHECK(memcmp(first, second, sizeof *first) == 0);
@@ -163,11 +163,11 @@ CASE(lists_of_runs_together_are_the_table) {
 CASE(an_empty_list_is_no_work) {
     draw_world(first);
     ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
-    ashlar_optimizer_cover(&job, NULL, 0);
+    ashlar__optimizer_cover(&job, NULL, 0);
     first->scalars.sum = 7;
-    ashlar_optimizer_cpu_run(&job);
+    ashlar__optimizer_cpu_run(&job);
     CHECK(first->scalars.sum == 0 && first->scalars.state.step == 1);
-    CHECK_ZU(ashlar_optimizer_number(NULL, 0), 0);
+    CHECK_ZU(ashlar__optimizer_number(NULL, 0), 0);
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ static const char *set_up(void) {
     if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
         return "no CUDA device, real or fake";
     }
-    const ashlar_status status = ashlar_optimizer_cuda_open(device, &cuda);
+    const ashlar_status status = ashlar__optimizer_cuda_open(device, &cuda);
     if (status != ASHLAR_OK) {
         CHECK(status == ASHLAR_ENOTSUP);
         ashlar_device_close(device);
@@ -58,7 +58,7 @@ static void check_context_stack(void) {
 
 static void tear_down(void) {
     ashlar_stream_destroy(device, stream);
-    ashlar_optimizer_cuda_close(cuda);
+    ashlar__optimizer_cuda_close(cuda);
     if (fake_module_count != NULL) {
         CHECK(fake_module_count() == 0 && fake_early_unload_count() == 0);
         check_context_stack();
@@ -73,10 +73,10 @@ static unsigned char *far; /* the world's block there */
 static void send_world(const world *w) {
     cu_ptr ptr = 0;
     ashlar_optimizer_run runs[RUNS_MAX];
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(device->driver->table.mem_alloc(&ptr, w->size) == CU_SUCCESS);
-    ashlar_device_leave(device);
-    far = ashlar_ptr_out(ptr);
+    ashlar__device_leave(device);
+    far = ashlar__ptr_out(ptr);
     world_point(w, far, runs);
     CHECK(ashlar_copy_to_device(device, far, w->bytes, w->size, stream) == ASHLAR_OK);
     CHECK(ashlar_copy_to_device(device, far + w->runs_at, runs, w->run_count * sizeof *runs,
@@ -87,9 +87,9 @@ static void send_world(const world *w) {
 static void fetch_world(world *w) {
     CHECK(ashlar_copy_to_host(device, w->bytes, far, w->size, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
-    CHECK(device->driver->table.mem_free(ashlar_ptr_in(far)) == CU_SUCCESS);
-    ashlar_device_leave(device);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(device->driver->table.mem_free(ashlar__ptr_in(far)) == CU_SUCCESS);
+    ashlar__device_leave(device);
 }
 
 static ashlar_optimizer_job far_job(const world *w, const ashlar_optimizer_config *config) {
@@ -107,8 +107,8 @@ static world run_steps(world *near, const ashlar_optimizer_config *config, int s
     ashlar_optimizer_job cpu = world_job(near, config), job = far_job(&remote, config);
     cpu.passes = job.passes = ALL_PARTS;
     for (int step = 0; step < steps; step++) {
-        ashlar_optimizer_cpu_run_with(&cpu, &ashlar_optimizer_kernels_baseline);
-        CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
+        ashlar__optimizer_cpu_run_with(&cpu, &ashlar__optimizer_kernels_baseline);
+        CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
     }
     memset(&job, 0xFF, sizeof job); /* its values have been read */
     fetch_world(&remote);
@@ -200,14 +200,14 @@ CASE(each_part_launches_its_kernels_and_no_others) {
             job.run_count = job.end_chunk = job.first_chunk = 0;
         }
         (void)fake_launch_log();
-        CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
+        CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
         CHECK(strcmp(fake_launch_log(), rows[i].log) == 0);
     }
     ashlar_optimizer_job rest = far_job(&w, &config); /* from the second chunk on */
     rest.passes = ASHLAR_OPTIMIZER_UPDATE;
     rest.first = ASHLAR_OPTIMIZER_CHUNK;
     rest.first_chunk = 1;
-    CHECK(ashlar_optimizer_cuda_run(cuda, &rest, stream) == ASHLAR_OK);
+    CHECK(ashlar__optimizer_cuda_run(cuda, &rest, stream) == ASHLAR_OK);
     CHECK(strcmp(fake_launch_log(), "ashlar_kernel_rmsprop_momentum<<<2, 128>>> ") == 0);
     fetch_world(&w);
     world_free(&w);
@@ -223,7 +223,7 @@ CASE(a_device_without_kernels_is_named) {
     for (int i = 0; i < 2; i++) {
         ashlar_optimizer_cuda *second = NULL;
         setenv("FAKE_CUDA", faults[i], 1);
-        CHECK(ashlar_optimizer_cuda_open(device, &second) == ASHLAR_ENOTSUP);
+        CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_ENOTSUP);
         unsetenv("FAKE_CUDA");
         CHECK_HAS(ashlar_error_detail(), device->info.name);
         CHECK_HAS(ashlar_error_detail(), "compute capability 8.0");
@@ -237,15 +237,15 @@ CASE(a_build_without_kernels_says_so) {
     if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
         SKIP("no CUDA device, real or fake");
     }
-    const ashlar_status status = ashlar_optimizer_cuda_open(device, &kernels);
+    const ashlar_status status = ashlar__optimizer_cuda_open(device, &kernels);
     if (status == ASHLAR_ENOTSUP) {
         CHECK_HAS(ashlar_error_detail(), "CUDA kernels");
         CHECK(kernels == NULL);
     } else {
         CHECK(status == ASHLAR_OK && kernels != NULL);
     }
-    ashlar_optimizer_cuda_close(kernels);
-    ashlar_optimizer_cuda_close(NULL);
+    ashlar__optimizer_cuda_close(kernels);
+    ashlar__optimizer_cuda_close(NULL);
     ashlar_device_close(device);
 }
 
@@ -263,9 +263,9 @@ CASE(closing_lets_queued_kernels_end) {
     send_world(&remote);
     ashlar_optimizer_job cpu = world_job(&near, &config), job = far_job(&remote, &config);
     cpu.passes = job.passes = ALL_PARTS;
-    ashlar_optimizer_cpu_run_with(&cpu, &ashlar_optimizer_kernels_baseline);
-    CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
-    ashlar_optimizer_cuda_close(cuda);
+    ashlar__optimizer_cpu_run_with(&cpu, &ashlar__optimizer_kernels_baseline);
+    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
+    ashlar__optimizer_cuda_close(cuda);
     cuda = NULL;
     fetch_world(&remote);
     CHECK(world_is_same(&near, &remote));
@@ -293,25 +293,25 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
     ashlar_optimizer_cuda *second = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (uint64_t n = 1; n <= rows[i].count; n++) {
-            ashlar_driver_fail_at(device->driver, (int)rows[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar_optimizer_cuda_open(device, &second) == ASHLAR_EDRIVER);
+            ashlar__driver_fail_at(device->driver, (int)rows[i].fn, n, CU_UNKNOWN);
+            CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EDRIVER);
             CHECK_HAS(ashlar_error_detail(), rows[i].name);
             CHECK(second == NULL && fake_module_count() == 1);
             check_context_stack();
         }
-        ashlar_driver_fail_at(device->driver, (int)rows[i].fn, rows[i].count + 1, CU_UNKNOWN);
-        CHECK(ashlar_optimizer_cuda_open(device, &second) == ASHLAR_OK);
-        ashlar_driver_fail_at(device->driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(device->driver, (int)rows[i].fn, rows[i].count + 1, CU_UNKNOWN);
+        CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_OK);
+        ashlar__driver_fail_at(device->driver, -1, 0, CU_SUCCESS);
         CHECK(fake_module_count() == 2);
-        ashlar_optimizer_cuda_close(second);
+        ashlar__optimizer_cuda_close(second);
         CHECK(fake_module_count() == 1);
         second = NULL;
     }
-    ashlar_driver_fail_at(device->driver, ASHLAR_DRIVER_FN_module_load_data, 1, CU_OUT_OF_MEMORY);
-    CHECK(ashlar_optimizer_cuda_open(device, &second) == ASHLAR_ENOMEM);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_optimizer_cuda_open(device, &second) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_module_load_data, 1, CU_OUT_OF_MEMORY);
+    CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_ENOMEM);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "no host memory for the optimizer's kernels");
     CHECK(second == NULL && fake_module_count() == 1);
     tear_down();
@@ -334,15 +334,15 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     job.passes = ALL_PARTS;
     for (uint64_t n = 1; n <= 3; n++) {
         const uint64_t before = *calls;
-        ashlar_driver_fail_at(device->driver, ASHLAR_DRIVER_FN_launch_kernel, n, CU_LAUNCH_FAILED);
-        CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_launch_kernel, n, CU_LAUNCH_FAILED);
+        CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), names[n - 1]);
         CHECK(*calls == before + n);
     }
-    ashlar_driver_fail_at(device->driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
-    CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
+    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on");
-    CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
+    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
     fetch_world(&w);
     world_free(&w);
     tear_down();

@@ -49,7 +49,7 @@ static void run_emulated(const ashlar_optimizer_job *job) {
 /* Run `passes` on both; the CPU's sum then stands in both. */
 static void run_both(ashlar_optimizer_job *cpu, ashlar_optimizer_job *cuda, unsigned passes) {
     cpu->passes = cuda->passes = passes;
-    ashlar_optimizer_cpu_run_with(cpu, &ashlar_optimizer_kernels_baseline);
+    ashlar__optimizer_cpu_run_with(cpu, &ashlar__optimizer_kernels_baseline);
     run_emulated(cuda);
     if (cuda->scalars->sum != cpu->scalars->sum) { /* infinite sums have no difference */
         CHECK_NEAR(cuda->scalars->sum, cpu->scalars->sum, 0, 1e-14);

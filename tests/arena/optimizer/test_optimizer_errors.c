@@ -261,13 +261,13 @@ CASE(failures_of_create_leave_nothing_behind) {
         for (; status != ASHLAR_OK && n < 30; n++) {
             REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
             if (way == 0) {
-                ashlar_host_fail_at(n);
+                ashlar__host_fail_at(n);
             } else {
-                ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, n, CU_UNKNOWN);
+                ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, n, CU_UNKNOWN);
             }
             status = ashlar_optimizer_create(arena, &config, streams[0], &optimizer);
-            ashlar_host_fail_at(0);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__host_fail_at(0);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             /* The software driver's own want of host memory is one of the device. */
             CHECK(status == ASHLAR_OK || status == (way == 1 ? ASHLAR_EDRIVER
                                                     : n <= 4 ? ASHLAR_EHOSTMEM
@@ -304,9 +304,9 @@ CASE(launches_that_fail_are_reported) {
     for (int call = 0; call < 4; call++) {
         for (int way = 0; way < 2; way++) {
             if (way == 0) {
-                ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
+                ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
             } else {
-                ashlar_host_fail_at(1);
+                ashlar__host_fail_at(1);
             }
             const ashlar_status status =
                 call == 0   ? ashlar_optimizer_step(optimizer, 0.1, 1, streams[0])
@@ -314,14 +314,14 @@ CASE(launches_that_fail_are_reported) {
                 : call == 2 ? ashlar_optimizer_decide(optimizer, 1, streams[0])
                             : ashlar_optimizer_update(optimizer, 0, 256, 0.1, streams[0]);
             CHECK(status == (way == 0 ? ASHLAR_EDRIVER : ASHLAR_EHOSTMEM));
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(0);
         }
     }
     check_nothing_happened(&before);
     ashlar_optimizer_state state = {.step = 3, .loss_scale = 1};
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
     CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
     CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
     check_nothing_happened(&before);
     free_image(&before);

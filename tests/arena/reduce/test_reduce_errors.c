@@ -187,7 +187,7 @@ CASE(a_step_whose_end_was_not_ordered_says_so) {
     for (size_t i = TENSORS; i-- > 0;) {
         CHECK(final(i) == ASHLAR_OK);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     tear_down_reducer();

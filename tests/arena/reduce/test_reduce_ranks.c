@@ -345,7 +345,7 @@ static ashlar_allocator *memories[DEVICES];
 static bool set_up_devices(int seed) {
     char spec[80];
     (void)snprintf(spec, sizeof spec, "devices=2,memory=64MiB,mode=adversarial,seed=%d", seed);
-    return ashlar_soft_configure(spec) == ASHLAR_OK &&
+    return ashlar__soft_configure(spec) == ASHLAR_OK &&
            ashlar_device_open("soft:0", &devices[0]) == ASHLAR_OK &&
            ashlar_device_open("soft:1", &devices[1]) == ASHLAR_OK &&
            ashlar_allocator_create(devices[0], &memories[0]) == ASHLAR_OK &&

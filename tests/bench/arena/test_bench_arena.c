@@ -30,7 +30,7 @@ CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
             .dst = dst, .src = src, .bytes = BYTES, .times = 2, .is_shared = (i & 1) != 0};
         memset(dst, 0, BYTES);
         memset(dst + BYTES, 0xee, GUARD);
-        (i < 2 ? ashlar_copy_by_loop : ashlar_copy_by_memcpy)(&work);
+        (i < 2 ? ashlar__copy_by_loop : ashlar__copy_by_memcpy)(&work);
         CHECK(memcmp(dst, src, BYTES) == 0);
         CHECK(dst[BYTES] == 0xee);
     }
@@ -44,12 +44,12 @@ CASE(cases_are_what_they_say) {
     static const size_t counts[] = {100, 11, 10000, 64};
     static const size_t smoke_elements[] = {1638400, 938240, 0, 64 * 4096};
     size_t count;
-    const ashlar_arena_case *all = ashlar_arena_cases(&count);
+    const ashlar_arena_case *all = ashlar__arena_cases(&count);
     REQUIRE(count == 4);
     for (size_t i = 0; i < count; i++) {
         ashlar_arena *one = NULL;
         CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-        CHECK(ashlar_arena_case_declare(&all[i], true, one) == ASHLAR_OK);
+        CHECK(ashlar__arena_case_declare(&all[i], true, one) == ASHLAR_OK);
         CHECK_ZU(ashlar_arena_tensor_count(one), counts[i]);
         if (smoke_elements[i] != 0) {
             CHECK_ZU(ashlar_arena_elements(one), smoke_elements[i]);
@@ -58,17 +58,17 @@ CASE(cases_are_what_they_say) {
     }
     ashlar_arena *large = NULL;
     CHECK(ashlar_arena_create(&large) == ASHLAR_OK);
-    CHECK(ashlar_arena_case_declare(&all[3], false, large) == ASHLAR_OK);
+    CHECK(ashlar__arena_case_declare(&all[3], false, large) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_elements(large), (size_t)1 << 25);
     ashlar_arena_destroy(large);
 }
 
 CASE(most_of_10000_tensors_have_some_hundred_elements) {
     size_t count, small = 0, large = 0;
-    const ashlar_arena_case *all = ashlar_arena_cases(&count);
+    const ashlar_arena_case *all = ashlar__arena_cases(&count);
     ashlar_arena *one = NULL;
     CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-    CHECK(ashlar_arena_case_declare(&all[2], false, one) == ASHLAR_OK);
+    CHECK(ashlar__arena_case_declare(&all[2], false, one) == ASHLAR_OK);
     for (size_t i = 0; i < ashlar_arena_tensor_count(one); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(one, i, &info);
@@ -85,17 +85,17 @@ CASE(bytes_are_counted_as_the_table_says) {
     size_t count;
     ashlar_arena_setup setup = {0};
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_arena_setup_init(&setup, device, &ashlar_arena_cases(&count)[3], true) ==
+    REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
         const ashlar_arena_operation op = (ashlar_arena_operation)i;
         const double want = 4.0 * 64 * 4096 * accesses[i];
-        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
-        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LISTS, op) == want);
-        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LOOP, op) == want);
+        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
+        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LISTS, op) == want);
+        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LOOP, op) == want);
     }
-    ashlar_arena_setup_finish(&setup);
-    ashlar_arena_setup_finish(&setup); /* zeros */
+    ashlar__arena_setup_finish(&setup);
+    ashlar__arena_setup_finish(&setup); /* zeros */
     tear_down();
 }
 
@@ -105,15 +105,15 @@ CASE(every_runner_runs_every_operation_it_has) {
     double seconds = -1;
     ashlar_arena_setup setup = {0};
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_arena_setup_init(&setup, device, &ashlar_arena_cases(&count)[3], true) ==
+    REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     ashlar_stats before, after;
     ashlar_allocator_get_stats(setup.allocator, &before);
-    CHECK(!ashlar_arena_setup_has(ASHLAR_ARENA_RUNNER_LISTS, ASHLAR_ARENA_OPERATION_CHECKPOINT));
+    CHECK(!ashlar__arena_setup_has(ASHLAR_ARENA_RUNNER_LISTS, ASHLAR_ARENA_OPERATION_CHECKPOINT));
     for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
-            if (ashlar_arena_setup_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
-                CHECK(ashlar_arena_setup_run(&setup, (ashlar_arena_runner)r,
+            if (ashlar__arena_setup_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
+                CHECK(ashlar__arena_setup_run(&setup, (ashlar_arena_runner)r,
                                              (ashlar_arena_operation)op, &seconds) == ASHLAR_OK);
                 CHECK(seconds >= 0);
             }
@@ -122,12 +122,12 @@ CASE(every_runner_runs_every_operation_it_has) {
     ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK(setup.replica == NULL && after.live_blocks == before.live_blocks);
     CHECK(setup.pointers[3] ==
-          ashlar_per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
+          ashlar__per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
                                  ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
     CHECK(access(setup.file, F_OK) == 0);
     char gone[sizeof setup.folder];
     memcpy(gone, setup.folder, sizeof gone);
-    ashlar_arena_setup_finish(&setup);
+    ashlar__arena_setup_finish(&setup);
     CHECK(access(gone, F_OK) != 0);
     tear_down();
 }
@@ -138,11 +138,11 @@ CASE(only_known_names_are_taken) {
                                       "large/sgd", "large-adamw", "adamw"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         const ashlar_bench_arena_config config = {.wanted = {.items = {good[i]}, .count = 1}};
-        CHECK(ashlar_bench_arena_check(&config) == ASHLAR_OK);
+        CHECK(ashlar__bench_arena_check(&config) == ASHLAR_OK);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const ashlar_bench_arena_config config = {.wanted = {.items = {bad[i]}, .count = 1}};
-        CHECK(ashlar_bench_arena_check(&config) == ASHLAR_EINVAL);
+        CHECK(ashlar__bench_arena_check(&config) == ASHLAR_EINVAL);
     }
 }
 
@@ -157,7 +157,7 @@ static void add(ashlar_arena_rows *rows, const char *name, ashlar_arena_operatio
                                   .bytes = 1000,
                                   .copy_bytes_per_s = 2e9,
                                   .memcpy_bytes_per_s = 4e9};
-    CHECK(ashlar_arena_rows_add(rows, &row) == ASHLAR_OK);
+    CHECK(ashlar__arena_rows_add(rows, &row) == ASHLAR_OK);
 }
 
 static const char *text_of(void (*print)(FILE *, const ashlar_arena_rows *),
@@ -175,7 +175,7 @@ static const char *text_of(void (*print)(FILE *, const ashlar_arena_rows *),
 }
 
 static void print_second(FILE *out, const ashlar_arena_rows *rows) {
-    ashlar_arena_rows_print(out, rows, 1);
+    ashlar__arena_rows_print(out, rows, 1);
 }
 
 CASE(the_table_has_ratios_to_the_copies_and_the_arena) {
@@ -188,7 +188,7 @@ CASE(the_table_has_ratios_to_the_copies_and_the_arena) {
                     "    4.00\n");
     CHECK_HAS(text, "large         norm       lists_of_36          1.0     1.00    0.50      0.25 "
                     "       -\n");
-    ashlar_arena_rows_finish(&rows);
+    ashlar__arena_rows_finish(&rows);
     CHECK(rows.items == NULL && rows.count == 0);
 }
 
@@ -203,7 +203,7 @@ CASE(the_targets_are_judged_where_they_can_be) {
     add(&rows, "10000_tensors", ASHLAR_ARENA_OPERATION_ZERO, 1, 95);
     add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 0, 100);
     add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 2, 10);
-    const char *text = text_of(ashlar_arena_rows_print_targets, &rows);
+    const char *text = text_of(ashlar__arena_rows_print_targets, &rows);
     CHECK_HAS(text, "met      large         adamw       bytes per second / copy loop's         "
                     "0.800  (at least 0.8)\n");
     CHECK_HAS(text, "NOT MET  large         adamw       per_tensor / arena                     "
@@ -215,11 +215,11 @@ CASE(the_targets_are_judged_where_they_can_be) {
     CHECK(strstr(text, "model") == NULL && strstr(text, "1.000") == NULL);
     rows.items[0].ns = 626;
     rows.items[4].ns = 300;
-    text = text_of(ashlar_arena_rows_print_targets, &rows);
+    text = text_of(ashlar__arena_rows_print_targets, &rows);
     CHECK_HAS(text, "NOT MET  large         adamw       bytes per second");
     CHECK_HAS(text, "met      10000_tensors adamw       per_tensor / arena                     "
                     "3.000  (at least 3)\n");
-    ashlar_arena_rows_finish(&rows);
+    ashlar__arena_rows_finish(&rows);
 }
 
 CASE(json_has_a_row_each) {
@@ -229,7 +229,7 @@ CASE(json_has_a_row_each) {
         add(&rows, "model", ASHLAR_ARENA_OPERATION_FLATTEN, 2, 500);
     }
     rows.count = 1;
-    CHECK(ashlar_arena_rows_write(path, &rows) == ASHLAR_OK);
+    CHECK(ashlar__arena_rows_write(path, &rows) == ASHLAR_OK);
     text[read_bytes(text)] = '\0';
     CHECK(strcmp((char *)text, "[\n  {\n    \"case\": \"model\",\n    \"operation\": \"flatten\",\n"
                                "    \"subject\": \"lists_of_36\",\n    \"ns\": 500,\n"
@@ -237,19 +237,19 @@ CASE(json_has_a_row_each) {
                                "    \"copy_bytes_per_s\": 2000000000,\n"
                                "    \"over_arena\": null\n  }\n]\n") == 0);
     add(&rows, "model", ASHLAR_ARENA_OPERATION_FLATTEN, 0, 400);
-    CHECK(ashlar_arena_rows_write(path, &rows) == ASHLAR_OK);
+    CHECK(ashlar__arena_rows_write(path, &rows) == ASHLAR_OK);
     text[read_bytes(text)] = '\0';
     CHECK_HAS((char *)text, "\"over_arena\": 1.25\n");
-    CHECK(ashlar_arena_rows_write("/nowhere/at/all.json", &rows) == ASHLAR_EIO);
-    ashlar_arena_rows_finish(&rows);
+    CHECK(ashlar__arena_rows_write("/nowhere/at/all.json", &rows) == ASHLAR_EIO);
+    ashlar__arena_rows_finish(&rows);
 }
 
 CASE(without_host_memory_no_row_is_added) {
     ashlar_arena_rows rows = {0};
     const ashlar_arena_row row = {.case_name = "model"};
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK_ZU(rows.count, 0);
 }
 
@@ -257,7 +257,7 @@ int main(void) {
     if (!make_folder()) {
         return 1;
     }
-    ashlar_workers_set_count(2);
+    ashlar__workers_set_count(2);
     check_run_cases();
     remove_folder();
     return check_report();

@@ -25,7 +25,7 @@ static ashlar_per_tensor *scattered[SUBJECTS];
 /* Lists that end inside of tensors, which those of 36 do only in the largest models. */
 static const ashlar_arena_list_limits pieces = {3, 5, CHUNK};
 static const ashlar_arena_list_limits *const limits_of[SUBJECTS] = {
-    &ashlar_list_limits_one, &ashlar_list_limits_36, &pieces};
+    &ashlar__list_limits_one, &ashlar__list_limits_36, &pieces};
 
 static ashlar_status declare(void) {
     ashlar_status status = ashlar_arena_create(&arena);
@@ -52,20 +52,20 @@ static ashlar_status make_all(double clip_norm) {
             ashlar_arena_commit(arena, allocator, streams[0], ashlar_optimizer_regions(&config));
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_arena_case_fill(arena, 3, streams[0]);
+        status = ashlar__arena_case_fill(arena, 3, streams[0]);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_optimizer_create(arena, &config, streams[0], &optimizer);
     }
     for (size_t i = 0; i < SUBJECTS && status == ASHLAR_OK; i++) {
-        status = ashlar_per_tensor_create(arena, &config, limits_of[i], streams[0], &scattered[i]);
+        status = ashlar__per_tensor_create(arena, &config, limits_of[i], streams[0], &scattered[i]);
     }
     return status;
 }
 
 static void drop_all(void) {
     for (size_t i = 0; i < SUBJECTS; i++) {
-        ashlar_per_tensor_destroy(scattered[i]);
+        ashlar__per_tensor_destroy(scattered[i]);
         scattered[i] = NULL;
     }
     ashlar_optimizer_destroy(optimizer);
@@ -86,7 +86,7 @@ static size_t different(const ashlar_per_tensor *per_tensor, ashlar_region regio
     size_t count = 0;
     for (size_t i = 0; i < TENSORS; i++) {
         count += memcmp(ashlar_arena_view(arena, region, i),
-                        ashlar_per_tensor_view(per_tensor, region, i),
+                        ashlar__per_tensor_view(per_tensor, region, i),
                         sizes[i % SIZES] * sizeof(float)) != 0;
     }
     return count;
@@ -97,7 +97,7 @@ static double distance(const ashlar_per_tensor *per_tensor, ashlar_region region
     double most = 0;
     for (size_t i = 0; i < TENSORS; i++) {
         const float *a = ashlar_arena_view(arena, region, i);
-        const float *b = ashlar_per_tensor_view(per_tensor, region, i);
+        const float *b = ashlar__per_tensor_view(per_tensor, region, i);
         for (size_t k = 0; k < sizes[i % SIZES]; k++) {
             const double far = fabs((double)a[k] - (double)b[k]) / (fabs((double)a[k]) + 1e-30);
             most = far > most ? far : most;
@@ -110,7 +110,7 @@ static void run_steps(void) {
     for (int step = 0; step < 3; step++) {
         CHECK(ashlar_optimizer_step(optimizer, 1e-2, 1, streams[0]) == ASHLAR_OK);
         for (size_t i = 0; i < SUBJECTS; i++) {
-            CHECK(ashlar_per_tensor_step(scattered[i], 1e-2) == ASHLAR_OK);
+            CHECK(ashlar__per_tensor_step(scattered[i], 1e-2) == ASHLAR_OK);
         }
     }
     synchronize();
@@ -119,16 +119,16 @@ static void run_steps(void) {
 CASE(launches_are_as_many_as_lists) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK_ZU(ashlar_per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
-    CHECK_ZU(ashlar_per_tensor_list_count(scattered[LISTS]), 3);
+    CHECK_ZU(ashlar__per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
+    CHECK_ZU(ashlar__per_tensor_list_count(scattered[LISTS]), 3);
     size_t before = CALLS(launch_host_func);
     CHECK(ashlar_optimizer_step(optimizer, 1e-2, 1, streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 1);
     before = CALLS(launch_host_func);
-    CHECK(ashlar_per_tensor_step(scattered[0], 1e-2) == ASHLAR_OK);
+    CHECK(ashlar__per_tensor_step(scattered[0], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * TENSORS + 2);
     before = CALLS(launch_host_func);
-    CHECK(ashlar_per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
+    CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
     drop_all();
     tear_down();
@@ -156,13 +156,13 @@ CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
                                ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
                                streams[0]) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar_per_tensor_norm(scattered[i]) == ASHLAR_OK);
+        CHECK(ashlar__per_tensor_norm(scattered[i]) == ASHLAR_OK);
     }
     synchronize();
     const double sum = *ashlar_optimizer_sum_address(optimizer);
     CHECK(sum > 0.01);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK_NEAR(*ashlar_per_tensor_sum_address(scattered[i]), sum, 0, 1e-12);
+        CHECK_NEAR(*ashlar__per_tensor_sum_address(scattered[i]), sum, 0, 1e-12);
     }
     run_steps();
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -179,7 +179,7 @@ CASE(zero_is_of_every_gradient_and_of_nothing_else) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar_per_tensor_zero(scattered[i]) == ASHLAR_OK);
+        CHECK(ashlar__per_tensor_zero(scattered[i]) == ASHLAR_OK);
         synchronize();
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_GRADIENTS), 0);
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
@@ -193,15 +193,15 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
         CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_PARAMETERS, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_per_tensor_flatten(scattered[i]) == ASHLAR_OK);
+        CHECK(ashlar__per_tensor_flatten(scattered[i]) == ASHLAR_OK);
         synchronize();
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
         CHECK(*(float *)ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 5) != 0);
-        CHECK(*ashlar_per_tensor_pointer(scattered[i], 7) ==
+        CHECK(*ashlar__per_tensor_pointer(scattered[i], 7) ==
               ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 7));
-        ashlar_per_tensor_scatter(scattered[i]);
-        CHECK(*ashlar_per_tensor_pointer(scattered[i], 7) ==
-              ashlar_per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
+        ashlar__per_tensor_scatter(scattered[i]);
+        CHECK(*ashlar__per_tensor_pointer(scattered[i], 7) ==
+              ashlar__per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     drop_all();
@@ -212,15 +212,15 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar_per_tensor_replicate(scattered[i]) == ASHLAR_OK);
+        CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
         synchronize();
         for (size_t k = 0; k < TENSORS; k++) {
-            CHECK(memcmp(ashlar_per_tensor_replica(scattered[i], k),
+            CHECK(memcmp(ashlar__per_tensor_replica(scattered[i], k),
                          ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, k),
                          sizes[k % SIZES] * sizeof(float)) == 0);
         }
-        ashlar_per_tensor_drop_replica(scattered[i]);
-        CHECK(ashlar_per_tensor_replica(scattered[i], 0) == NULL);
+        ashlar__per_tensor_drop_replica(scattered[i]);
+        CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
     }
     drop_all();
     tear_down();
@@ -229,19 +229,19 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
 CASE(a_file_of_scattered_tensors_has_the_arenas) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar_per_tensor_save(scattered[0], path) == ASHLAR_OK);
+    CHECK(ashlar__per_tensor_save(scattered[0], path) == ASHLAR_OK);
     ashlar_safetensors *file = NULL;
-    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar_safetensors_count(file), TENSORS);
+    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar__safetensors_count(file), TENSORS);
     for (size_t i = 0; i < TENSORS; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
-        const ashlar_safetensors_entry *entry = ashlar_safetensors_find(file, info.name);
+        const ashlar_safetensors_entry *entry = ashlar__safetensors_find(file, info.name);
         REQUIRE(entry != NULL && entry->rank == 1 && entry->shape[0] == info.elements);
         CHECK(memcmp(entry->data, ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i),
                      info.bytes) == 0);
     }
-    ashlar_safetensors_close(file);
+    ashlar__safetensors_close(file);
     drop_all();
     tear_down();
 }
@@ -251,8 +251,8 @@ CASE(neighbours_in_the_arena_are_scattered_without_it) {
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
     for (size_t i = 0; i + 1 < TENSORS; i++) {
-        const char *one = ashlar_per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i);
-        const char *next = ashlar_per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i + 1);
+        const char *one = ashlar__per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i);
+        const char *next = ashlar__per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i + 1);
         behind += next == one + sizes[i % SIZES] * sizeof(float);
         above += next > one;
     }
@@ -270,10 +270,10 @@ CASE(other_tensors_and_optimizers_are_refused) {
     REQUIRE(set_up("memory=256MiB"));
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_SGD, &sgd);
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar_per_tensor_create(arena, &sgd, &ashlar_list_limits_36, streams[0], &per_tensor) ==
+    CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0], &per_tensor) ==
           ASHLAR_EINVAL);
     CHECK(ashlar_arena_set_options(arena, 9, &frozen) == ASHLAR_OK);
-    CHECK(ashlar_per_tensor_create(arena, &good, &ashlar_list_limits_36, streams[0], &per_tensor) ==
+    CHECK(ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor) ==
           ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "tensor t9 ");
     CHECK(per_tensor == NULL);
@@ -289,15 +289,15 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_per_tensor_create(arena, &config, &ashlar_list_limits_36, streams[0],
+        ashlar__host_fail_at(++n);
+        status = ashlar__per_tensor_create(arena, &config, &ashlar__list_limits_36, streams[0],
                                           &per_tensor);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }
     CHECK(n > 8 && n < 100);
-    ashlar_per_tensor_destroy(per_tensor);
-    ashlar_per_tensor_destroy(NULL);
+    ashlar__per_tensor_destroy(per_tensor);
+    ashlar__per_tensor_destroy(NULL);
     drop_all();
     tear_down(); /* the device has all memory back */
 }
@@ -312,28 +312,28 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t f = 0; f < 3; f++) {
         ashlar_per_tensor *per_tensor = NULL;
-        ashlar_driver_fail_at(driver, functions[f], 2, CU_UNKNOWN);
-        CHECK(ashlar_per_tensor_create(arena, &config, &pieces, streams[0], &per_tensor) ==
+        ashlar__driver_fail_at(driver, functions[f], 2, CU_UNKNOWN);
+        CHECK(ashlar__per_tensor_create(arena, &config, &pieces, streams[0], &per_tensor) ==
               ASHLAR_EDRIVER);
         CHECK(per_tensor == NULL);
     }
     for (unsigned long n = 1; n <= 2 * 3 + 2; n++) {
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar_per_tensor_step(scattered[LISTS], 1e-2) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        CHECK(ashlar__per_tensor_step(scattered[LISTS], 1e-2) == ASHLAR_EDRIVER);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 3, CU_UNKNOWN);
-    CHECK(ashlar_per_tensor_zero(scattered[LISTS]) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar_per_tensor_zero(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar_per_tensor_flatten(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    CHECK(*ashlar_per_tensor_pointer(scattered[PER_TENSOR], 0) ==
-          ashlar_per_tensor_view(scattered[PER_TENSOR], ASHLAR_REGION_PARAMETERS, 0));
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar_per_tensor_replicate(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar_per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 3, CU_UNKNOWN);
+    CHECK(ashlar__per_tensor_zero(scattered[LISTS]) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar__per_tensor_zero(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar__per_tensor_flatten(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
+    CHECK(*ashlar__per_tensor_pointer(scattered[PER_TENSOR], 0) ==
+          ashlar__per_tensor_view(scattered[PER_TENSOR], ASHLAR_REGION_PARAMETERS, 0));
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar__per_tensor_replicate(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     drop_all();
     tear_down();
 }
@@ -342,7 +342,7 @@ int main(void) {
     if (!make_folder()) {
         return 1;
     }
-    ashlar_workers_set_count(2);
+    ashlar__workers_set_count(2);
     check_run_cases();
     remove_folder();
     return check_report();

@@ -15,9 +15,9 @@ CASE(blocks_side_by_side_do_not_overlap) {
     ashlar_live_set set = {0};
     ashlar_live_block middle = block_at(1000, 100), before = block_at(999, 1),
                       after = block_at(1100, 1);
-    CHECK(ashlar_live_set_insert(&set, &middle) == NULL);
-    CHECK(ashlar_live_set_insert(&set, &before) == NULL);
-    CHECK(ashlar_live_set_insert(&set, &after) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &middle) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &before) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &after) == NULL);
 }
 
 CASE(a_common_byte_is_found_wherever_it_is) {
@@ -27,23 +27,23 @@ CASE(a_common_byte_is_found_wherever_it_is) {
     } bad[] = {{1000, 100}, {1000, 1}, {1099, 1}, {1050, 10}, {900, 101}, {1099, 500}, {1, 5000}};
     ashlar_live_set set = {0};
     ashlar_live_block middle = block_at(1000, 100);
-    CHECK(ashlar_live_set_insert(&set, &middle) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &middle) == NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ashlar_live_block other = block_at(bad[i].address, bad[i].bytes);
-        CHECK(ashlar_live_set_insert(&set, &other) == &middle);
+        CHECK(ashlar__live_set_insert(&set, &other) == &middle);
     }
-    ashlar_live_set_remove(&set, &middle);
+    ashlar__live_set_remove(&set, &middle);
     ashlar_live_block again = block_at(1050, 10);
-    CHECK(ashlar_live_set_insert(&set, &again) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &again) == NULL);
 }
 
 CASE(the_end_of_the_address_space_is_no_gap) {
     ashlar_live_set set = {0};
     ashlar_live_block last = block_at(UINTPTR_MAX - 9, 10), wraps = block_at(UINTPTR_MAX - 99, 101),
                       low = block_at(0, 10);
-    CHECK(ashlar_live_set_insert(&set, &wraps) == &wraps);
-    CHECK(ashlar_live_set_insert(&set, &last) == NULL);
-    CHECK(ashlar_live_set_insert(&set, &low) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &wraps) == &wraps);
+    CHECK(ashlar__live_set_insert(&set, &last) == NULL);
+    CHECK(ashlar__live_set_insert(&set, &low) == NULL);
 }
 
 enum { COUNT = 4096, ROUNDS = 20000 };
@@ -64,11 +64,11 @@ CASE(the_tree_stays_flat_in_any_order) {
         for (size_t i = 0; i < COUNT; i++) {
             const size_t place = is_falling ? COUNT - i : i + 1;
             blocks[i] = block_at(place << 21, 1 << 21);
-            CHECK(ashlar_live_set_insert(&set, &blocks[i]) == NULL);
+            CHECK(ashlar__live_set_insert(&set, &blocks[i]) == NULL);
         }
         CHECK(depth(set.root) < 60); /* 12 at best */
         for (size_t i = 0; i < COUNT; i += 2) {
-            ashlar_live_set_remove(&set, &blocks[i]);
+            ashlar__live_set_remove(&set, &blocks[i]);
         }
         CHECK(depth(set.root) < 60);
     }
@@ -85,20 +85,20 @@ CASE(agrees_with_a_map_of_bytes) {
     for (int round = 0; round < ROUNDS; round++) {
         if (count > 0 && rand() % 3 == 0) {
             ashlar_live_block *out = &blocks[(size_t)rand() % count];
-            ashlar_live_set_remove(&set, out);
+            ashlar__live_set_remove(&set, out);
             memset(used + out->address, 0, out->bytes);
             ashlar_live_block *last = &blocks[--count];
             if (last != out) { /* keep the array dense: the last one moves, so in and out again */
-                ashlar_live_set_remove(&set, last);
+                ashlar__live_set_remove(&set, last);
                 *out = block_at(last->address, last->bytes);
-                wrong += ashlar_live_set_insert(&set, out) != NULL;
+                wrong += ashlar__live_set_insert(&set, out) != NULL;
             }
             continue;
         }
         const size_t bytes = (size_t)rand() % 60 + 1;
         blocks[count] = block_at((size_t)rand() % (BYTES - bytes), bytes);
         const bool is_free = memchr(used + blocks[count].address, 1, bytes) == NULL;
-        const ashlar_live_block *overlap = ashlar_live_set_insert(&set, &blocks[count]);
+        const ashlar_live_block *overlap = ashlar__live_set_insert(&set, &blocks[count]);
         wrong += is_free != (overlap == NULL);
         refused += overlap != NULL;
         if (overlap == NULL) {

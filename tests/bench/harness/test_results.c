@@ -14,9 +14,9 @@ static ashlar_results results;
 
 static ashlar_status read_text(const char *text, const char *figure) {
     ashlar_json *document = NULL;
-    CHECK(ashlar_json_parse(text, strlen(text), &document) == ASHLAR_OK);
-    const ashlar_status status = ashlar_results_read(document, figure, &results);
-    ashlar_json_free(document);
+    CHECK(ashlar__json_parse(text, strlen(text), &document) == ASHLAR_OK);
+    const ashlar_status status = ashlar__results_read(document, figure, &results);
+    ashlar__json_free(document);
     return status;
 }
 
@@ -43,8 +43,8 @@ CASE(rows_become_lines_and_subjects) {
     char text[sizeof rows_text + 64];
     CHECK(read_text(rows_text, "ns") == ASHLAR_OK);
     check_rows();
-    CHECK_ZU(ashlar_results_find_subject(&results, "cub"), 1);
-    CHECK_ZU(ashlar_results_find_subject(&results, "cu"), 2);
+    CHECK_ZU(ashlar__results_find_subject(&results, "cub"), 1);
+    CHECK_ZU(ashlar__results_find_subject(&results, "cu"), 2);
     (void)snprintf(text, sizeof text, "{\"packings\": [], \"rows\": %s}", rows_text);
     memset(&results, 1, sizeof results);
     CHECK(read_text(text, "ns") == ASHLAR_OK);
@@ -111,7 +111,7 @@ static char *draw(const char *title, const char *unit) {
     static char text[2 * TEXT_BYTES];
     FILE *file = NULL;
     size_t bytes = 0;
-    CHECK(ashlar_chart_write(&results, title, unit, path) == ASHLAR_OK);
+    CHECK(ashlar__chart_write(&results, title, unit, path) == ASHLAR_OK);
     file = fopen(path, "rb");
     if (file != NULL) {
         bytes = fread(text, 1, sizeof text - 1, file);
@@ -194,9 +194,9 @@ CASE(long_names_have_room_in_the_legend) {
 
 CASE(nothing_to_draw_is_an_error) {
     REQUIRE(read_text("[]", "ns") == ASHLAR_OK);
-    CHECK(ashlar_chart_write(&results, "", "", path) == ASHLAR_EINVAL);
+    CHECK(ashlar__chart_write(&results, "", "", path) == ASHLAR_EINVAL);
     REQUIRE(read_text(rows_text, "ns") == ASHLAR_OK);
-    CHECK(ashlar_chart_write(&results, "", "", "/nowhere/at/all.svg") == ASHLAR_EIO);
+    CHECK(ashlar__chart_write(&results, "", "", "/nowhere/at/all.svg") == ASHLAR_EIO);
 }
 
 RUN_CASES_IN_FOLDER()

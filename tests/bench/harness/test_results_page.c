@@ -88,7 +88,7 @@ CASE(the_page_says_where_we_lose) {
     write_file("machine.json", "{\"date\":\"2026-11-21\",\"cores\":2,\"other\":null}");
     write_file("ran.txt", "tests: passed\n");
     for (int i = 0; i < 2; i++) {
-        CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+        CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
         const char *text = read_file("README.md");
         CHECK(strcmp(text, page) == 0);
         if (strcmp(text, page) != 0) {
@@ -110,7 +110,7 @@ CASE(every_group_has_its_figures) {
     write_file("rnn.json", "{\"rows\":[{\"case\":\"lstm\",\"subject\":\"ashlar\",\"ms_step\":9},"
                            "{\"case\":\"lstm\",\"subject\":\"onednn\",\"ms_step\":9},"
                            "{\"case\":\"lstm\",\"subject\":\"static_buffer\",\"ms_step\":8}]}");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
     const char *text = read_file("README.md");
     CHECK_HAS(text, "# Results\n");
     CHECK(strstr(text, "smoke") == NULL && strstr(text, "What was run") == NULL);
@@ -126,26 +126,26 @@ CASE(a_smoke_run_is_called_one) {
     empty_folder();
     write_alloc();
     write_file("machine.json", "{\"smoke\":true}");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
     CHECK_HAS(read_file("README.md"), "Its figures mean nothing");
     write_file("machine.json", "{\"smoke\":false}");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
     CHECK(strstr(read_file("README.md"), "mean nothing") == NULL);
 }
 
 CASE(bad_files_are_errors) {
     empty_folder();
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_EIO);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "no results");
-    CHECK(ashlar_results_page_write("/nowhere/at/all") == ASHLAR_EIO);
+    CHECK(ashlar__results_page_write("/nowhere/at/all") == ASHLAR_EIO);
     write_file("alloc.json", "[{]");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "alloc.json");
     write_file("alloc.json", "[7]");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
     write_alloc();
     write_file("machine.json", "{");
-    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "machine.json");
     CHECK(!is_there("README.md"));
 }
@@ -156,9 +156,9 @@ CASE(host_memory_may_end_at_every_point) {
     write_file("machine.json", "{\"cores\":2}");
     size_t n = 1;
     for (; n < 200; n++) {
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_results_page_write(folder);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__results_page_write(folder);
+        ashlar__host_fail_at(0);
         if (status == ASHLAR_OK) {
             break;
         }
@@ -176,9 +176,9 @@ CASE(the_machine_is_told_without_its_name) {
     const ashlar_machine_config config = {
         .date = "1970-01-01", .commit = "abc", .is_smoke = true, .parts = &part, .part_count = 1};
     empty_folder();
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    CHECK(ashlar_machine_write(&config, device, path_of("machine.json")) == ASHLAR_OK);
+    CHECK(ashlar__machine_write(&config, device, path_of("machine.json")) == ASHLAR_OK);
     const char *text = read_file("machine.json");
     CHECK_HAS(text, "{\n  \"date\": \"1970-01-01\",\n  \"commit\": \"abc\",\n  \"smoke\": true,\n");
     CHECK_HAS(text, "\"cores\": ");
@@ -192,11 +192,11 @@ CASE(the_machine_is_told_without_its_name) {
     CHECK(gethostname(host, sizeof host - 1) == 0);
     CHECK(host[0] == '\0' || strcmp(host, "localhost") == 0 || strstr(text, host) == NULL);
     const ashlar_machine_config plain = {0};
-    CHECK(ashlar_machine_write(&plain, device, path_of("machine.json")) == ASHLAR_OK);
+    CHECK(ashlar__machine_write(&plain, device, path_of("machine.json")) == ASHLAR_OK);
     text = read_file("machine.json");
     CHECK_HAS(text, "{\n  \"date\": \"20");
     CHECK(strstr(text, "commit") == NULL && strstr(text, "smoke") == NULL);
-    CHECK(ashlar_machine_write(&plain, device, "/nowhere/at/all.json") == ASHLAR_EIO);
+    CHECK(ashlar__machine_write(&plain, device, "/nowhere/at/all.json") == ASHLAR_EIO);
     ashlar_device_close(device);
 }
 

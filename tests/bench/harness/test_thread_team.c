@@ -29,10 +29,10 @@ CASE(threads_work_at_the_same_time_and_stay_the_same) {
     ashlar_thread_team *team = NULL;
     pthread_t before[THREADS];
     pthread_barrier_init(&barrier, NULL, THREADS);
-    REQUIRE(ashlar_thread_team_create(THREADS, &team) == ASHLAR_OK);
+    REQUIRE(ashlar__thread_team_create(THREADS, &team) == ASHLAR_OK);
     for (int turn = 1; turn <= 20; turn++) {
         double wall_ns = -1;
-        CHECK(ashlar_thread_team_run(team, meet, &barrier, &wall_ns) == ASHLAR_OK);
+        CHECK(ashlar__thread_team_run(team, meet, &barrier, &wall_ns) == ASHLAR_OK);
         CHECK(wall_ns > 0);
         for (int i = 0; i < THREADS; i++) {
             CHECK(atomic_load(&calls[i]) == turn);
@@ -42,13 +42,13 @@ CASE(threads_work_at_the_same_time_and_stay_the_same) {
         }
         CHECK(!pthread_equal(ids[0], ids[1]) && !pthread_equal(ids[1], ids[2]));
     }
-    ashlar_thread_team_destroy(team);
+    ashlar__thread_team_destroy(team);
     pthread_barrier_destroy(&barrier);
 }
 
 static ashlar_status fail_but_first(void *arg, size_t thread) {
     (void)arg;
-    return thread == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "thread %zu has none", thread);
+    return thread == 0 ? ASHLAR_OK : ashlar__fail(ASHLAR_ENOMEM, "thread %zu has none", thread);
 }
 
 static ashlar_status succeed(void *arg, size_t thread) {
@@ -60,14 +60,14 @@ static ashlar_status succeed(void *arg, size_t thread) {
 CASE(a_failure_comes_with_its_detail) {
     ashlar_thread_team *team = NULL;
     double wall_ns = -1;
-    REQUIRE(ashlar_thread_team_create(THREADS, &team) == ASHLAR_OK);
-    CHECK(ashlar_thread_team_run(team, fail_but_first, NULL, &wall_ns) == ASHLAR_ENOMEM);
+    REQUIRE(ashlar__thread_team_create(THREADS, &team) == ASHLAR_OK);
+    CHECK(ashlar__thread_team_run(team, fail_but_first, NULL, &wall_ns) == ASHLAR_ENOMEM);
     CHECK(strcmp(ashlar_error_detail(), "thread 1 has none") == 0);
     CHECK(wall_ns < 0);
-    CHECK(ashlar_thread_team_run(team, succeed, NULL, &wall_ns) == ASHLAR_OK);
+    CHECK(ashlar__thread_team_run(team, succeed, NULL, &wall_ns) == ASHLAR_OK);
     CHECK(wall_ns >= 0);
-    ashlar_thread_team_destroy(team);
-    ashlar_thread_team_destroy(NULL);
+    ashlar__thread_team_destroy(team);
+    ashlar__thread_team_destroy(NULL);
 }
 
 static ashlar_status sleep_on_first(void *arg, size_t thread) {
@@ -82,23 +82,23 @@ static ashlar_status sleep_on_first(void *arg, size_t thread) {
 CASE(the_time_reaches_to_the_last_end) {
     ashlar_thread_team *team = NULL;
     double wall_ns = 0;
-    REQUIRE(ashlar_thread_team_create(THREADS, &team) == ASHLAR_OK);
-    CHECK(ashlar_thread_team_run(team, sleep_on_first, NULL, &wall_ns) == ASHLAR_OK);
+    REQUIRE(ashlar__thread_team_create(THREADS, &team) == ASHLAR_OK);
+    CHECK(ashlar__thread_team_run(team, sleep_on_first, NULL, &wall_ns) == ASHLAR_OK);
     CHECK(wall_ns >= 2e7);
-    ashlar_thread_team_destroy(team);
+    ashlar__thread_team_destroy(team);
 }
 
 CASE(one_without_work_can_be_ended) {
     ashlar_thread_team *team = NULL;
-    CHECK(ashlar_thread_team_create(1, &team) == ASHLAR_OK);
-    ashlar_thread_team_destroy(team);
+    CHECK(ashlar__thread_team_create(1, &team) == ASHLAR_OK);
+    ashlar__thread_team_destroy(team);
 }
 
 CASE(without_host_memory_there_is_none) {
     ashlar_thread_team *team = NULL;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_thread_team_create(1, &team) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__thread_team_create(1, &team) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK(team == NULL);
 }
 

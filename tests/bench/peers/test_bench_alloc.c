@@ -25,11 +25,11 @@ CASE(names_of_workloads_may_have_a_variant) {
                                       "mix/4096", "one_sizes", "rnn_warm/x"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         const ashlar_bench_config config = config_of(good[i], NULL);
-        CHECK(ashlar_bench_check(&config) == ASHLAR_OK);
+        CHECK(ashlar__bench_check(&config) == ASHLAR_OK);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const ashlar_bench_config config = config_of(bad[i], NULL);
-        CHECK(ashlar_bench_check(&config) == ASHLAR_EINVAL);
+        CHECK(ashlar__bench_check(&config) == ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), bad[i]);
         CHECK_HAS(ashlar_error_detail(), "rnn_cold"); /* what there is */
     }
@@ -37,8 +37,8 @@ CASE(names_of_workloads_may_have_a_variant) {
 
 CASE(a_subject_that_is_not_there_is_refused) {
     const ashlar_bench_config good = config_of(NULL, "floor"), bad = config_of("mix", "tcmalloc");
-    CHECK(ashlar_bench_check(&good) == ASHLAR_OK);
-    CHECK(ashlar_bench_check(&bad) == ASHLAR_EINVAL);
+    CHECK(ashlar__bench_check(&good) == ASHLAR_OK);
+    CHECK(ashlar__bench_check(&bad) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "tcmalloc");
     CHECK_HAS(ashlar_error_detail(), " ashlar floor");
     CHECK_HAS(ashlar_error_detail(), " glibc driver cuda_async plan none");
@@ -47,23 +47,23 @@ CASE(a_subject_that_is_not_there_is_refused) {
 CASE(every_name_of_several_is_checked) {
     ashlar_bench_config config = config_of("mix", "floor");
     config.workloads.items[config.workloads.count++] = "random";
-    CHECK(ashlar_bench_check(&config) == ASHLAR_OK);
+    CHECK(ashlar__bench_check(&config) == ASHLAR_OK);
     config.workloads.items[config.workloads.count++] = "chaos";
-    CHECK(ashlar_bench_check(&config) == ASHLAR_EINVAL);
+    CHECK(ashlar__bench_check(&config) == ASHLAR_EINVAL);
     config.workloads.count--;
     config.subjects.items[config.subjects.count++] = "ceiling";
-    CHECK(ashlar_bench_check(&config) == ASHLAR_EINVAL);
+    CHECK(ashlar__bench_check(&config) == ASHLAR_EINVAL);
 }
 
 /* Two driver calls a pair tell how many were run, in whole lists of 256. */
 CASE(pairs_alone_are_run_as_often_as_asked) {
     ashlar_device *device = NULL;
     ashlar_driver_counts before, after;
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
     const ashlar_bench_config config = config_of("mix", "driver"); /* the workload is not asked */
     ashlar_device_get_counts(device, &before);
-    CHECK(ashlar_bench_pairs(device, &config, 600) == ASHLAR_OK);
+    CHECK(ashlar__bench_pairs(device, &config, 600) == ASHLAR_OK);
     ashlar_device_get_counts(device, &after);
     CHECK_ZU(after.memory - before.memory, 2 * 768);
     ashlar_device_close(device);

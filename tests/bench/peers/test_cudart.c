@@ -23,7 +23,7 @@ static bool set_up_runtime(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
     }
-    ashlar_cudart_use(device);
+    ashlar__cudart_use(device);
     return true;
 }
 
@@ -95,19 +95,19 @@ CASE(failing_driver_calls_are_reported) {
     cudaEvent_t event = NULL;
     void *ptr = NULL;
     queue_work(streams[0]);
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(cudaEventCreateWithFlags(&event, 0) == cudaErrorMemoryAllocation && event == NULL);
     REQUIRE(cudaEventCreateWithFlags(&event, 0) == cudaSuccess);
     static const int fns[] = {ASHLAR_DRIVER_FN_ctx_push_current, ASHLAR_DRIVER_FN_event_create,
                               ASHLAR_DRIVER_FN_event_record};
     for (size_t i = 0; i < sizeof fns / sizeof fns[0]; i++) {
-        ashlar_driver_fail_at(driver, fns[i], 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, fns[i], 1, CU_UNKNOWN);
         CHECK(cudaEventRecord(event, streams[0]) == cudaErrorUnknown);
     }
     CHECK(cudaEventRecord(event, streams[0]) == cudaSuccess);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_UNKNOWN);
     CHECK(cudaEventQuery(event) == cudaErrorUnknown);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
     CHECK(cudaMalloc(&ptr, MIB) == cudaErrorUnknown && ptr == NULL);
     CHECK(cudaEventDestroy(event) == cudaSuccess);
     tear_down_device();

@@ -12,7 +12,7 @@
 
 static const ashlar_workload_spec *spec_of(const char *variant) {
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
     while (strcmp(specs->variant, variant) != 0) {
         specs++;
     }
@@ -21,7 +21,7 @@ static const ashlar_workload_spec *spec_of(const char *variant) {
 
 static ashlar_workload record(const char *variant) {
     ashlar_workload w = {0};
-    CHECK(ashlar_workload_init(&w, spec_of(variant)) == ASHLAR_OK);
+    CHECK(ashlar__workload_init(&w, spec_of(variant)) == ASHLAR_OK);
     return w;
 }
 
@@ -29,10 +29,10 @@ static ashlar_workload record(const char *variant) {
 
 CASE(the_median_is_the_one_in_the_middle) {
     double one[] = {7}, odd[] = {9, 1, 5, 100, 2}, even[] = {4, 1, 3, 100}, equal[] = {2, 2, 2};
-    CHECK_NEAR(ashlar_median(one, 1), 7, 0, 0);
-    CHECK_NEAR(ashlar_median(odd, 5), 5, 0, 0);
-    CHECK_NEAR(ashlar_median(even, 4), 3.5, 0, 0);
-    CHECK_NEAR(ashlar_median(equal, 3), 2, 0, 0);
+    CHECK_NEAR(ashlar__median(one, 1), 7, 0, 0);
+    CHECK_NEAR(ashlar__median(odd, 5), 5, 0, 0);
+    CHECK_NEAR(ashlar__median(even, 4), 3.5, 0, 0);
+    CHECK_NEAR(ashlar__median(equal, 3), 2, 0, 0);
 }
 
 /* --- a subject that counts ------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ CASE(every_part_of_the_list_is_run_on_every_thread) {
     ashlar_measurement result = {0};
     counts = (counter){0};
     const size_t opened = CALLS(stream_create), closed = CALLS(stream_destroy);
-    CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
     check_counts_balance();
     CHECK_ZU(CALLS(stream_create) - opened, THREADS);
     CHECK_ZU(CALLS(stream_destroy) - closed, THREADS);
@@ -151,7 +151,7 @@ CASE(every_part_of_the_list_is_run_on_every_thread) {
     CHECK(result.ns_pair > 0);
     CHECK_ZU(result.driver_calls, 0);
     CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -171,19 +171,19 @@ CASE(a_subject_may_be_told_what_it_gets_back) {
     const ashlar_measure_config config = {device, THREADS, 3, 1};
     ashlar_measurement result = {0};
     counts = (counter){0};
-    CHECK(ashlar_measure(&config, &w, &subject, 1, &result) == ASHLAR_OK);
+    CHECK(ashlar__measure(&config, &w, &subject, 1, &result) == ASHLAR_OK);
     check_counts_balance();
     CHECK_ZU(counts.other_takes, 0);
     CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 3) * w.body_pairs));
     for (size_t refused = 1; refused <= 5000; refused += 1234) {
         counts = (counter){.refuse_at = refused};
-        CHECK(ashlar_measure(&config, &w, &subject, 1, &result) == ASHLAR_ENOMEM);
+        CHECK(ashlar__measure(&config, &w, &subject, 1, &result) == ASHLAR_ENOMEM);
         CHECK_HAS(ashlar_error_detail(), "sized has no block");
         CHECK_ZU(counts.gives, counts.takes);
         CHECK_ZU(counts.other_takes, 0);
     }
     counts.refuse_at = 0;
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -197,7 +197,7 @@ static ashlar_status note_begin(void *self, ashlar_stream stream) {
     atomic_fetch_add(&counts.wrong, self != &counts || stream == NULL || is_in_step);
     if (atomic_fetch_add(&step_begins, 1) + 1 == bad_begin) {
         atomic_fetch_sub(&step_begins, 1);
-        return ashlar_fail(ASHLAR_EDRIVER, "no step");
+        return ashlar__fail(ASHLAR_EDRIVER, "no step");
     }
     is_in_step = true;
     return ASHLAR_OK;
@@ -206,7 +206,7 @@ static ashlar_status note_begin(void *self, ashlar_stream stream) {
 static ashlar_status note_end(void *self) {
     atomic_fetch_add(&counts.wrong, self != &counts || !is_in_step);
     is_in_step = false;
-    return atomic_fetch_add(&step_ends, 1) + 1 == bad_end ? ashlar_fail(ASHLAR_EIO, "no end")
+    return atomic_fetch_add(&step_ends, 1) + 1 == bad_end ? ashlar__fail(ASHLAR_EIO, "no end")
                                                           : ASHLAR_OK;
 }
 
@@ -230,11 +230,11 @@ static const ashlar_peer stepping = {
 static ashlar_workload record_steps(const char *name) {
     ashlar_workload w = {0};
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_plan_specs(&count);
     while (strcmp(specs->name, name) != 0) {
         specs++;
     }
-    CHECK(ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    CHECK(ashlar__workload_init(&w, specs) == ASHLAR_OK);
     return w;
 }
 
@@ -245,7 +245,7 @@ static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) 
     const size_t refuse_at = counts.refuse_at;
     counts = (counter){.refuse_at = refuse_at};
     step_begins = step_ends = outside = 0;
-    const ashlar_status status = ashlar_measure(&config, w, &peer, 1, &result);
+    const ashlar_status status = ashlar__measure(&config, w, &peer, 1, &result);
     CHECK(step_begins == step_ends);
     check_counts_balance();
     counts.refuse_at = 0;
@@ -260,12 +260,12 @@ CASE(steps_begin_and_end_where_the_list_has_them) {
         CHECK_ZU(step_begins, threads * (1 + 3 * (size_t)ASHLAR_WORKLOAD_RNN_STEPS));
         CHECK_ZU(outside, 0);
     }
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     w = record_steps("rnn_step"); /* with a block before its first step */
     CHECK(measure_stepping(&w, 1) == ASHLAR_OK);
     CHECK_ZU(step_begins, 1 + 3);
     CHECK_ZU(outside, 1);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -285,7 +285,7 @@ CASE(a_step_that_fails_ends_the_measurement) {
     counts.refuse_at = 30; /* within the second step, which ends all the same */
     CHECK(measure_stepping(&w, 1) == ASHLAR_ENOMEM);
     CHECK_ZU(step_begins, 2);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -337,11 +337,11 @@ CASE(a_slow_subject_takes_part_in_five_rounds) {
         const ashlar_measure_config config = {device, 1, i == 0 ? (size_t)61 : 1, round_ns[i]};
         ashlar_measurement result;
         counts = (counter){0};
-        CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+        CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
         CHECK(i == 0 ? counts.takes == (2 + 5) * w.body_pairs : counts.takes > 10 * w.body_pairs);
         CHECK(result.ns_pair > 0);
     }
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -356,14 +356,14 @@ CASE(every_round_begins_with_another_subject) {
     const ashlar_measure_config config = {device, 1, 3, 1};
     ashlar_measurement results[2];
     turns[0] = '\0';
-    CHECK(ashlar_measure(&config, &w, peers, 2, results) == ASHLAR_OK);
+    CHECK(ashlar__measure(&config, &w, peers, 2, results) == ASHLAR_OK);
     CHECK(strncmp(turns,
                   "aabb"
                   "ab"
                   "ba"
                   "ab",
                   10) == 0);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -374,11 +374,11 @@ CASE(a_longer_round_runs_the_body_more_often) {
     const ashlar_measure_config config = {device, 1, 2, 1e8};
     ashlar_measurement result;
     counts = (counter){0};
-    CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
     check_counts_balance();
     CHECK_ZU(counts.takes % w.body_pairs, 0);
     CHECK(counts.takes > 10 * w.body_pairs);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -386,10 +386,10 @@ CASE(a_repeat_runs_the_body_as_often_as_asked) {
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     counts = (counter){0};
-    CHECK(ashlar_measure_repeat(device, &w, &counting, 7) == ASHLAR_OK);
+    CHECK(ashlar__measure_repeat(device, &w, &counting, 7) == ASHLAR_OK);
     check_counts_balance(); /* what the prologue left is given back too */
     CHECK_ZU(counts.takes, 4000 + 7 * w.body_pairs);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -403,13 +403,13 @@ CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
             const ashlar_measure_config config = {device, threads, 3, 1};
             ashlar_measurement result;
             counts = (counter){.refuse_at = moments[i]};
-            CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_ENOMEM);
+            CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_ENOMEM);
             CHECK_HAS(ashlar_error_detail(), "counting");
             CHECK_HAS(ashlar_error_detail(), "one_size");
             check_counts_balance();
         }
     }
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -419,8 +419,8 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
     size_t count = 0;
-    for (size_t i = 0, all = ashlar_peers(peers); i < all; i++) {
-        if (peers[i] != ashlar_peer_cuda_async()) { /* which is not for this device */
+    for (size_t i = 0, all = ashlar__peers(peers); i < all; i++) {
+        if (peers[i] != ashlar__peer_cuda_async()) { /* which is not for this device */
             peers[count++] = peers[i];
         }
     }
@@ -428,42 +428,42 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
     ashlar_workload w = record("4096");
     for (size_t threads = 1; threads <= THREADS; threads++) {
         const ashlar_measure_config config = {device, threads, 2, 1};
-        REQUIRE(ashlar_measure(&config, &w, peers, count, results) == ASHLAR_OK);
+        REQUIRE(ashlar__measure(&config, &w, peers, count, results) == ASHLAR_OK);
         for (size_t i = 0; i < count; i++) {
             const bool is_known =
-                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar_peer_cub());
+                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar__peer_cub());
             CHECK(results[i].ns_pair > 0);
             CHECK((results[i].reserved_over_live > 0) == is_known);
         }
     }
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
 CASE(driver_calls_are_those_of_one_run_of_the_body) {
-    const ashlar_peer *peers[] = {ashlar_peer_driver(), ashlar_peer_ashlar(), ashlar_peer_floor()};
+    const ashlar_peer *peers[] = {ashlar__peer_driver(), ashlar__peer_ashlar(), ashlar__peer_floor()};
     ashlar_measurement results[3];
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 3, 1};
-    REQUIRE(ashlar_measure(&config, &w, peers, 3, results) == ASHLAR_OK);
+    REQUIRE(ashlar__measure(&config, &w, peers, 3, results) == ASHLAR_OK);
     CHECK_ZU(results[0].driver_calls, 2 * w.body_pairs);
     CHECK(results[1].driver_calls > 0 && results[1].driver_calls < 10);
     CHECK_ZU(results[2].driver_calls, 0);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
 CASE(the_prologue_is_not_counted) {
-    const ashlar_peer *peer = ashlar_peer_ashlar();
+    const ashlar_peer *peer = ashlar__peer_ashlar();
     ashlar_measurement result;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     const ashlar_measure_config config = {device, 1, 1, 1};
-    REQUIRE(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    REQUIRE(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
     CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
     CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
@@ -473,7 +473,7 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
     const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);
-        const ashlar_peer *peer = ashlar_peer_ashlar();
+        const ashlar_peer *peer = ashlar__peer_ashlar();
         static void *variables[8192];
         void *self = NULL;
         REQUIRE(w.variable_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
@@ -490,7 +490,7 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
         peer->usage(self, &usage);
         CHECK_ZU(usage.live_peak_bytes, w.peak_bytes);
         peer->destroy(self);
-        ashlar_workload_finish(&w);
+        ashlar__workload_finish(&w);
     }
     tear_down();
 }
@@ -498,7 +498,7 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
 /* --- failures -------------------------------------------------------------------------------- */
 
 CASE(any_lack_of_host_memory_ends_cleanly) {
-    const ashlar_peer *peers[] = {ashlar_peer_ashlar(), ashlar_peer_floor(), &counting};
+    const ashlar_peer *peers[] = {ashlar__peer_ashlar(), ashlar__peer_floor(), &counting};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 1, 1};
@@ -506,21 +506,21 @@ CASE(any_lack_of_host_memory_ends_cleanly) {
     size_t failures = 0;
     for (unsigned long n = 1; n < 60; n++) { /* some the allocator gets over */
         counts = (counter){0};
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_measure(&config, &w, peers, 3, results);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__measure(&config, &w, peers, 3, results);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM ||
               status == ASHLAR_EDRIVER);
         failures += status != ASHLAR_OK;
         check_counts_balance();
     }
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(failures > 7);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
     tear_down_device();
 }
 
 CASE(any_failing_driver_call_ends_cleanly) {
-    const ashlar_peer *peers[] = {&counting, ashlar_peer_driver(), ashlar_peer_ashlar()};
+    const ashlar_peer *peers[] = {&counting, ashlar__peer_driver(), ashlar__peer_ashlar()};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("512");
     const ashlar_measure_config config = {device, 1, 1, 1};
@@ -528,15 +528,15 @@ CASE(any_failing_driver_call_ends_cleanly) {
     size_t failures = 0;
     for (uint64_t n = 1; n < 40; n++) {
         counts = (counter){0};
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
-        const ashlar_status status = ashlar_measure(&config, &w, peers, 3, results);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        const ashlar_status status = ashlar__measure(&config, &w, peers, 3, results);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         failures += status != ASHLAR_OK;
         check_counts_balance();
     }
     CHECK(failures > 10);
-    ashlar_workload_finish(&w);
-    CHECK(ashlar_soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
+    ashlar__workload_finish(&w);
+    CHECK(ashlar__soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
     ashlar_device_close(device);
 }
 

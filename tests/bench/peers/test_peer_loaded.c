@@ -14,12 +14,12 @@
 
 static size_t count_peers(void) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    return ashlar_peers(peers);
+    return ashlar__peers(peers);
 }
 
 static void check_refused(const char *text, const char *word) {
     const size_t count = count_peers();
-    CHECK(ashlar_peer_load(text) == ASHLAR_EINVAL);
+    CHECK(ashlar__peer_load(text) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "--peer: ");
     CHECK_HAS(ashlar_error_detail(), word);
     CHECK_ZU(count_peers(), count);
@@ -58,12 +58,12 @@ CASE(a_name_that_is_taken_is_refused) {
 CASE(a_loaded_peer_is_a_subject) {
     const size_t count = count_peers();
     REQUIRE(set_up_device(""));
-    CHECK(ashlar_peer_loaded(0) == NULL);
-    REQUIRE(ashlar_peer_load(path_of("stone.so")) == ASHLAR_OK);
+    CHECK(ashlar__peer_loaded(0) == NULL);
+    REQUIRE(ashlar__peer_load(path_of("stone.so")) == ASHLAR_OK);
     CHECK_ZU(count_peers(), count + 1);
-    const ashlar_peer *peer = ashlar_peer_find("stone");
-    REQUIRE(peer != NULL && peer == ashlar_peer_loaded(0) && ashlar_peer_loaded(1) == NULL);
-    CHECK(ashlar_peer_is_loaded(peer) && !ashlar_peer_is_loaded(ashlar_peer_floor()));
+    const ashlar_peer *peer = ashlar__peer_find("stone");
+    REQUIRE(peer != NULL && peer == ashlar__peer_loaded(0) && ashlar__peer_loaded(1) == NULL);
+    CHECK(ashlar__peer_is_loaded(peer) && !ashlar__peer_is_loaded(ashlar__peer_floor()));
     CHECK(peer->give == NULL && peer->hides_calls);
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
@@ -83,7 +83,7 @@ CASE(a_loaded_peer_is_a_subject) {
 
 CASE(its_context_is_current_while_it_works) {
     REQUIRE(set_up_device(""));
-    const ashlar_peer *peer = ashlar_peer_loaded(0);
+    const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
     const size_t pushed = CALLS(ctx_push_current), popped = CALLS(ctx_pop_current);
@@ -98,20 +98,20 @@ CASE(its_context_is_current_while_it_works) {
 
 CASE(without_host_memory_there_is_no_instance) {
     REQUIRE(set_up_device(""));
-    const ashlar_peer *peer = ashlar_peer_loaded(0);
+    const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     tear_down_device();
 }
 
 CASE(functions_of_other_names_are_found) {
     char text[PATH_BYTES + 32];
     (void)snprintf(text, sizeof text, "%s:half_take,half_give", path_of("half.so"));
-    REQUIRE(ashlar_peer_load(text) == ASHLAR_OK);
-    const ashlar_peer *peer = ashlar_peer_find("half");
-    REQUIRE(peer != NULL && peer == ashlar_peer_loaded(1));
+    REQUIRE(ashlar__peer_load(text) == ASHLAR_OK);
+    const ashlar_peer *peer = ashlar__peer_find("half");
+    REQUIRE(peer != NULL && peer == ashlar__peer_loaded(1));
     REQUIRE(set_up_device(""));
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
@@ -130,22 +130,22 @@ CASE(there_is_room_for_a_few) {
     for (int i = 0; i < ASHLAR_PEERS_LOADED_MAX - 2; i++) {
         (void)snprintf(name, sizeof name, "libquarry%d.so", i);
         REQUIRE(symlink(object, name) == 0);
-        CHECK(ashlar_peer_load(name) == ASHLAR_OK);
+        CHECK(ashlar__peer_load(name) == ASHLAR_OK);
         CHECK(unlink(name) == 0);
     }
-    CHECK(ashlar_peer_find("quarry0") != NULL && ashlar_peer_find("quarry4") != NULL);
+    CHECK(ashlar__peer_find("quarry0") != NULL && ashlar__peer_find("quarry4") != NULL);
     check_refused("full.so", "room for 7");
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar_peers(peers);
-    CHECK(peers[count - 1] == ashlar_peer_none() && peers[count - 2] == ashlar_peer_plan());
-    CHECK(peers[count - 3] == ashlar_peer_find("quarry4"));
+    const size_t count = ashlar__peers(peers);
+    CHECK(peers[count - 1] == ashlar__peer_none() && peers[count - 2] == ashlar__peer_plan());
+    CHECK(peers[count - 3] == ashlar__peer_find("quarry4"));
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
 CASE(cudas_pools_are_for_cuda_devices) {
     REQUIRE(set_up_device(""));
-    const ashlar_peer *peer = ashlar_peer_find("cuda_async");
-    REQUIRE(peer != NULL && !ashlar_peer_is_loaded(peer));
+    const ashlar_peer *peer = ashlar__peer_find("cuda_async");
+    REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
     void *self = NULL;
     CHECK(peer->create(device, &self) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "--device cuda");

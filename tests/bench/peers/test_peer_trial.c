@@ -16,11 +16,11 @@
 #include "tests/bench/peers/peer_path.h"
 
 static void check_refused(const char *name, const char *word) {
-    CHECK(ashlar_peer_trial(path_of(name), "soft") == ASHLAR_EINVAL);
+    CHECK(ashlar__peer_trial(path_of(name), "soft") == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "--peer: ");
     CHECK_HAS(ashlar_error_detail(), word);
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
-    CHECK(ashlar_peer_loaded(0) == NULL);
+    CHECK(ashlar__peer_loaded(0) == NULL);
     CHECK(waitpid(-1, NULL, WNOHANG) == -1); /* no child is left */
 }
 
@@ -33,9 +33,9 @@ static int next_file(void) {
 
 CASE(a_good_one_passes_and_is_not_loaded) {
     const int before = next_file();
-    CHECK(ashlar_peer_trial(path_of("stone.so"), "soft") == ASHLAR_OK);
-    CHECK(ashlar_peer_trial(path_of("half.so:half_take,half_give"), "soft") == ASHLAR_OK);
-    CHECK(ashlar_peer_loaded(0) == NULL);
+    CHECK(ashlar__peer_trial(path_of("stone.so"), "soft") == ASHLAR_OK);
+    CHECK(ashlar__peer_trial(path_of("half.so:half_take,half_give"), "soft") == ASHLAR_OK);
+    CHECK(ashlar__peer_loaded(0) == NULL);
     CHECK(next_file() == before); /* no end of a pipe is left */
 }
 
@@ -69,7 +69,7 @@ CASE(a_hang_ends_although_the_signal_is_ignored) {
 }
 
 CASE(without_its_device_that_is_told) {
-    CHECK(ashlar_peer_trial(path_of("stone.so"), "gpu") == ASHLAR_EINVAL);
+    CHECK(ashlar__peer_trial(path_of("stone.so"), "gpu") == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "gpu");
 }
 
@@ -78,7 +78,7 @@ CASE(without_another_process_that_is_told) {
     REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     const struct rlimit few = {3, limit.rlim_max};
     REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    const ashlar_status status = ashlar_peer_trial(path_of("stone.so"), "soft");
+    const ashlar_status status = ashlar__peer_trial(path_of("stone.so"), "soft");
     REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK(status == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "no pipe");

@@ -13,7 +13,7 @@
 
 static const ashlar_workload_spec *spec_of(const char *name, const char *variant) {
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(specs[i].name, name) == 0 && strcmp(specs[i].variant, variant) == 0) {
             return &specs[i];
@@ -25,7 +25,7 @@ static const ashlar_workload_spec *spec_of(const char *name, const char *variant
 static ashlar_workload record(const char *name, const char *variant) {
     ashlar_workload w = {0};
     const ashlar_workload_spec *spec = spec_of(name, variant);
-    CHECK(spec != NULL && ashlar_workload_init(&w, spec) == ASHLAR_OK);
+    CHECK(spec != NULL && ashlar__workload_init(&w, spec) == ASHLAR_OK);
     return w;
 }
 
@@ -81,13 +81,13 @@ static void check_steps(const ashlar_workload *w) {
         in_body += w->steps[i] >= w->body_begin;
     }
     CHECK(begins_body);
-    CHECK_ZU(ashlar_workload_body_steps(w), in_body);
+    CHECK_ZU(ashlar__workload_body_steps(w), in_body);
 }
 
 static void check_specs(const ashlar_workload_spec *specs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         ashlar_workload w;
-        REQUIRE(ashlar_workload_init(&w, &specs[i]) == ASHLAR_OK);
+        REQUIRE(ashlar__workload_init(&w, &specs[i]) == ASHLAR_OK);
         CHECK(strcmp(w.name, specs[i].name) == 0 && strcmp(w.variant, specs[i].variant) == 0);
         CHECK(w.body_begin < w.body_end && w.body_end <= w.count);
         CHECK(w.body_pairs > 0);
@@ -95,27 +95,27 @@ static void check_specs(const ashlar_workload_spec *specs, size_t count) {
         CHECK(w.live_max <= w.variable_count);
         check_list(&w);
         check_steps(&w);
-        ashlar_workload_finish(&w);
+        ashlar__workload_finish(&w);
     }
 }
 
 CASE(every_list_can_be_run_again_and_again) {
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
     check_specs(specs, count);
-    specs = ashlar_workload_plan_specs(&count);
+    specs = ashlar__workload_plan_specs(&count);
     check_specs(specs, count);
 }
 
 static ashlar_workload record_for_plan(const char *name, const char *variant) {
     ashlar_workload w = {0};
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    const ashlar_workload_spec *specs = ashlar__workload_plan_specs(&count);
     while (count > 0 && (strcmp(specs->name, name) != 0 || strcmp(specs->variant, variant) != 0)) {
         specs++;
         count--;
     }
-    CHECK(count > 0 && ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    CHECK(count > 0 && ashlar__workload_init(&w, specs) == ASHLAR_OK);
     return w;
 }
 
@@ -129,11 +129,11 @@ CASE(steps_for_plans_are_as_long_as_they_say) {
                   {"rnn_warm", "", 1000, 20000}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         ashlar_workload w = record_for_plan(wanted[i].name, wanted[i].variant);
-        CHECK_ZU(ashlar_workload_body_steps(&w), wanted[i].steps);
+        CHECK_ZU(ashlar__workload_body_steps(&w), wanted[i].steps);
         CHECK_ZU(w.body_pairs, wanted[i].pairs);
         /* What is recorded for the plan is the body itself, or was a step before it. */
         CHECK_ZU(w.step_count, wanted[i].steps + (i > 0));
-        ashlar_workload_finish(&w);
+        ashlar__workload_finish(&w);
     }
 }
 
@@ -148,7 +148,7 @@ CASE(the_small_step_fits_a_cache) {
     }
     step_bytes = w.peak_bytes - before;
     CHECK(step_bytes > MIB && step_bytes < before / 64);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 CASE(all_that_is_to_be_measured_is_there) {
@@ -159,7 +159,7 @@ CASE(all_that_is_to_be_measured_is_there) {
         {"rnn_warm", ""},        {"rnn_cold", ""},
     };
     size_t count;
-    (void)ashlar_workload_specs(&count);
+    (void)ashlar__workload_specs(&count);
     CHECK_ZU(count, sizeof wanted / sizeof wanted[0]);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         const ashlar_workload_spec *spec = spec_of(wanted[i][0], wanted[i][1]);
@@ -180,7 +180,7 @@ CASE(one_size_is_pairs_of_that_size) {
         CHECK_ZU(wrong, 0);
         CHECK_ZU(w.live_max, 1);
         CHECK_ZU(w.body_pairs * 2, w.count);
-        ashlar_workload_finish(&w);
+        ashlar__workload_finish(&w);
     }
 }
 
@@ -203,7 +203,7 @@ CASE(the_fragmented_heap_has_holes_of_other_sizes_only) {
         measured += w.ops[i].bytes == 4096;
     }
     CHECK_ZU(measured, w.body_pairs);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 CASE(holes_lie_between_blocks) {
@@ -214,7 +214,7 @@ CASE(holes_lie_between_blocks) {
         neighbours += w.ops[i + 1].variable == w.ops[i].variable + 1;
     }
     CHECK_ZU(neighbours, 0);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 enum { TENSORS = 400 };
@@ -238,8 +238,8 @@ CASE(a_mix_takes_400_tensors_of_all_magnitudes) {
     for (size_t i = 0; i < 17; i++) { /* 24 of each are expected */
         CHECK(by_doubling[i] > 8 && by_doubling[i] < 48);
     }
-    ashlar_workload_finish(&reverse);
-    ashlar_workload_finish(&shuffled);
+    ashlar__workload_finish(&reverse);
+    ashlar__workload_finish(&shuffled);
 }
 
 CASE(the_two_mixes_differ_in_the_order_of_giving) {
@@ -253,8 +253,8 @@ CASE(the_two_mixes_differ_in_the_order_of_giving) {
     CHECK_ZU(opposite, TENSORS);
     CHECK(same < 20);
     CHECK(again < 20); /* every turn is shuffled anew */
-    ashlar_workload_finish(&reverse);
-    ashlar_workload_finish(&shuffled);
+    ashlar__workload_finish(&reverse);
+    ashlar__workload_finish(&shuffled);
 }
 
 CASE(random_keeps_nearly_1000_blocks_live) {
@@ -271,7 +271,7 @@ CASE(random_keeps_nearly_1000_blocks_live) {
     CHECK_ZU(w.live_max, 1000);
     CHECK(many > w.count / 2);
     CHECK(sum / takes > MIB / 2 - MIB / 50 && sum / takes < MIB / 2 + MIB / 50); /* uniform */
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 CASE(random_gives_old_and_new_blocks_alike) {
@@ -290,7 +290,7 @@ CASE(random_gives_old_and_new_blocks_alike) {
     CHECK(gives > 9000);
     CHECK(newest < gives / 20);
     free(taken_at);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 CASE(the_two_rnn_lists_differ_in_the_first_step_only) {
@@ -312,8 +312,8 @@ CASE(the_two_rnn_lists_differ_in_the_first_step_only) {
     }
     CHECK_ZU(different, 0);
     CHECK_ZU(steps, ASHLAR_WORKLOAD_RNN_STEPS);
-    ashlar_workload_finish(&warm);
-    ashlar_workload_finish(&cold);
+    ashlar__workload_finish(&warm);
+    ashlar__workload_finish(&cold);
 }
 
 /* Operation by operation no later step asks for more than the first, and lengths vary. */
@@ -335,15 +335,15 @@ CASE(the_first_rnn_step_is_the_longest) {
         CHECK(w.ops[i + 1].bytes % (32 * 256 * sizeof(float)) == 0);
     }
     CHECK(longest > 20 && longest < 100 && shortest > 20 && shortest < 100);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 CASE(recording_again_gives_the_same_list) {
     ashlar_workload one = record("random", ""), two = record("random", "");
     REQUIRE(one.count == two.count);
     CHECK(memcmp(one.ops, two.ops, one.count * sizeof one.ops[0]) == 0);
-    ashlar_workload_finish(&one);
-    ashlar_workload_finish(&two);
+    ashlar__workload_finish(&one);
+    ashlar__workload_finish(&two);
 }
 
 CASE(any_lack_of_host_memory_is_reported) {
@@ -352,15 +352,15 @@ CASE(any_lack_of_host_memory_is_reported) {
     unsigned long n = 0;
     ashlar_status status;
     do {
-        ashlar_host_fail_at(++n);
-        status = ashlar_workload_init(&w, spec);
+        ashlar__host_fail_at(++n);
+        status = ashlar__workload_init(&w, spec);
         CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && w.count == 7));
     } while (status != ASHLAR_OK && n < 1000);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(n > 10 && n < 1000);
     CHECK_HAS(ashlar_error_detail(), "one_size");
     check_list(&w);
-    ashlar_workload_finish(&w);
+    ashlar__workload_finish(&w);
 }
 
 RUN_CASES()

@@ -16,7 +16,7 @@ static ashlar_rmm_log *log_of; /* of the case */
 
 static inline ashlar_status parse(const char *text) {
     log_of = NULL;
-    return ashlar_rmm_log_parse("stone.csv", text, strlen(text), &log_of);
+    return ashlar__rmm_log_parse("stone.csv", text, strlen(text), &log_of);
 }
 
 /* The whole of an event, for one check. */

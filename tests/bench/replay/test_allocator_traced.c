@@ -21,7 +21,7 @@ typedef struct run {
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static size_t draw_bytes(void) {
@@ -95,16 +95,16 @@ CASE(a_written_trace_is_replayed_with_the_same_peak) {
           ASHLAR_OK);
     CHECK_ZU(missing, 0);
     tear_down();
-    REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
-    const ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
+    REQUIRE(ashlar__rmm_log_read(path, &log) == ASHLAR_OK);
+    const ashlar_replay_config config = {.calls = &ashlar__replay_calls_of_ashlar,
                                          .memory_bytes = 64 * MIB};
-    REQUIRE(ashlar_replay_run(log, &config, &result) == ASHLAR_OK);
+    REQUIRE(ashlar__replay_run(log, &config, &result) == ASHLAR_OK);
     CHECK(log->thread_count == 1 && log->stream_count == 1 + STREAMS);
     CHECK(log->recorded_failures > 0);
     CHECK_ZU(log->event_count, r.stats.alloc_count + r.stats.free_count + log->recorded_failures);
     CHECK(result.failures == 0 && result.allocations == r.stats.alloc_count);
     CHECK_ZU(result.peak_live, r.stats.live_peak_bytes);
-    ashlar_rmm_log_free(log);
+    ashlar__rmm_log_free(log);
 }
 
 RUN_CASES_IN_FOLDER()

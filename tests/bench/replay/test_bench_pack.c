@@ -10,24 +10,24 @@
 
 CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
     ashlar_packing packing = {0};
-    CHECK(ashlar_bench_pack(1, &packing) == ASHLAR_OK);
+    CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_OK);
     CHECK_ZU(packing.count, 20000);
     CHECK(packing.seconds > 0 && packing.result.bound_bytes > 0);
     CHECK(packing.result.plan_bytes % 512 == 0);
     CHECK(packing.result.plan_bytes >= packing.result.bound_bytes);
-    const double ratio = 1 + ashlar_packing_gap(&packing);
+    const double ratio = 1 + ashlar__packing_gap(&packing);
     CHECK_NEAR(ratio * (double)packing.result.bound_bytes, (double)packing.result.plan_bytes, 0,
                1e-12);
     packing.result.bound_bytes = 0;
-    CHECK(ashlar_packing_gap(&packing) == 0);
+    CHECK(ashlar__packing_gap(&packing) == 0);
 }
 
 CASE(without_host_memory_there_is_no_packing) {
     ashlar_packing packing = {.count = 7};
     for (size_t at = 1; at <= 3; at++) {
-        ashlar_host_fail_at(at);
-        CHECK(ashlar_bench_pack(1, &packing) == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(at);
+        CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_EHOSTMEM);
+        ashlar__host_fail_at(0);
         CHECK_ZU(packing.count, 7);
     }
 }
@@ -64,21 +64,21 @@ static void write_problem(void) {
 CASE(a_file_is_packed_into_its_capacity) {
     ashlar_packing packing = {0};
     write_problem();
-    CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_OK);
+    CHECK(ashlar__bench_pack_file(path, 150, 1, &packing) == ASHLAR_OK);
     CHECK(strcmp(packing.problem, "file") == 0); /* without its folder */
     CHECK_ZU(packing.count, 3);
     CHECK_ZU(packing.capacity_bytes, 150);
     CHECK(packing.result.plan_bytes == 150 && packing.result.bound_bytes == 150);
-    CHECK_HAS(text_of(ashlar_bench_pack_print, &packing), "gap 0.00 %, fits\n");
+    CHECK_HAS(text_of(ashlar__bench_pack_print, &packing), "gap 0.00 %, fits\n");
     packing.capacity_bytes = 149;
-    CHECK_HAS(text_of(ashlar_bench_pack_print, &packing), "gap 0.00 %, DOES NOT FIT\n");
+    CHECK_HAS(text_of(ashlar__bench_pack_print, &packing), "gap 0.00 %, DOES NOT FIT\n");
 }
 
 CASE(a_file_that_is_no_problem_is_an_error) {
     ashlar_packing packing = {.count = 7};
     write_bytes("id,lower\n", 9);
-    CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_EFORMAT);
-    CHECK(ashlar_bench_pack_file("/nowhere/at.csv", 150, 1, &packing) == ASHLAR_EIO);
+    CHECK(ashlar__bench_pack_file(path, 150, 1, &packing) == ASHLAR_EFORMAT);
+    CHECK(ashlar__bench_pack_file("/nowhere/at.csv", 150, 1, &packing) == ASHLAR_EIO);
     CHECK_ZU(packing.count, 7);
 }
 
@@ -89,41 +89,41 @@ CASE(without_host_memory_no_file_is_packed) {
     write_problem();
     while (status != ASHLAR_OK && n < 100) {
         CHECK(status == ASHLAR_EHOSTMEM && packing.count == 7);
-        ashlar_host_fail_at(++n);
-        status = ashlar_bench_pack_file(path, 150, 1, &packing);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__bench_pack_file(path, 150, 1, &packing);
+        ashlar__host_fail_at(0);
     }
     CHECK(n > 3 && n < 100 && packing.count == 3);
 }
 
 CASE(the_line_has_the_figures) {
     const ashlar_packing packing = packing_of(0.25, 1025);
-    const char *text = text_of(ashlar_bench_pack_print, &packing);
+    const char *text = text_of(ashlar__bench_pack_print, &packing);
     CHECK_HAS(text, "some");
     CHECK_HAS(text, " 3 buffers    0.250 s  plan 1025 B, bound 1000 B, gap 2.50 %\n");
 }
 
 CASE(a_second_and_3_percent_are_the_targets) {
     ashlar_packing packing = packing_of(1, 1029);
-    const char *text = text_of(ashlar_bench_pack_print_targets, &packing);
+    const char *text = text_of(ashlar__bench_pack_print_targets, &packing);
     CHECK(strstr(text, "NOT MET") == NULL);
     CHECK_HAS(text, "1.000  (at most 1)\n");
     CHECK_HAS(text, "0.029  (at most 0.03)\n");
     packing = packing_of(1.01, 1029);
-    CHECK_HAS(text_of(ashlar_bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
     packing = packing_of(1, 1031);
-    CHECK_HAS(text_of(ashlar_bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
 }
 
 static void check_json(const ashlar_packing *packing, const char *want) {
     ashlar_json_writer w;
     const char *text = NULL;
     size_t bytes = 0;
-    ashlar_json_writer_init(&w, 0);
-    ashlar_bench_pack_put(&w, packing);
-    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    ashlar__json_writer_init(&w, 0);
+    ashlar__bench_pack_put(&w, packing);
+    REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK(strcmp(text, want) == 0);
-    ashlar_json_writer_finish(&w);
+    ashlar__json_writer_finish(&w);
 }
 
 CASE(json_has_the_figures) {

@@ -16,7 +16,7 @@ CASE(packings_are_without_a_gap) {
     for (uint64_t seed = 0; seed < 50; seed++) {
         const size_t count = 1 + (size_t)seed * 4;
         double area = 0;
-        ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
+        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
         REQUIRE(is_plan(buffers, count, 1 << 10, offsets));
         for (size_t i = 0; i < count; i++) {
             CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 1024 == 0);
@@ -31,7 +31,7 @@ CASE(packings_are_without_a_gap) {
 /* Each beginning and each end has a time of its own, apart from the last one. */
 CASE(training_steps_are_well_formed) {
     size_t throughout = 0, brief = 0;
-    ashlar_pack_case_training(1, buffers, MANY);
+    ashlar__pack_case_training(1, buffers, MANY);
     for (size_t i = 0; i < MANY; i++) {
         REQUIRE(buffers[i].begin < buffers[i].end);
         CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 512 == 0);
@@ -44,12 +44,12 @@ CASE(training_steps_are_well_formed) {
 }
 
 CASE(a_seed_is_a_problem) {
-    ashlar_pack_case_training(5, buffers, FEW);
-    ashlar_pack_case_training(5, others, FEW);
+    ashlar__pack_case_training(5, buffers, FEW);
+    ashlar__pack_case_training(5, others, FEW);
     CHECK(memcmp(buffers, others, FEW * sizeof *buffers) == 0);
-    ashlar_pack_case_training(6, others, FEW);
+    ashlar__pack_case_training(6, others, FEW);
     CHECK(memcmp(buffers, others, FEW * sizeof *buffers) != 0);
-    ashlar_pack_case_training(6, others, 1); /* the smallest one */
+    ashlar__pack_case_training(6, others, 1); /* the smallest one */
     CHECK(others[0].begin < others[0].end);
 }
 
@@ -58,7 +58,7 @@ CASE(training_steps_are_packed_close_to_the_bound) {
         const ashlar_pack_options options = {.alignment = 512};
         ashlar_pack_result result;
         size_t bytes = 0;
-        ashlar_pack_case_training(seed, buffers, MANY);
+        ashlar__pack_case_training(seed, buffers, MANY);
         REQUIRE(ashlar_pack(buffers, MANY, &options, offsets, &result) == ASHLAR_OK);
         CHECK(ashlar_pack_verify(buffers, MANY, 512, offsets, &bytes) == ASHLAR_OK);
         CHECK_ZU(bytes, result.plan_bytes);

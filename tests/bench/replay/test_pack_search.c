@@ -21,16 +21,16 @@ static ashlar_pack_search *search;
 static ashlar_pack_budget budget;
 
 static bool begin(size_t count) {
-    if (ashlar_pack_items_init(&problem, buffers, count, 1) != ASHLAR_OK) {
+    if (ashlar__pack_items_init(&problem, buffers, count, 1) != ASHLAR_OK) {
         return false;
     }
-    ashlar_pack_budget_init(&budget, &options, problem.peak_bytes);
-    return ashlar_pack_search_create(&problem, &search) == ASHLAR_OK;
+    ashlar__pack_budget_init(&budget, &options, problem.peak_bytes);
+    return ashlar__pack_search_create(&problem, &search) == ASHLAR_OK;
 }
 
 static void end(void) {
-    ashlar_pack_search_destroy(search);
-    ashlar_pack_items_finish(&problem);
+    ashlar__pack_search_destroy(search);
+    ashlar__pack_items_finish(&problem);
     search = NULL;
 }
 
@@ -38,7 +38,7 @@ static void end(void) {
 static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
     ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
     memset(offsets, 0x5a, sizeof offsets);
-    CHECK(ashlar_pack_search_run(search, capacity, steps, &budget, offsets, &outcome) == ASHLAR_OK);
+    CHECK(ashlar__pack_search_run(search, capacity, steps, &budget, offsets, &outcome) == ASHLAR_OK);
     if (outcome == ASHLAR_PACK_FOUND) {
         CHECK(is_plan(buffers, problem.count, 1, offsets));
         for (size_t i = 0; i < problem.count; i++) {
@@ -53,7 +53,7 @@ static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
 CASE(packings_without_a_gap_are_found) {
     for (uint64_t seed = 0; seed < 400; seed++) {
         const size_t count = 4 + (size_t)seed % 30;
-        ashlar_pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
+        ashlar__pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
         REQUIRE(is_plan(buffers, count, 1, known) && begin(count));
         CHECK_ZU(problem.peak_bytes, 64);
         CHECK(find(64, 1000000) == ASHLAR_PACK_FOUND);
@@ -65,7 +65,7 @@ CASE(packings_without_a_gap_are_found) {
 CASE(large_packings_without_a_gap_are_found) {
     for (uint64_t seed = 1; seed < 4; seed++) {
         const size_t count = 100 + 50 * (size_t)seed;
-        ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
+        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
         REQUIRE(begin(count));
         CHECK(find(1 << 20, 3000000) == ASHLAR_PACK_FOUND);
         end();
@@ -74,7 +74,7 @@ CASE(large_packings_without_a_gap_are_found) {
 
 /* Smaller and shorter-lived buffers fit where the larger ones did, with gaps in between. */
 static void draw_loose(uint64_t seed, size_t count) {
-    ashlar_pack_case_perfect(seed, 48, 1, 64, buffers, known, count);
+    ashlar__pack_case_perfect(seed, 48, 1, 64, buffers, known, count);
     for (size_t i = 0; i < count; i++) {
         ashlar_pack_buffer *b = &buffers[i];
         b->bytes -= pack_draw(0, 3) == 0 ? pack_draw(0, b->bytes / 2) : 0;
@@ -98,7 +98,7 @@ CASE(few_buffers_are_found_at_the_smallest_capacity) {
 /* Pieces of a rectangle, shorter and moved in time where the peak lets them. */
 static void draw_moved(uint64_t seed, size_t count) {
     enum { CAPACITY = 24 };
-    ashlar_pack_case_perfect(seed, CAPACITY, 1, 32, buffers, known, count);
+    ashlar__pack_case_perfect(seed, CAPACITY, 1, 32, buffers, known, count);
     for (size_t i = 0; i < count; i++) {
         const ashlar_pack_buffer old = buffers[i];
         const size_t by = pack_draw(0, 8);
@@ -155,7 +155,7 @@ CASE(nothing_is_called_impossible_that_is_not) {
 CASE(little_room_is_enough) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         const size_t count = 10 + (size_t)seed % 30;
-        ashlar_pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
+        ashlar__pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
         for (size_t i = 0; i < count; i += 1 + pack_draw(0, 7)) {
             buffers[i].bytes -= buffers[i].bytes > 2 ? pack_draw(1, 2) : 0;
         }
@@ -170,7 +170,7 @@ CASE(few_steps_are_needed) {
     size_t found = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const size_t count = 100 + 5 * (size_t)seed;
-        ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
+        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
         REQUIRE(begin(count));
         found += find(1 << 20, 4000) == ASHLAR_PACK_FOUND;
         end();
@@ -180,7 +180,7 @@ CASE(few_steps_are_needed) {
 }
 
 CASE(steps_are_counted) {
-    ashlar_pack_case_perfect(9, 1 << 20, 1 << 10, 1 << 20, buffers, known, MANY);
+    ashlar__pack_case_perfect(9, 1 << 20, 1 << 10, 1 << 20, buffers, known, MANY);
     REQUIRE(begin(MANY));
     CHECK(find(1 << 20, 0) == ASHLAR_PACK_UNDECIDED);
     CHECK(find(1 << 20, 100) == ASHLAR_PACK_UNDECIDED); /* it takes one for each buffer */
@@ -192,7 +192,7 @@ CASE(steps_are_counted) {
 /* Two stretches of time that share nothing: the failure of one is not sought in the other. */
 CASE(parts_fail_by_themselves) {
     enum { PART = 120 };
-    ashlar_pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, known, PART);
+    ashlar__pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, known, PART);
     for (size_t i = 0; i < PART; i++) {
         buffers[PART + i] = buffers[i];
         buffers[PART + i].begin += 1 << 20;
@@ -209,24 +209,24 @@ CASE(parts_fail_by_themselves) {
 CASE(without_host_memory_it_says_so) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
-    ashlar_pack_case_perfect(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
-    REQUIRE(ashlar_pack_items_init(&problem, buffers, 100, 1) == ASHLAR_OK);
-    ashlar_pack_budget_init(&budget, &options, problem.peak_bytes);
+    ashlar__pack_case_perfect(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
+    REQUIRE(ashlar__pack_items_init(&problem, buffers, 100, 1) == ASHLAR_OK);
+    ashlar__pack_budget_init(&budget, &options, problem.peak_bytes);
     while (status != ASHLAR_OK && n < 200) {
         ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
-        ashlar_host_fail_at(++n);
-        status = ashlar_pack_search_create(&problem, &search);
+        ashlar__host_fail_at(++n);
+        status = ashlar__pack_search_create(&problem, &search);
         if (status == ASHLAR_OK) {
-            status = ashlar_pack_search_run(search, 1 << 20, 1000000, &budget, offsets, &outcome);
+            status = ashlar__pack_search_run(search, 1 << 20, 1000000, &budget, offsets, &outcome);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK ? outcome == ASHLAR_PACK_FOUND
                                   : status == ASHLAR_EHOSTMEM && outcome == ASHLAR_PACK_UNDECIDED);
-        ashlar_pack_search_destroy(search);
+        ashlar__pack_search_destroy(search);
         search = NULL;
     }
     CHECK(status == ASHLAR_OK && n > 20);
-    ashlar_pack_items_finish(&problem);
+    ashlar__pack_items_finish(&problem);
 }
 
 RUN_CASES()

@@ -20,7 +20,7 @@ static uint64_t random_state;
 static ashlar_period period;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static void start(uint64_t seed) {
@@ -63,7 +63,7 @@ static void put_layered(size_t layers, size_t layer_length, size_t rarity) {
 static bool find_with_prefix(size_t prefix) {
     period = (ashlar_period){.period = 77};
     /* Enough different numbers for the contract: below count. */
-    return count >= 1000 && ashlar_period_find(numbers, count, prefix, &period) == ASHLAR_OK;
+    return count >= 1000 && ashlar__period_find(numbers, count, prefix, &period) == ASHLAR_OK;
 }
 
 static bool find(void) {
@@ -81,13 +81,13 @@ static void check_found(size_t want, size_t begin, size_t end) {
             period.links[i] + want + period.drift < i || period.links[i] + want > i + period.drift;
     }
     CHECK_ZU(bad, 0);
-    ashlar_period_finish(&period);
+    ashlar__period_finish(&period);
 }
 
 static void check_none(void) {
     CHECK_ZU(period.period, 0);
     CHECK(period.links == NULL && period.score == 0 && period.begin == 0 && period.end == 0);
-    ashlar_period_finish(&period);
+    ashlar__period_finish(&period);
 }
 
 /* ---- found ---- */
@@ -117,7 +117,7 @@ CASE(what_links_name_is_a_period_before) {
     }
     CHECK_ZU(bad, 0);
     CHECK_ZU(period.drift, 8);
-    ashlar_period_finish(&period);
+    ashlar__period_finish(&period);
 }
 
 CASE(layers_within_a_step_are_not_its_period) {
@@ -195,7 +195,7 @@ CASE(changed_numbers_are_forgiven) {
         CHECK(period.score > 0.8 && period.score < 1);
         CHECK_ZU(period.period, 1221);
         CHECK(period.begin < 60 && period.end > count - 60);
-        ashlar_period_finish(&period);
+        ashlar__period_finish(&period);
     }
 }
 
@@ -214,7 +214,7 @@ CASE(changed_numbers_among_many_layers_are_forgiven) {
         }
         REQUIRE(find());
         CHECK_ZU(period.period, 1604);
-        ashlar_period_finish(&period);
+        ashlar__period_finish(&period);
     }
 }
 
@@ -250,7 +250,7 @@ CASE(one_step_that_lacks_some_numbers_shifts_no_link) {
         const size_t shift = i == 5 ? 6 : i == 6 ? (size_t)-6 : 0;
         CHECK_ZU(period.links[begins[i] + 300], begins[i - 1] + 300 + shift);
     }
-    ashlar_period_finish(&period);
+    ashlar__period_finish(&period);
 }
 
 /* Steps differ in length by up to four, each by something put in or left out somewhere. */
@@ -276,7 +276,7 @@ CASE(inserted_and_missing_numbers_are_forgiven) {
         for (size_t i = 1; i < 12; i++) {
             CHECK_ZU(period.links[begins[i]], begins[i - 1]);
         }
-        ashlar_period_finish(&period);
+        ashlar__period_finish(&period);
     }
 }
 
@@ -433,13 +433,13 @@ CASE(short_sequences_are_no_evidence) {
     static const size_t few[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0};
     for (size_t n = 0; n <= 21; n++) {
         period = (ashlar_period){.period = 77};
-        CHECK(ashlar_period_find(few, n, 0, &period) == ASHLAR_OK);
+        CHECK(ashlar__period_find(few, n, 0, &period) == ASHLAR_OK);
         check_none();
     }
-    CHECK(ashlar_period_find(few, 22, 0, &period) == ASHLAR_OK);
+    CHECK(ashlar__period_find(few, 22, 0, &period) == ASHLAR_OK);
     CHECK_ZU(period.period, 3);
-    ashlar_period_finish(&period);
-    CHECK(ashlar_period_find(NULL, 0, 0, &period) == ASHLAR_OK);
+    ashlar__period_finish(&period);
+    CHECK(ashlar__period_find(NULL, 0, 0, &period) == ASHLAR_OK);
     check_none();
 }
 
@@ -454,9 +454,9 @@ CASE(no_host_memory_at_any_call_changes_nothing) {
     }
     while (status == ASHLAR_EHOSTMEM && n < 1000) {
         period = (ashlar_period){.period = 77};
-        ashlar_host_fail_at(++n);
-        status = ashlar_period_find(numbers, count, 0, &period);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__period_find(numbers, count, 0, &period);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || (period.period == 77 && period.links == NULL));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }

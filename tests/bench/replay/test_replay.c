@@ -44,7 +44,7 @@ static bool note(char what, size_t bytes, ashlar_stream stream) {
 }
 
 static ashlar_status go_wrong(void) {
-    return bad_status == ASHLAR_OK ? ASHLAR_OK : ashlar_fail(bad_status, "as the test wants it");
+    return bad_status == ASHLAR_OK ? ASHLAR_OK : ashlar__fail(bad_status, "as the test wants it");
 }
 
 static void spoil_threads(void) {
@@ -105,8 +105,8 @@ static ashlar_status replay(const char *text) {
     }
     config.calls = &test_calls;
     config.memory_bytes = 64 * MIB;
-    const ashlar_status status = ashlar_replay_run(log_of, &config, &result);
-    ashlar_rmm_log_free(log_of);
+    const ashlar_status status = ashlar__replay_run(log_of, &config, &result);
+    ashlar__rmm_log_free(log_of);
     return status;
 }
 
@@ -192,7 +192,7 @@ CASE(streams_are_those_of_the_log) {
     CHECK(calls[3].stream == second);
     CHECK(calls[6].stream == second && calls[7].stream == NULL);
     ashlar_driver *driver = NULL;
-    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
     const uint64_t made = atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_create]);
     CHECK(made >= 2 && made == atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_destroy]));
 }
@@ -322,14 +322,14 @@ CASE(running_out_of_host_memory_is_survived) {
     unsigned long n = 1;
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0x8\n2,0,free,0x10,1,0x9\n") == ASHLAR_OK);
     for (; n < 500 && !has_passed; n++) {
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_replay_run(log_of, &config, &result);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__replay_run(log_of, &config, &result);
+        ashlar__host_fail_at(0);
         has_passed = status == ASHLAR_OK && result.failures == 0;
         CHECK(has_passed || status != ASHLAR_OK || result.failures == 1);
     }
     CHECK(has_passed && n > 6);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 /* ---- capacity ---- */
@@ -337,20 +337,20 @@ CASE(running_out_of_host_memory_is_survived) {
 static void check_capacity(const char *text, size_t want) {
     size_t capacity = 0;
     REQUIRE(parse(text) == ASHLAR_OK);
-    config.calls = &ashlar_replay_calls_of_ashlar;
+    config.calls = &ashlar__replay_calls_of_ashlar;
     config.memory_bytes = 64 * MIB;
-    REQUIRE(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK && result.failures == 0);
-    CHECK(ashlar_replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_OK);
+    REQUIRE(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK && result.failures == 0);
+    CHECK(ashlar__replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_OK);
     CHECK_ZU(capacity, want);
     /* By trying them all. */
     size_t least = 0;
     do {
         least += ASHLAR_REPLAY_GRAIN_BYTES;
         config.memory_bytes = least;
-        REQUIRE(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
+        REQUIRE(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK);
     } while (result.failures > 0);
     CHECK_ZU(capacity, least);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(the_smallest_capacity_is_found) {
@@ -371,15 +371,15 @@ CASE(a_fault_in_the_search_is_no_capacity) {
                          "1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
     config.calls = &test_calls;
     config.memory_bytes = 64 * MIB;
-    CHECK(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
+    CHECK(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK);
     call_count = 0;
     bad_call = 2;
     bad_status = ASHLAR_EDRIVER;
-    CHECK(ashlar_replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_EDRIVER);
+    CHECK(ashlar__replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_EDRIVER);
     bad_call = 0;
     CHECK_HAS(ashlar_error_detail(), "stone.csv:3: ");
     CHECK_ZU(capacity, 99);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES()

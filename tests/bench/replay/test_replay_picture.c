@@ -22,7 +22,7 @@ static const ashlar_replay_result result = {.peak_reserved = 4 * MIB};
 CASE(each_block_is_drawn_where_the_replay_put_it) {
     const uintptr_t addresses[BLOCKS] = {BASE + 2 * MIB, BASE, BASE + 3 * MIB};
     REQUIRE(parse(sample) == ASHLAR_OK);
-    CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
+    CHECK(ashlar__replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
     CHECK(read_picture());
     CHECK_ZU(box_count, 3);
     CHECK(strcmp(box_of("#0:").title, "#0: 1048576 B at 2097152, 0 to 3") == 0);
@@ -31,45 +31,45 @@ CASE(each_block_is_drawn_where_the_replay_put_it) {
     CHECK_HAS(svg, ">stone.csv<");
     CHECK_HAS(svg, "; reserved 4.00 MiB<");
     CHECK_HAS(svg, ">events<");
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_block_that_was_never_there_is_not_drawn) {
     const uintptr_t addresses[BLOCKS] = {0, BASE + MIB, BASE};
     REQUIRE(parse(sample) == ASHLAR_OK);
-    CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
+    CHECK(ashlar__replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
     CHECK(read_picture());
     CHECK_ZU(box_count, 2);
     CHECK(strcmp(box_of("#0:").title, "#0: 2097152 B at 1048576, 2 to 5") == 0);
     CHECK(strcmp(box_of("#1:").title, "#1: 1048576 B at 0, 4 to 6") == 0);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_log_without_blocks_is_an_empty_picture) {
     const uintptr_t none = 0;
     REQUIRE(parse(HEADER "1,0,allocate failure,,5,0\n") == ASHLAR_OK);
-    CHECK(ashlar_replay_draw(log_of, &none, &result, path) == ASHLAR_OK);
+    CHECK(ashlar__replay_draw(log_of, &none, &result, path) == ASHLAR_OK);
     CHECK(read_picture() && box_count == 0);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 /* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
 CASE(a_replay_says_where_each_block_was) {
     uintptr_t addresses[BLOCKS] = {1, 1, 1};
     ashlar_replay_config config = {
-        .calls = &ashlar_replay_calls_of_ashlar, .memory_bytes = 2 * MIB, .addresses = addresses};
+        .calls = &ashlar__replay_calls_of_ashlar, .memory_bytes = 2 * MIB, .addresses = addresses};
     ashlar_replay_result got;
     size_t capacity;
     REQUIRE(parse(sample) == ASHLAR_OK);
-    CHECK(ashlar_replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 1);
+    CHECK(ashlar__replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 1);
     CHECK(addresses[0] > 1 && addresses[1] == 1 && addresses[2] == addresses[0]);
     config.memory_bytes = 64 * MIB;
-    CHECK(ashlar_replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 0);
+    CHECK(ashlar__replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 0);
     CHECK(addresses[0] > 1 && addresses[1] > 1 && addresses[1] != addresses[0]);
     memset(addresses, 0, sizeof addresses);
-    CHECK(ashlar_replay_find_capacity(log_of, &config, &got, &capacity) == ASHLAR_OK);
+    CHECK(ashlar__replay_find_capacity(log_of, &config, &got, &capacity) == ASHLAR_OK);
     CHECK(addresses[0] == 0 && addresses[1] == 0 && addresses[2] == 0);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(no_host_memory_at_any_call_leaves_the_old_file) {
@@ -80,14 +80,14 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     REQUIRE(parse(sample) == ASHLAR_OK);
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_replay_draw(log_of, addresses, &result, path);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__replay_draw(log_of, addresses, &result, path);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || (read_bytes(bytes) == 3 && names_in_folder() == 1));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }
     CHECK(status == ASHLAR_OK && n > 3);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES_IN_FOLDER()

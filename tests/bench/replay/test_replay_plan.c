@@ -27,7 +27,7 @@ static ashlar_status note(char what) {
         calls[count] = what;
         callers[count] = pthread_self();
     }
-    return count + 1 == bad_call ? ashlar_fail(ASHLAR_EDRIVER, "as the test wants it") : ASHLAR_OK;
+    return count + 1 == bad_call ? ashlar__fail(ASHLAR_EDRIVER, "as the test wants it") : ASHLAR_OK;
 }
 
 static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
@@ -73,18 +73,18 @@ static ashlar_status run_plan(void) {
     const ashlar_replay_config config = {
         .calls = &test_calls, .memory_bytes = 64 * MIB, .plan = &plan};
     memset(calls, 0, sizeof calls);
-    return ashlar_replay_run(plan.log, &config, &result);
+    return ashlar__replay_run(plan.log, &config, &result);
 }
 
 static void finish(void) {
-    ashlar_replay_plan_finish(&plan);
-    ashlar_rmm_log_free(log_of);
+    ashlar__replay_plan_finish(&plan);
+    ashlar__rmm_log_free(log_of);
 }
 
 /* Parse, find the steps and replay; the case ends with finish(). */
 static ashlar_status replay(const char *text) {
     result = (ashlar_replay_result){.allocations = 99};
-    if (parse(text) != ASHLAR_OK || ashlar_replay_plan_init(log_of, &plan) != ASHLAR_OK) {
+    if (parse(text) != ASHLAR_OK || ashlar__replay_plan_init(log_of, &plan) != ASHLAR_OK) {
         return ASHLAR_STATUS_COUNT;
     }
     return run_plan();
@@ -258,19 +258,19 @@ CASE(a_call_that_fails_ends_the_replay) {
 
 CASE(no_memory_for_the_plan_is_a_failure) {
     REQUIRE(parse(three_steps) == ASHLAR_OK);
-    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config config = {
         .calls = &test_calls, .memory_bytes = 4 * MIB, .plan = &plan};
-    CHECK(ashlar_replay_run(plan.log, &config, &result) == ASHLAR_OK);
+    CHECK(ashlar__replay_run(plan.log, &config, &result) == ASHLAR_OK);
     CHECK_ZU(result.failures, 1); /* the block that misses its slot */
     finish();
     /* The plan itself, beside a block that is live by then. */
     REQUIRE(parse(HEADER STEP(1) TAKE(1, 0x10, 2000000) GIVE(1, 0x10) TAKE(1, 0x20, 1000000) STEP(1)
                       GIVE(1, 0x20) TAKE(1, 0x10, 1)) == ASHLAR_OK);
-    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config small = {
         .calls = &test_calls, .memory_bytes = 2 * MIB, .plan = &plan};
-    CHECK(ashlar_replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
+    CHECK(ashlar__replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "stone.csv:6: ");
     finish();
 }
@@ -285,9 +285,9 @@ CASE(without_host_memory_there_are_no_steps) {
         plan = (ashlar_replay_plan){.thread = 77};
         while (status != ASHLAR_OK && n < 100) {
             CHECK(status == ASHLAR_EHOSTMEM && plan.thread == 77 && plan.log == NULL);
-            ashlar_host_fail_at(++n);
-            status = ashlar_replay_plan_init(log_of, &plan);
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(++n);
+            status = ashlar__replay_plan_init(log_of, &plan);
+            ashlar__host_fail_at(0);
         }
         CHECK(n > (i == 0 ? 2 : 6) && n < 100);
         finish();
@@ -296,12 +296,12 @@ CASE(without_host_memory_there_are_no_steps) {
 
 CASE(running_out_of_host_memory_in_a_step_is_survived) {
     REQUIRE(parse(three_steps) == ASHLAR_OK);
-    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     unsigned long failed = 0, planned = 0;
     for (unsigned long n = 1; n <= 100; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = run_plan();
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         /* A software device without host memory is out of memory. */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         failed += status != ASHLAR_OK;
@@ -321,7 +321,7 @@ static const char *text_of(const ashlar_plan_stats *stats) {
     if (file == NULL) {
         return "no temporary file";
     }
-    ashlar_replay_plan_print(file, &plan, stats);
+    ashlar__replay_plan_print(file, &plan, stats);
     rewind(file);
     text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
     (void)fclose(file);
@@ -357,11 +357,11 @@ CASE(json_has_the_figures) {
     const char *text = NULL;
     size_t bytes = 0;
     plan = (ashlar_replay_plan){.steps = {.count = 5}, .step_allocations = 6};
-    ashlar_json_writer_init(&w, 0);
-    ashlar_json_open_object(&w);
-    ashlar_replay_plan_put(&w, &plan, &some_stats);
-    ashlar_json_close_object(&w);
-    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    ashlar__json_writer_init(&w, 0);
+    ashlar__json_open_object(&w);
+    ashlar__replay_plan_put(&w, &plan, &some_stats);
+    ashlar__json_close_object(&w);
+    REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK(strcmp(text, "{\"steps\":5,\"step_allocations\":6,\"is_log_repeated\":false,"
                        "\"plan_bytes\":4194304,\"bound_bytes\":2097152,\"gap\":1,"
                        "\"plan_hits\":11,\"plan_misses\":7,\"plan_misses_by_reason\":{"
@@ -369,7 +369,7 @@ CASE(json_has_the_figures) {
                        "\"another stream than recorded\":0,"
                        "\"its slot overlaps a block that is still live\":4,"
                        "\"behind the last recorded allocation\":0},\"plan_unplanned\":22}") == 0);
-    ashlar_json_writer_finish(&w);
+    ashlar__json_writer_finish(&w);
 }
 
 CASE(there_is_no_gap_of_nothing) {
@@ -377,13 +377,13 @@ CASE(there_is_no_gap_of_nothing) {
     const char *text = NULL;
     size_t bytes = 0;
     const ashlar_plan_stats none = {0};
-    ashlar_json_writer_init(&w, 0);
-    ashlar_json_open_object(&w);
-    ashlar_replay_plan_put(&w, &plan, &none);
-    ashlar_json_close_object(&w);
-    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    ashlar__json_writer_init(&w, 0);
+    ashlar__json_open_object(&w);
+    ashlar__replay_plan_put(&w, &plan, &none);
+    ashlar__json_close_object(&w);
+    REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK_HAS(text, "\"gap\":null,");
-    ashlar_json_writer_finish(&w);
+    ashlar__json_writer_finish(&w);
 }
 
 RUN_CASES()

@@ -68,7 +68,7 @@ static const unsigned char packed_large[] = {
 
 static ashlar_status read_log(void) {
     log_of = NULL;
-    return ashlar_rmm_log_read(path, &log_of);
+    return ashlar__rmm_log_read(path, &log_of);
 }
 
 CASE(a_plain_file_is_read) {
@@ -76,7 +76,7 @@ CASE(a_plain_file_is_read) {
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK(strcmp(log_of->name, path) == 0);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 5));
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_long_file_is_read_to_its_end) {
@@ -94,13 +94,13 @@ CASE(a_long_file_is_read_to_its_end) {
     CHECK(close(after) == 0 && after == before); /* the file is closed */
     CHECK_ZU(log_of->event_count, 2 * PAIRS);
     CHECK(event_is(2 * PAIRS - 1, ASHLAR_RMM_FREE, 2 * PAIRS + 1, PAIRS - 1, 0));
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {
-    CHECK(ashlar_rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
+    CHECK(ashlar__rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
-    CHECK(ashlar_rmm_log_read(folder, &log_of) == ASHLAR_EIO);
+    CHECK(ashlar__rmm_log_read(folder, &log_of) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), folder);
     write_bytes("", 0);
     CHECK(read_log() == ASHLAR_EFORMAT);
@@ -108,7 +108,7 @@ CASE(a_file_that_cannot_be_read_is_named) {
 }
 
 CASE(without_zlib_gzip_is_refused) {
-    if (ashlar_gzip_is_supported()) {
+    if (ashlar__gzip_is_supported()) {
         SKIP("this build has zlib");
     }
     write_bytes(packed_head, sizeof packed_head);
@@ -118,19 +118,19 @@ CASE(without_zlib_gzip_is_refused) {
 }
 
 CASE(a_gzip_file_is_told_by_its_content) {
-    if (!ashlar_gzip_is_supported()) {
+    if (!ashlar__gzip_is_supported()) {
         SKIP("this build has no zlib");
     }
     write_bytes(packed_head, sizeof packed_head);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 1);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 512));
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
     write_bytes(packed_large, sizeof packed_large);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 8000);
     CHECK(event_is(7999, ASHLAR_RMM_FREE, 8001, 3999, 0));
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 /* Two gzip files in a row are one, as gunzip has it; `extra` bytes of `filler` behind them. */
@@ -143,14 +143,14 @@ static size_t join_packed(unsigned char *to, size_t extra, int filler) {
 
 CASE(gzip_files_may_follow_each_other) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar_gzip_is_supported()) {
+    if (!ashlar__gzip_is_supported()) {
         SKIP("this build has no zlib");
     }
     write_bytes(bytes, join_packed(bytes, 0, 0));
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
     write_bytes(bytes, join_packed(bytes, 3, 'x'));
     CHECK(read_log() == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "3 bytes that are no gzip data");
@@ -158,7 +158,7 @@ CASE(gzip_files_may_follow_each_other) {
 
 CASE(a_damaged_gzip_file_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar_gzip_is_supported()) {
+    if (!ashlar__gzip_is_supported()) {
         SKIP("this build has no zlib");
     }
     for (size_t left = 2; left < sizeof packed_head; left++) { /* cut off anywhere */
@@ -177,21 +177,21 @@ CASE(a_damaged_gzip_file_is_refused) {
 /* The n-th piece of host memory fails, for all n. */
 CASE(running_out_of_host_memory_is_survived) {
     bool has_passed = false;
-    if (ashlar_gzip_is_supported()) {
+    if (ashlar__gzip_is_supported()) {
         write_bytes(packed_large, sizeof packed_large);
     } else {
         write_bytes(HEADER "1,0,allocate,0x10,5,0\n", sizeof HEADER - 1 + 22);
     }
     for (unsigned long n = 1; n < 100 && !has_passed; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = read_log();
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         has_passed = status == ASHLAR_OK;
         CHECK(has_passed || (status == ASHLAR_EHOSTMEM && log_of == NULL));
         CHECK(!has_passed || n > 6);
     }
     CHECK(has_passed);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -24,7 +24,7 @@ static uint64_t random_state;
 static ashlar_steps steps;
 
 static size_t draw(size_t below) {
-    return (size_t)ashlar_random_step_below(&random_state, below);
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static void start(uint64_t seed) {
@@ -96,7 +96,7 @@ static void put_steps(size_t count, size_t layers, size_t rarity) {
 
 static bool find(const ashlar_rmm_log *log) {
     steps = (ashlar_steps){.count = 77};
-    return ashlar_steps_find(log, &steps) == ASHLAR_OK;
+    return ashlar__steps_find(log, &steps) == ASHLAR_OK;
 }
 
 static void check_steps(size_t count) {
@@ -104,7 +104,7 @@ static void check_steps(size_t count) {
     for (size_t i = 0; i <= count && count == steps.count; i++) {
         CHECK_ZU(steps.boundaries[i], begins[i]);
     }
-    ashlar_steps_finish(&steps);
+    ashlar__steps_finish(&steps);
     CHECK(steps.boundaries == NULL && steps.count == 0);
 }
 
@@ -334,7 +334,7 @@ CASE(marks_are_where_steps_begin) {
     begins[1] = 3;
     begins[2] = 5;
     check_steps(2);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 /* A mark at the end says where the last step ended. */
@@ -345,11 +345,11 @@ CASE(what_follows_the_last_mark_is_a_step_if_it_allocates) {
     begins[0] = 0;
     begins[1] = 2;
     check_steps(1);
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0\n1,0,step,,0,0\n1,0,free,0x10,1,0\n") == ASHLAR_OK);
     REQUIRE(find(log_of));
     check_none();
-    ashlar_rmm_log_free(log_of);
+    ashlar__rmm_log_free(log_of);
 }
 
 CASE(marks_win_over_a_period) {
@@ -380,12 +380,12 @@ CASE(a_recorded_step_of_a_training_is_none) {
         if (access(recorded(names[i]), R_OK) != 0) {
             SKIP("no recorded trainings beside the source folder");
         }
-        if (ashlar_rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP) {
+        if (ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP) {
             SKIP("a build without zlib");
         }
         REQUIRE(log != NULL && find(log));
         check_none();
-        ashlar_rmm_log_free(log);
+        ashlar__rmm_log_free(log);
     }
 }
 
@@ -397,7 +397,7 @@ CASE(a_recorded_step_done_again_is_found) {
     if (access(recorded("gpt_medium_128_train"), R_OK) != 0) {
         SKIP("no recorded trainings beside the source folder");
     }
-    if (ashlar_rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP) {
+    if (ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP) {
         SKIP("a build without zlib");
     }
     REQUIRE(log != NULL);
@@ -429,7 +429,7 @@ CASE(a_recorded_step_done_again_is_found) {
     REQUIRE(find(&made));
     CHECK(steps.score == 1);
     check_steps(4);
-    ashlar_rmm_log_free(log);
+    ashlar__rmm_log_free(log);
 }
 
 /* 24 layers behind the weights, and nothing that says they are no steps. */
@@ -438,15 +438,15 @@ CASE(recorded_layers_of_an_inference_are_found) {
     if (access(recorded("gpt_medium_128_inference"), R_OK) != 0) {
         SKIP("no recorded trainings beside the source folder");
     }
-    if (ashlar_rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP) {
+    if (ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP) {
         SKIP("a build without zlib");
     }
     REQUIRE(log != NULL && find(log));
     CHECK_ZU(steps.count, 24);
     CHECK_ZU(steps.period, 53);
     CHECK(steps.score > 0.99);
-    ashlar_steps_finish(&steps);
-    ashlar_rmm_log_free(log);
+    ashlar__steps_finish(&steps);
+    ashlar__rmm_log_free(log);
 }
 
 /* ---- errors ---- */
@@ -462,15 +462,15 @@ CASE(no_host_memory_at_any_call_changes_nothing) {
         put_steps(4, 12, 0);
         while (status == ASHLAR_EHOSTMEM && n < 1000) {
             steps = (ashlar_steps){.count = 77};
-            ashlar_host_fail_at(++n);
-            status = ashlar_steps_find(&made, &steps);
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(++n);
+            status = ashlar__steps_find(&made, &steps);
+            ashlar__host_fail_at(0);
             CHECK(status == ASHLAR_OK || (steps.count == 77 && steps.boundaries == NULL));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
         }
         CHECK(status == ASHLAR_OK && n > (is_marked ? 1 : 10));
         CHECK_ZU(steps.count, is_marked ? 1 : 4);
-        ashlar_steps_finish(&steps);
+        ashlar__steps_finish(&steps);
     }
 }
 

@@ -45,7 +45,7 @@ static const ashlar_trace_event sample[] = {
 };
 
 CASE(rmm_has_a_row_for_each_event_of_a_block) {
-    REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 0);
     CHECK(file_is(HEADER "0,00:00:00.000000,allocate,0x7f0000000000,1000,0x0\n"
                          "3,01:02:03.000045,allocate,0x7f0000000400,7,0x55aa00f0\n"
@@ -59,14 +59,14 @@ CASE(a_time_has_its_columns) {
                                         .address = 1,
                                         .requested = 1,
                                         .action = ASHLAR_TRACE_ALLOC}};
-    REQUIRE(ashlar_trace_write_rmm(late, 1, path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_rmm(late, 1, path, &left_out) == ASHLAR_OK);
     CHECK(file_is(HEADER "0,123:00:59.999999,allocate,0x1,1,0x0\n"));
 }
 
 CASE(the_replay_reads_rmm_back) {
     ashlar_rmm_log *log = NULL;
-    REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
-    REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__rmm_log_read(path, &log) == ASHLAR_OK);
     log_of = log;
     CHECK_ZU(log->event_count, 5);
     CHECK_ZU(log->block_count, 3);
@@ -78,11 +78,11 @@ CASE(the_replay_reads_rmm_back) {
     CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0));
     CHECK(event_is(4, ASHLAR_RMM_ALLOCATE, 6, 2, 2048));
     CHECK(log->events[0].stream == 0 && log->events[1].stream == 1 && log->events[2].stream == 1);
-    ashlar_rmm_log_free(log);
+    ashlar__rmm_log_free(log);
 }
 
 CASE(minimalloc_has_a_row_for_each_block) {
-    REQUIRE(ashlar_trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 0);
     CHECK(file_is(MINIMALLOC_HEADER "0,1,3,1024\n"
                                     "1,2,7,512\n"
@@ -98,7 +98,7 @@ CASE(half_a_block_is_left_out_and_counted) {
         TRACE_FREE(0xb00, 512, 4, 0),  TRACE_FREE(0xb00, 512, 5, 0), /* its ALLOC is missing */
         TRACE_FREE(0xa00, 512, 3, 0),  TRACE_ALLOC(0xb00, 512, 6, 0),
     };
-    REQUIRE(ashlar_trace_write_rmm(events, COUNT(events), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_rmm(events, COUNT(events), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 3);
     CHECK(file_is(HEADER "0,00:00:00.000000,allocate,0xa00,3,0x0\n"
                          "0,00:00:00.000000,allocate,0xb00,4,0x0\n"
@@ -106,7 +106,7 @@ CASE(half_a_block_is_left_out_and_counted) {
                          "0,00:00:00.000000,free,0xa00,3,0x0\n"
                          "0,00:00:00.000000,allocate,0xb00,6,0x0\n"));
     left_out = 0;
-    REQUIRE(ashlar_trace_write_minimalloc(events, COUNT(events), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_minimalloc(events, COUNT(events), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 3);
     CHECK(file_is(MINIMALLOC_HEADER "0,2,6,512\n"
                                     "1,3,4,512\n"
@@ -115,9 +115,9 @@ CASE(half_a_block_is_left_out_and_counted) {
 
 CASE(a_trace_of_nothing_has_no_rows) {
     left_out = 9;
-    REQUIRE(ashlar_trace_write_rmm(NULL, 0, path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_rmm(NULL, 0, path, &left_out) == ASHLAR_OK);
     CHECK(left_out == 0 && file_is(HEADER));
-    REQUIRE(ashlar_trace_write_minimalloc(NULL, 0, path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar__trace_write_minimalloc(NULL, 0, path, &left_out) == ASHLAR_OK);
     CHECK(file_is(MINIMALLOC_HEADER));
 }
 
@@ -128,7 +128,7 @@ CASE(every_window_of_a_long_run_is_read_back) {
     static bool is_live[ADDRESSES];
     uint64_t random_state = 7;
     for (size_t i = 0; i < ALL; i++) {
-        const size_t a = (size_t)ashlar_random_step_below(&random_state, ADDRESSES);
+        const size_t a = (size_t)ashlar__random_step_below(&random_state, ADDRESSES);
         all[i] =
             (ashlar_trace_event){.sequence = i,
                                  .address = 0x7f0000000000 + 512 * a,
@@ -147,17 +147,17 @@ CASE(every_window_of_a_long_run_is_read_back) {
             orphans += !seen[a] && events[i].action == ASHLAR_TRACE_FREE;
             seen[a] = true;
         }
-        REQUIRE(ashlar_trace_write_rmm(events, WINDOW, path, &left_out) == ASHLAR_OK);
-        REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
+        REQUIRE(ashlar__trace_write_rmm(events, WINDOW, path, &left_out) == ASHLAR_OK);
+        REQUIRE(ashlar__rmm_log_read(path, &log) == ASHLAR_OK);
         CHECK_ZU(left_out, orphans);
         CHECK((orphans == 0) == (w == 0));
         CHECK_ZU(log->event_count, WINDOW - orphans);
-        ashlar_rmm_log_free(log);
+        ashlar__rmm_log_free(log);
     }
 }
 
 typedef ashlar_status (*write_fn)(const ashlar_trace_event *, size_t, const char *, uint64_t *);
-static const write_fn writers[] = {ashlar_trace_write_rmm, ashlar_trace_write_minimalloc};
+static const write_fn writers[] = {ashlar__trace_write_rmm, ashlar__trace_write_minimalloc};
 
 CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     for (size_t w = 0; w < COUNT(writers); w++) {
@@ -166,9 +166,9 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             write_bytes("old", 3);
             left_out = 77;
-            ashlar_host_fail_at(++n);
+            ashlar__host_fail_at(++n);
             status = writers[w](sample, COUNT(sample), path, &left_out);
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(0);
             CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(names_in_folder() == 1);

@@ -22,14 +22,14 @@ static const ashlar_rnn_case SMALL = {
 
 CASE(every_case_is_a_network_and_has_lengths) {
     size_t count, varied = 0, inference = 0, both = 0;
-    const ashlar_rnn_case *cases = ashlar_rnn_cases(&count);
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     REQUIRE(count >= 7 && count * ASHLAR_RNN_SUBJECT_COUNT <= ASHLAR_RNN_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
         ashlar_rnn_layout layout;
         int32_t lengths[64];
         REQUIRE(cases[i].batch <= 64);
         CHECK(ashlar_rnn_layout_init(&layout, &cases[i].config) == ASHLAR_OK);
-        ashlar_rnn_case_lengths(&cases[i], lengths);
+        ashlar__rnn_case_lengths(&cases[i], lengths);
         size_t shorter = 0;
         CHECK_ZU((size_t)lengths[0], cases[i].steps);
         for (size_t b = 0; b < cases[i].batch; b++) {
@@ -50,7 +50,7 @@ CASE(every_subject_runs_the_same_step) {
     ashlar_rnn_setup setup = {0};
     float want[2048];
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     const size_t elements = ashlar_rnn_layout_of(setup.rnn)->elements;
     REQUIRE(elements <= 2048);
     ashlar_stats before, after;
@@ -61,9 +61,9 @@ CASE(every_subject_runs_the_same_step) {
         if (subject == ASHLAR_RNN_SUBJECT_ONEDNN) {
             continue; /* it computes padding, too: test_rnn_onednn.c */
         }
-        CHECK(ashlar_rnn_setup_has(&setup, subject));
+        CHECK(ashlar__rnn_setup_has(&setup, subject));
         for (int k = 0; k < 2; k++) {
-            CHECK(ashlar_rnn_setup_run(&setup, subject, &times) == ASHLAR_OK);
+            CHECK(ashlar__rnn_setup_run(&setup, subject, &times) == ASHLAR_OK);
         }
         CHECK(times.forward_s >= 0 && times.backward_s >= 0);
         if (i == 0) {
@@ -74,8 +74,8 @@ CASE(every_subject_runs_the_same_step) {
     }
     ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
-    ashlar_rnn_setup_finish(&setup);
-    ashlar_rnn_setup_finish(&setup); /* zeros */
+    ashlar__rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&setup); /* zeros */
     tear_down();
 }
 
@@ -84,18 +84,18 @@ CASE(onednn_takes_part_where_it_can) {
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
-    CHECK(ashlar_rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
-          (ashlar_onednn_name() != NULL));
-    if (ashlar_onednn_name() != NULL) {
-        CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ONEDNN, &times) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    CHECK(ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
+          (ashlar__onednn_name() != NULL));
+    if (ashlar__onednn_name() != NULL) {
+        CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ONEDNN, &times) == ASHLAR_OK);
         CHECK(((const float *)setup.dweights)[0] != 0);
     }
-    ashlar_rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&setup);
     one.config.cell = ASHLAR_RNN_TANH;
-    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
-    CHECK(!ashlar_rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
-    ashlar_rnn_setup_finish(&setup);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    CHECK(!ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
+    ashlar__rnn_setup_finish(&setup);
     tear_down();
 }
 
@@ -105,12 +105,12 @@ CASE(inference_has_no_backward) {
     ashlar_rnn_times times = {.backward_s = -1};
     one.is_inference = true;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(setup.bytes[ASHLAR_RNN_RESERVE] == 0 && setup.bytes[ASHLAR_RNN_DX] == 0);
-    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
+    CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
     CHECK(times.backward_s == 0 && times.forward_s >= 0);
     CHECK(((const float *)setup.dweights)[0] == 0);
-    ashlar_rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&setup);
     tear_down();
 }
 
@@ -119,15 +119,15 @@ CASE(without_memory_a_step_fails_and_keeps_nothing) {
     ashlar_rnn_times times;
     ashlar_stats before, after;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     ashlar_allocator_get_stats(setup.allocator, &before);
     setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
-    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
-    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP, &times) ==
+    CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
+    CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP, &times) ==
           ASHLAR_ENOMEM);
     ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
-    ashlar_rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&setup);
     tear_down();
 }
 
@@ -137,10 +137,10 @@ CASE(without_host_memory_no_stage_is_set_up) {
     REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
         ashlar_rnn_setup setup = {0};
-        ashlar_host_fail_at(n);
-        refused += ashlar_rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK;
-        ashlar_host_fail_at(0);
-        ashlar_rnn_setup_finish(&setup);
+        ashlar__host_fail_at(n);
+        refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK;
+        ashlar__host_fail_at(0);
+        ashlar__rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
     tear_down();
@@ -151,13 +151,13 @@ CASE(only_known_names_are_taken) {
     static const char *const bad[] = {"", "lstm", "ashlars"};
     for (size_t i = 0; i < 3; i++) {
         ashlar_bench_rnn_config config = {.wanted = {.items = {bad[i]}, .count = 1}};
-        CHECK(ashlar_bench_rnn_check(&config) == ASHLAR_EINVAL);
+        CHECK(ashlar__bench_rnn_check(&config) == ASHLAR_EINVAL);
         config = (ashlar_bench_rnn_config){.subjects = {.items = {bad[i]}, .count = 1}};
-        CHECK(ashlar_bench_rnn_check(&config) == ASHLAR_EINVAL);
+        CHECK(ashlar__bench_rnn_check(&config) == ASHLAR_EINVAL);
     }
     const ashlar_bench_rnn_config config = {.wanted = {.items = {good[0]}, .count = 1},
                                             .subjects = {.items = {good[1]}, .count = 1}};
-    CHECK(ashlar_bench_rnn_check(&config) == ASHLAR_OK);
+    CHECK(ashlar__bench_rnn_check(&config) == ASHLAR_OK);
 }
 
 /* ---- results ---- */
@@ -198,7 +198,7 @@ static const char *text_of(void (*print)(FILE *, const ashlar_rnn_results *),
 }
 
 static void print_all(FILE *out, const ashlar_rnn_results *results) {
-    ashlar_rnn_results_print(out, results, 0);
+    ashlar__rnn_results_print(out, results, 0);
 }
 
 CASE(the_table_has_ratios_where_they_are_known) {
@@ -210,14 +210,14 @@ CASE(the_table_has_ratios_where_they_are_known) {
 
 CASE(targets_are_judged_of_ours_only) {
     const ashlar_rnn_results results = some_results();
-    const char *text = text_of(ashlar_rnn_results_print_targets, &results);
+    const char *text = text_of(ashlar__rnn_results_print_targets, &results);
     CHECK_HAS(text, "met      a                              ashlar / static_buffer   1.005");
     CHECK_HAS(text, "NOT MET  a                              ashlar / onednn          1.250");
     CHECK(strstr(text, " b ") == NULL);
 }
 
 static double number_of(const ashlar_json *row, const char *key) {
-    const ashlar_json *value = ashlar_json_member(row, key);
+    const ashlar_json *value = ashlar__json_member(row, key);
     return value != NULL && value->kind == ASHLAR_JSON_NUMBER ? value->number : -1;
 }
 
@@ -225,13 +225,13 @@ CASE(rows_are_written_with_null_for_what_is_not_known) {
     const ashlar_rnn_results results = some_results();
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_json *document = NULL;
-    REQUIRE(ashlar_rnn_results_write(path, &results) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_results_write(path, &results) == ASHLAR_OK);
     const size_t count = read_bytes(bytes);
-    REQUIRE(ashlar_json_parse((const char *)bytes, count, &document) == ASHLAR_OK);
-    CHECK(ashlar_json_member(document, "processor")->kind == ASHLAR_JSON_STRING);
-    CHECK(ashlar_json_member(document, "products")->kind == ASHLAR_JSON_STRING);
+    REQUIRE(ashlar__json_parse((const char *)bytes, count, &document) == ASHLAR_OK);
+    CHECK(ashlar__json_member(document, "processor")->kind == ASHLAR_JSON_STRING);
+    CHECK(ashlar__json_member(document, "products")->kind == ASHLAR_JSON_STRING);
     CHECK(number_of(document, "threads") == 2);
-    const ashlar_json *rows = ashlar_json_member(document, "rows");
+    const ashlar_json *rows = ashlar__json_member(document, "rows");
     REQUIRE(rows != NULL && rows->count == 2);
     CHECK(number_of(rows->item, "ms_backward") == 3 && number_of(rows->item, "ms_step") == 4);
     CHECK(number_of(rows->item, "steps_per_s") == 250);
@@ -239,17 +239,17 @@ CASE(rows_are_written_with_null_for_what_is_not_known) {
     CHECK(number_of(rows->item, "product_share") == 0.75);
     static const char *const unknown[] = {"ms_backward", "over_static", "product_share"};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_json_member(rows->item->next, unknown[i])->kind == ASHLAR_JSON_NULL);
+        CHECK(ashlar__json_member(rows->item->next, unknown[i])->kind == ASHLAR_JSON_NULL);
     }
     CHECK(number_of(rows->item->next, "ms_forward") == 8);
-    ashlar_json_free(document);
+    ashlar__json_free(document);
 }
 
 int main(void) {
     if (!make_folder()) {
         return 1;
     }
-    ashlar_workers_set_count(2);
+    ashlar__workers_set_count(2);
     check_run_cases();
     remove_folder();
     return check_report();

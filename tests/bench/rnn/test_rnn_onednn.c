@@ -43,27 +43,27 @@ static void check_shape(const shape *s, const kind *k, bool training) {
     problem p;
     ashlar_onednn *net = NULL;
     REQUIRE(open_problem(&p, s, k, ASHLAR_F32, training));
-    REQUIRE(ashlar_onednn_has(&p.layout));
-    REQUIRE(ashlar_onednn_create(&p.layout, s->steps, s->batch, training, &net) == ASHLAR_OK);
+    REQUIRE(ashlar__onednn_has(&p.layout));
+    REQUIRE(ashlar__onednn_create(&p.layout, s->steps, s->batch, training, &net) == ASHLAR_OK);
     p.args.dhy = p.args.dcy = NULL;
     lessen_weights(&p); /* with many units, weights of this size multiply what floats lose */
     float *const y = zeros(&p, p.y_count), *const dx = zeros(&p, p.x_count);
     float *const dweights = zeros(&p, p.layout.elements);
     run_forward(&p);
-    CHECK(ashlar_onednn_forward(net, p.args.x, p.args.weights, y) == ASHLAR_OK);
+    CHECK(ashlar__onednn_forward(net, p.args.x, p.args.weights, y) == ASHLAR_OK);
     check_close("y", p.args.y, y, p.y_count);
     if (training) {
         run_backward(&p);
-        CHECK(ashlar_onednn_backward(net, p.args.dy, dx, dweights) == ASHLAR_OK);
+        CHECK(ashlar__onednn_backward(net, p.args.dy, dx, dweights) == ASHLAR_OK);
         check_close("dx", p.args.dx, dx, p.x_count);
         check_close("dweights", p.args.dweights, dweights, p.layout.elements);
     }
-    ashlar_onednn_destroy(net);
+    ashlar__onednn_destroy(net);
     close_problem(&p);
 }
 
 static void check_cell(ashlar_rnn_cell cell) {
-    if (ashlar_onednn_name() == NULL) {
+    if (ashlar__onednn_name() == NULL) {
         SKIP("this build has no oneDNN");
     }
     for (size_t i = 0; i < EVEN_COUNT; i++) {
@@ -84,7 +84,7 @@ CASE(the_gru_is_onednns_with_linear_before_reset) {
 }
 
 int main(void) {
-    ashlar_onednn_set_threads(1); /* its threads spin, and the other tests want the processors */
+    ashlar__onednn_set_threads(1); /* its threads spin, and the other tests want the processors */
     check_run_cases();
     return check_report();
 }

@@ -16,7 +16,7 @@ static ashlar_batch_sampler *open_supply(uint64_t seed) {
     for (size_t i = 0; i < ITEMS; i++) {
         items[i] = (ashlar_batch_sampler_item){1000 + i, 1 + i * 7 % 10};
     }
-    CHECK(ashlar_batch_sampler_create(items, ITEMS, BATCH, WINDOW, seed, &batch_sampler) ==
+    CHECK(ashlar__batch_sampler_create(items, ITEMS, BATCH, WINDOW, seed, &batch_sampler) ==
           ASHLAR_OK);
     memset(items, 0, sizeof items); /* they were copied */
     return batch_sampler;
@@ -27,7 +27,7 @@ CASE(each_item_comes_once_an_epoch) {
     for (size_t epoch = 1; epoch <= 3; epoch++) {
         size_t seen[ITEMS] = {0};
         for (size_t i = 0; i < PER_EPOCH; i++) { /* 5 windows of 3 batches: none is cut */
-            const ashlar_batch_sampler_item *batch = ashlar_batch_sampler_next(batch_sampler);
+            const ashlar_batch_sampler_item *batch = ashlar__batch_sampler_next(batch_sampler);
             for (size_t b = 0; b < BATCH; b++) {
                 REQUIRE(batch[b].number >= 1000 && batch[b].number < 1000 + ITEMS);
                 const size_t number = batch[b].number - 1000;
@@ -38,9 +38,9 @@ CASE(each_item_comes_once_an_epoch) {
         for (size_t i = 0; i < ITEMS; i++) {
             CHECK_ZU(seen[i], 1);
         }
-        CHECK_NEAR(ashlar_batch_sampler_epochs(batch_sampler), (double)epoch, 1e-12, 0);
+        CHECK_NEAR(ashlar__batch_sampler_epochs(batch_sampler), (double)epoch, 1e-12, 0);
     }
-    ashlar_batch_sampler_destroy(batch_sampler);
+    ashlar__batch_sampler_destroy(batch_sampler);
 }
 
 /* The batches of a window, put side by side by their longest, go from the longest to the shortest.
@@ -51,7 +51,7 @@ CASE(lengths_within_a_batch_are_similar) {
     for (size_t window = 0; window < 20; window++) {
         size_t first[WINDOW], last[WINDOW];
         for (size_t i = 0; i < WINDOW; i++) {
-            const ashlar_batch_sampler_item *batch = ashlar_batch_sampler_next(batch_sampler);
+            const ashlar_batch_sampler_item *batch = ashlar__batch_sampler_next(batch_sampler);
             for (size_t b = 1; b < BATCH; b++) {
                 CHECK(batch[b].length <= batch[b - 1].length);
             }
@@ -66,81 +66,81 @@ CASE(lengths_within_a_batch_are_similar) {
         orders += first[0] < first[1]; /* they do not always come longest first */
     }
     CHECK(orders > 2 && orders < 18);
-    ashlar_batch_sampler_destroy(batch_sampler);
+    ashlar__batch_sampler_destroy(batch_sampler);
 }
 
 CASE(the_seed_decides_the_order) {
     ashlar_batch_sampler *a = open_supply(3), *b = open_supply(3), *other = open_supply(4);
     size_t differ = 0;
     for (size_t i = 0; i < 40; i++) {
-        const ashlar_batch_sampler_item *x = ashlar_batch_sampler_next(a),
-                                        *y = ashlar_batch_sampler_next(b);
-        const ashlar_batch_sampler_item *z = ashlar_batch_sampler_next(other);
+        const ashlar_batch_sampler_item *x = ashlar__batch_sampler_next(a),
+                                        *y = ashlar__batch_sampler_next(b);
+        const ashlar_batch_sampler_item *z = ashlar__batch_sampler_next(other);
         for (size_t j = 0; j < BATCH; j++) {
             CHECK_ZU(x[j].number, y[j].number);
             differ += x[j].number != z[j].number;
         }
     }
     CHECK(differ > 100);
-    ashlar_batch_sampler_destroy(a);
-    ashlar_batch_sampler_destroy(b);
-    ashlar_batch_sampler_destroy(other);
+    ashlar__batch_sampler_destroy(a);
+    ashlar__batch_sampler_destroy(b);
+    ashlar__batch_sampler_destroy(other);
 }
 
 CASE(a_supply_that_was_passed_over_goes_on_as_if_handed_out) {
     ashlar_batch_sampler *a = open_supply(5), *b = open_supply(5);
     for (size_t i = 0; i < 23; i++) {
-        (void)ashlar_batch_sampler_next(a);
+        (void)ashlar__batch_sampler_next(a);
     }
-    ashlar_batch_sampler_skip(b, 23);
-    const ashlar_random x = ashlar_batch_sampler_random(a), y = ashlar_batch_sampler_random(b);
+    ashlar__batch_sampler_skip(b, 23);
+    const ashlar_random x = ashlar__batch_sampler_random(a), y = ashlar__batch_sampler_random(b);
     CHECK(memcmp(&x, &y, sizeof x) == 0);
-    CHECK(ashlar_batch_sampler_epochs(a) == ashlar_batch_sampler_epochs(b));
+    CHECK(ashlar__batch_sampler_epochs(a) == ashlar__batch_sampler_epochs(b));
     for (size_t i = 0; i < 10; i++) {
-        CHECK(memcmp(ashlar_batch_sampler_next(a), ashlar_batch_sampler_next(b),
+        CHECK(memcmp(ashlar__batch_sampler_next(a), ashlar__batch_sampler_next(b),
                      BATCH * sizeof items[0]) == 0);
     }
-    ashlar_batch_sampler_destroy(a);
-    ashlar_batch_sampler_destroy(b);
+    ashlar__batch_sampler_destroy(a);
+    ashlar__batch_sampler_destroy(b);
 }
 
 CASE(fewer_items_than_a_batch_repeat) {
     const ashlar_batch_sampler_item two[] = {{7, 1}, {8, 2}};
     ashlar_batch_sampler *batch_sampler = NULL;
-    REQUIRE(ashlar_batch_sampler_create(two, 2, 5, 1, 1, &batch_sampler) == ASHLAR_OK);
-    const ashlar_batch_sampler_item *batch = ashlar_batch_sampler_next(batch_sampler);
+    REQUIRE(ashlar__batch_sampler_create(two, 2, 5, 1, 1, &batch_sampler) == ASHLAR_OK);
+    const ashlar_batch_sampler_item *batch = ashlar__batch_sampler_next(batch_sampler);
     size_t sevens = 0;
     for (size_t i = 0; i < 5; i++) {
         CHECK(batch[i].number == 7 || batch[i].number == 8);
         sevens += batch[i].number == 7;
     }
     CHECK(sevens == 2 || sevens == 3);
-    CHECK_NEAR(ashlar_batch_sampler_epochs(batch_sampler), 2.5, 0, 0);
-    ashlar_batch_sampler_destroy(batch_sampler);
+    CHECK_NEAR(ashlar__batch_sampler_epochs(batch_sampler), 2.5, 0, 0);
+    ashlar__batch_sampler_destroy(batch_sampler);
 }
 
 CASE(what_cannot_be_supplied_is_refused) {
     const ashlar_batch_sampler_item one[] = {{7, 1}};
     ashlar_batch_sampler *batch_sampler = NULL;
-    CHECK(ashlar_batch_sampler_create(one, 0, 1, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
+    CHECK(ashlar__batch_sampler_create(one, 0, 1, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "the number of items is 0");
-    CHECK(ashlar_batch_sampler_create(one, 1, 0, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
+    CHECK(ashlar__batch_sampler_create(one, 1, 0, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "batch is 0");
-    CHECK(ashlar_batch_sampler_create(one, 1, 1, 0, 1, &batch_sampler) == ASHLAR_EINVAL);
+    CHECK(ashlar__batch_sampler_create(one, 1, 1, 0, 1, &batch_sampler) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "window is 0");
-    CHECK(ashlar_batch_sampler_create(one, 1, (size_t)1 << 40, (size_t)1 << 40, 1,
+    CHECK(ashlar__batch_sampler_create(one, 1, (size_t)1 << 40, (size_t)1 << 40, 1,
                                       &batch_sampler) == ASHLAR_EOVERFLOW);
     size_t failures = 0;
     for (unsigned long n = 1; batch_sampler == NULL && n < 20; n++) {
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_batch_sampler_create(one, 1, 2, 2, 1, &batch_sampler);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__batch_sampler_create(one, 1, 2, 2, 1, &batch_sampler);
+        ashlar__host_fail_at(0);
         CHECK(status == (batch_sampler == NULL ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         failures += status != ASHLAR_OK;
     }
     CHECK_ZU(failures, 5);
-    ashlar_batch_sampler_destroy(batch_sampler);
-    ashlar_batch_sampler_destroy(NULL);
+    ashlar__batch_sampler_destroy(batch_sampler);
+    ashlar__batch_sampler_destroy(NULL);
 }
 
 RUN_CASES()

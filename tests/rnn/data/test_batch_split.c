@@ -53,22 +53,22 @@ static void check_sequence(const ashlar_batch_split *split, const ashlar_batch_w
 
 static void check_split(const ashlar_batch_split_config *config, const int32_t *of) {
     const ashlar_batch batch = make_batch(of);
-    const ashlar_batch_split split = ashlar_batch_split_make(config, batch.steps);
+    const ashlar_batch_split split = ashlar__batch_split_make(config, batch.steps);
     REQUIRE(split.image + split.extra < WORDS_MAX);
     image[split.image + split.extra] = 77;
-    ashlar_batch_split_fill(&split, &batch, image);
+    ashlar__batch_split_fill(&split, &batch, image);
     CHECK(image[split.image + split.extra] == 77);
     size_t tokens = 0, steps = 0;
     for (size_t p = 0; p < split.parts; p++) {
         for (size_t m = 0; m < split.micro; m++) {
-            const ashlar_batch_window w = ashlar_batch_split_window(&split, m, p);
+            const ashlar_batch_window w = ashlar__batch_split_window(&split, m, p);
             CHECK(w.steps >= 1 && w.steps <= split.part);
             for (size_t b = 0; b < split.count; b++) {
                 check_sequence(&split, &w, p * split.part, b, m * split.count + b);
             }
             steps += m == 0 ? w.steps : 0;
         }
-        tokens += ashlar_batch_split_tokens(&split, image, p);
+        tokens += ashlar__batch_split_tokens(&split, image, p);
     }
     CHECK_ZU(tokens, batch.tokens);
     CHECK_ZU(steps, batch.steps);
@@ -87,17 +87,17 @@ CASE(every_position_is_in_one_place) {
 
 CASE(sizes_of_a_cut) {
     const ashlar_batch_split_config plain = {.batch = BATCH};
-    ashlar_batch_split split = ashlar_batch_split_make(&plain, 9);
+    ashlar_batch_split split = ashlar__batch_split_make(&plain, 9);
     CHECK(split.count == BATCH && split.micro == 1 && split.part == 9 && split.chunk == 9);
     CHECK(split.parts == 1 && split.chunks == 1);
     CHECK_ZU(split.image, 2 * 9 * BATCH + BATCH);
     CHECK_ZU(split.extra, BATCH);
     const ashlar_batch_split_config all = {.batch = BATCH, .micro = 3, .part = 4, .chunk = 3};
-    split = ashlar_batch_split_make(&all, 9);
+    split = ashlar__batch_split_make(&all, 9);
     CHECK(split.count == 2 && split.micro == 3 && split.part == 4 && split.chunk == 3);
     CHECK(split.parts == 3 && split.chunks == 2);
     CHECK_ZU(split.extra, 3 * 2 * BATCH);
-    split = ashlar_batch_split_make(&all, 2); /* shorter than a part, and than a chunk */
+    split = ashlar__batch_split_make(&all, 2); /* shorter than a part, and than a chunk */
     CHECK(split.part == 2 && split.chunk == 2 && split.parts == 1 && split.chunks == 1);
 }
 
@@ -106,8 +106,8 @@ CASE(no_size_shrinks_with_more_steps) {
         for (size_t chunk = 0; chunk < 9; chunk++) {
             const ashlar_batch_split_config config = {.batch = BATCH, .part = part, .chunk = chunk};
             for (size_t steps = 2; steps <= STEPS_MAX; steps++) {
-                const ashlar_batch_split less = ashlar_batch_split_make(&config, steps - 1);
-                const ashlar_batch_split more = ashlar_batch_split_make(&config, steps);
+                const ashlar_batch_split less = ashlar__batch_split_make(&config, steps - 1);
+                const ashlar_batch_split more = ashlar__batch_split_make(&config, steps);
                 CHECK(more.image >= less.image && more.extra >= less.extra);
                 CHECK(more.parts >= less.parts && more.part >= less.part);
             }

@@ -33,7 +33,7 @@ static bool open_corpus(void) {
     }
     bool opened = fclose(file) == 0;
     const char *const paths[] = {path};
-    opened = ashlar_corpus_open(paths, 1, &corpus) == ASHLAR_OK && opened;
+    opened = ashlar__corpus_open(paths, 1, &corpus) == ASHLAR_OK && opened;
     return unlink(path) == 0 && opened;
 }
 
@@ -46,15 +46,15 @@ typedef struct fixture {
 static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
     const size_t batch = config->batch;
     *f = (fixture){0};
-    if (ashlar_batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
+    if (ashlar__batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
         return false;
     }
-    f->batch.inputs = malloc(ashlar_batcher_array_bytes(f->batcher));
-    f->batch.targets = malloc(ashlar_batcher_array_bytes(f->batcher));
+    f->batch.inputs = malloc(ashlar__batcher_array_bytes(f->batcher));
+    f->batch.targets = malloc(ashlar__batcher_array_bytes(f->batcher));
     f->batch.lengths = malloc(batch * sizeof(int32_t));
     /* Garbage that padding must overwrite. */
-    memset(f->batch.inputs, 0x55, ashlar_batcher_array_bytes(f->batcher));
-    memset(f->batch.targets, 0x55, ashlar_batcher_array_bytes(f->batcher));
+    memset(f->batch.inputs, 0x55, ashlar__batcher_array_bytes(f->batcher));
+    memset(f->batch.targets, 0x55, ashlar__batcher_array_bytes(f->batcher));
     return true;
 }
 
@@ -67,7 +67,7 @@ static void tear_down(fixture *f) {
     free(f->batch.inputs);
     free(f->batch.targets);
     free(f->batch.lengths);
-    ashlar_batcher_destroy(f->batcher);
+    ashlar__batcher_destroy(f->batcher);
 }
 
 /* --- one batch ------------------------------------------------------------------------------ */
@@ -82,7 +82,7 @@ static int record_of_column(const fixture *f, size_t batch, size_t j) {
     if (number < 0 || number >= RECORDS) {
         return -1;
     }
-    const ashlar_record record = ashlar_corpus_record(corpus, (size_t)number);
+    const ashlar_record record = ashlar__corpus_record(corpus, (size_t)number);
     bool same = steps == record.count + 1;
     for (size_t t = 0; t < f->batch.steps && same; t++) {
         const int32_t input = t == 0 || t >= steps ? 0 : record.bytes[t - 1];
@@ -96,11 +96,11 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
     enum { BATCH = 7 };
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
-    CHECK_ZU(ashlar_batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
-    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), RECORDS);
-    CHECK_ZU(ashlar_batcher_array_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
+    CHECK_ZU(ashlar__batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
+    CHECK_ZU(ashlar__batcher_piece_count(f.batcher), RECORDS);
+    CHECK_ZU(ashlar__batcher_array_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
     for (int i = 0; i < 50; i++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         size_t tokens = 0;
         for (size_t j = 0; j < BATCH; j++) {
             CHECK(record_of_column(&f, BATCH, j) >= 0);
@@ -124,7 +124,7 @@ CASE(every_epoch_has_every_sequence_once) {
     for (int epoch = 0; epoch < 4; epoch++) {
         int seen[RECORDS] = {0};
         for (int i = 0; i < RECORDS / BATCH; i++) {
-            ashlar_batcher_next(f.batcher, &f.batch);
+            ashlar__batcher_next(f.batcher, &f.batch);
             for (size_t j = 0; j < BATCH; j++) {
                 const int number = record_of_column(&f, BATCH, j);
                 REQUIRE(number >= 0);
@@ -145,7 +145,7 @@ CASE(a_window_may_span_epochs) {
     REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
     int seen[RECORDS] = {0};
     for (int i = 0; i < 3 * ASHLAR_BATCH_SAMPLER_WINDOW; i++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         for (size_t j = 0; j < BATCH; j++) {
             const int number = record_of_column(&f, BATCH, j);
             REQUIRE(number >= 0);
@@ -166,7 +166,7 @@ CASE(two_epochs_are_in_different_order) {
     int moved = 0;
     int places_moved = 0;
     for (int i = 0; i < 2 * RECORDS; i++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         order[i / RECORDS][i % RECORDS] = record_of_column(&f, 1, 0);
     }
     for (int i = 0; i < RECORDS; i++) {
@@ -188,7 +188,7 @@ CASE(a_window_is_sorted_and_its_batches_are_shuffled) {
     int32_t longest[WINDOW];
     int32_t shortest[WINDOW];
     for (int i = 0; i < WINDOW; i++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         longest[i] = f.batch.lengths[0];
         shortest[i] = f.batch.lengths[BATCH - 1];
         rising = rising || (i > 0 && longest[i] > longest[i - 1]);
@@ -211,7 +211,7 @@ CASE(each_window_has_its_own_order) {
     int32_t first[8];
     int different = 0;
     for (int i = 0; i < 8 * WINDOW; i++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         if (i % WINDOW == 0) {
             first[i / WINDOW] = f.batch.lengths[0];
             different += first[i / WINDOW] != first[0];
@@ -227,20 +227,20 @@ CASE(pieces_join_to_their_records) {
     size_t piece_count = 0;
     size_t steps_total = 0;
     for (size_t i = 0; i < RECORDS; i++) {
-        const size_t steps = ashlar_corpus_record(corpus, i).count + 1;
+        const size_t steps = ashlar__corpus_record(corpus, i).count + 1;
         piece_count += (steps + MAX_STEPS - 1) / MAX_STEPS;
         steps_total += steps;
     }
     fixture f;
     REQUIRE(set_up(&f, piece_count, MAX_STEPS, 1, 9));
-    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), piece_count);
-    CHECK_ZU(ashlar_batcher_max_steps(f.batcher), MAX_STEPS);
-    ashlar_batcher_next(f.batcher, &f.batch);
+    CHECK_ZU(ashlar__batcher_piece_count(f.batcher), piece_count);
+    CHECK_ZU(ashlar__batcher_max_steps(f.batcher), MAX_STEPS);
+    ashlar__batcher_next(f.batcher, &f.batch);
     CHECK_ZU(f.batch.tokens, steps_total);
     CHECK_NEAR(f.batch.epoch, 1, 1e-12, 0);
     bool *used = calloc(piece_count, sizeof *used);
     for (size_t i = 0; i < RECORDS; i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
         for (size_t first = 0; first <= record.count; first += MAX_STEPS) {
             const size_t left = record.count + 1 - first;
             const size_t steps = left < MAX_STEPS ? left : MAX_STEPS;
@@ -266,8 +266,8 @@ CASE(pieces_join_to_their_records) {
 CASE(one_step_is_enough_for_a_piece) {
     fixture f;
     REQUIRE(set_up(&f, 3, 1, 2, 1));
-    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), ashlar_corpus_bytes(corpus) + RECORDS);
-    ashlar_batcher_next(f.batcher, &f.batch);
+    CHECK_ZU(ashlar__batcher_piece_count(f.batcher), ashlar__corpus_bytes(corpus) + RECORDS);
+    ashlar__batcher_next(f.batcher, &f.batch);
     CHECK_ZU(f.batch.steps, 1);
     CHECK_ZU(f.batch.tokens, 3);
     tear_down(&f);
@@ -283,8 +283,8 @@ static int equal_batches(uint64_t seed_a, uint64_t seed_b) {
     }
     int equal = 0;
     for (int i = 0; i < 30; i++) {
-        ashlar_batcher_next(a.batcher, &a.batch);
-        ashlar_batcher_next(b.batcher, &b.batch);
+        ashlar__batcher_next(a.batcher, &a.batch);
+        ashlar__batcher_next(b.batcher, &b.batch);
         const size_t bytes = a.batch.steps * BATCH * sizeof(int32_t);
         equal += a.batch.steps == b.batch.steps && a.batch.tokens == b.batch.tokens &&
                  memcmp(a.batch.inputs, b.batch.inputs, bytes) == 0 &&
@@ -313,7 +313,7 @@ static bool is_piece(const fixture *f, ashlar_record record, size_t first) {
 /* Note the piece in its place, of several that are alike in one that is not taken yet. */
 static bool note_piece(const fixture *f, bool taken[RECORDS][LONGEST_RECORD + 1]) {
     for (size_t i = 0; i < RECORDS; i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
         for (size_t first = 0; first <= record.count; first += STRIDE) {
             if (!taken[i][first] && is_piece(f, record, first)) {
                 taken[i][first] = true;
@@ -336,16 +336,16 @@ CASE(a_stride_makes_pieces_overlap) {
     size_t want = 0;
     fixture f;
     for (size_t i = 0; i < RECORDS; i++) {
-        want += pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1);
+        want += pieces_by_hand(ashlar__corpus_record(corpus, i).count + 1);
     }
     REQUIRE(set_up_with(&f, &config));
-    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), want);
+    CHECK_ZU(ashlar__batcher_piece_count(f.batcher), want);
     for (size_t n = 0; n < want; n++) {
-        ashlar_batcher_next(f.batcher, &f.batch);
+        ashlar__batcher_next(f.batcher, &f.batch);
         CHECK(note_piece(&f, taken));
     }
     for (size_t i = 0; i < RECORDS; i++) { /* none is missing, so none was handed out twice */
-        for (size_t k = 0; k < pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1); k++) {
+        for (size_t k = 0; k < pieces_by_hand(ashlar__corpus_record(corpus, i).count + 1); k++) {
             CHECK(taken[i][k * STRIDE]);
         }
     }
@@ -360,23 +360,23 @@ CASE(the_seed_decides_the_batches) {
 CASE(bad_sizes_are_refused) {
     ashlar_batcher *batcher = NULL;
     ashlar_batcher_config config = {.batch = 0, .max_steps = 5};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "batch is 0");
     config = (ashlar_batcher_config){.batch = 5, .max_steps = 0};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "max_steps is 0");
     config = (ashlar_batcher_config){.batch = SIZE_MAX / 4, .max_steps = 5};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
     config = (ashlar_batcher_config){.batch = INT32_MAX / 60, .max_steps = 61, .window = 1};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
     CHECK(batcher == NULL);
     config = (ashlar_batcher_config){.batch = 1, .max_steps = 5, .stride = 6};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "stride of 6");
     CHECK(batcher == NULL);
     config = (ashlar_batcher_config){.batch = 1, .max_steps = SIZE_MAX, .window = 1};
-    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_OK);
-    ashlar_batcher_destroy(batcher);
+    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_OK);
+    ashlar__batcher_destroy(batcher);
 }
 
 CASE(no_host_memory_at_any_call_leaks_nothing) {
@@ -385,14 +385,14 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_batcher *batcher = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_batcher_create(corpus, &config, &batcher);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__batcher_create(corpus, &config, &batcher);
+        ashlar__host_fail_at(0);
         CHECK((status == ASHLAR_OK) == (batcher != NULL));
     }
     CHECK(status == ASHLAR_OK);
     CHECK(n == 9);
-    ashlar_batcher_destroy(batcher);
+    ashlar__batcher_destroy(batcher);
 }
 
 static bool is_same_batch(const fixture *a, const fixture *b, size_t count) {
@@ -405,7 +405,7 @@ static bool is_same_batch(const fixture *a, const fixture *b, size_t count) {
 }
 
 static bool is_same_random(const ashlar_batcher *a, const ashlar_batcher *b) {
-    const ashlar_random x = ashlar_batcher_random(a), y = ashlar_batcher_random(b);
+    const ashlar_random x = ashlar__batcher_random(a), y = ashlar__batcher_random(b);
     return memcmp(&x, &y, sizeof x) == 0;
 }
 
@@ -416,14 +416,14 @@ CASE(passing_over_batches_is_as_handing_them_out) {
         fixture one, two;
         REQUIRE(set_up(&one, BATCH, 25, WINDOW, 3) && set_up(&two, BATCH, 25, WINDOW, 3));
         for (size_t i = 0; i < skipped; i++) {
-            ashlar_batcher_next(one.batcher, &one.batch);
+            ashlar__batcher_next(one.batcher, &one.batch);
         }
         CHECK(skipped == 0 || !is_same_random(one.batcher, two.batcher));
-        ashlar_batcher_skip(two.batcher, skipped);
+        ashlar__batcher_skip(two.batcher, skipped);
         CHECK(is_same_random(one.batcher, two.batcher));
         for (size_t i = 0; i < 2 * WINDOW; i++) {
-            ashlar_batcher_next(one.batcher, &one.batch);
-            ashlar_batcher_next(two.batcher, &two.batch);
+            ashlar__batcher_next(one.batcher, &one.batch);
+            ashlar__batcher_next(two.batcher, &two.batch);
             CHECK(is_same_batch(&one, &two, BATCH));
         }
         CHECK(skipped < SKIPS - 1 || one.batch.epoch > 2);
@@ -438,6 +438,6 @@ int main(void) {
         return 99;
     }
     check_run_cases();
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
     return check_report();
 }

@@ -45,10 +45,10 @@ static const char *make_folder(const char *name) {
 }
 
 static bool is_record(const ashlar_corpus *corpus, size_t i, const char *text) {
-    if (i >= ashlar_corpus_count(corpus)) {
+    if (i >= ashlar__corpus_count(corpus)) {
         return false;
     }
-    const ashlar_record record = ashlar_corpus_record(corpus, i);
+    const ashlar_record record = ashlar__corpus_record(corpus, i);
     return record.count == strlen(text) && memcmp(record.bytes, text, record.count) == 0;
 }
 
@@ -56,20 +56,20 @@ static bool is_record(const ashlar_corpus *corpus, size_t i, const char *text) {
 static void check_records(const char *path, const char *want) {
     ashlar_corpus *corpus;
     char got[512] = "";
-    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    REQUIRE(ashlar__corpus_open(&path, 1, &corpus) == ASHLAR_OK);
     size_t bytes = 0;
-    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
+    for (size_t i = 0; i < ashlar__corpus_count(corpus); i++) {
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
         const size_t used = strlen(got);
         (void)snprintf(got + used, sizeof got - used, "%s%.*s", i > 0 ? "|" : "", (int)record.count,
                        (const char *)record.bytes);
         bytes += record.count;
     }
     CHECK(strcmp(got, want) == 0);
-    CHECK_ZU(ashlar_corpus_bytes(corpus), bytes);
-    CHECK_ZU(ashlar_corpus_file_count(corpus), 1);
-    CHECK_ZU(ashlar_corpus_skipped_count(corpus), 0);
-    ashlar_corpus_destroy(corpus);
+    CHECK_ZU(ashlar__corpus_bytes(corpus), bytes);
+    CHECK_ZU(ashlar__corpus_file_count(corpus), 1);
+    CHECK_ZU(ashlar__corpus_skipped_count(corpus), 0);
+    ashlar__corpus_destroy(corpus);
 }
 
 CASE(paragraphs_end_at_blank_lines) {
@@ -107,26 +107,26 @@ CASE(a_folder_is_read_in_name_order_once_per_file) {
     CHECK(mkfifo(in_folder("d/pipe"), 0600) == 0);
     const char *const paths[] = {path, path};
     ashlar_corpus *corpus;
-    REQUIRE(ashlar_corpus_open(paths, 2, &corpus) == ASHLAR_OK);
-    CHECK_ZU(ashlar_corpus_count(corpus), 4);
+    REQUIRE(ashlar__corpus_open(paths, 2, &corpus) == ASHLAR_OK);
+    CHECK_ZU(ashlar__corpus_count(corpus), 4);
     CHECK(is_record(corpus, 0, "first"));
     CHECK(is_record(corpus, 1, "second"));
     CHECK(is_record(corpus, 2, "third"));
     CHECK(is_record(corpus, 3, "fourth"));
-    CHECK_ZU(ashlar_corpus_file_count(corpus), 3);
-    CHECK_ZU(ashlar_corpus_skipped_count(corpus), 2);
-    CHECK_ZU(ashlar_corpus_bytes(corpus), strlen("firstsecondthirdfourth"));
-    ashlar_corpus_destroy(corpus);
+    CHECK_ZU(ashlar__corpus_file_count(corpus), 3);
+    CHECK_ZU(ashlar__corpus_skipped_count(corpus), 2);
+    CHECK_ZU(ashlar__corpus_bytes(corpus), strlen("firstsecondthirdfourth"));
+    ashlar__corpus_destroy(corpus);
 }
 
 CASE(several_paths_are_read_in_their_order) {
     const char *const paths[] = {make_text("s2", "two\n"), make_text("s1", "one\n")};
     ashlar_corpus *corpus;
-    REQUIRE(ashlar_corpus_open(paths, 2, &corpus) == ASHLAR_OK);
+    REQUIRE(ashlar__corpus_open(paths, 2, &corpus) == ASHLAR_OK);
     CHECK(is_record(corpus, 0, "two"));
     CHECK(is_record(corpus, 1, "one"));
-    CHECK_ZU(ashlar_corpus_file_count(corpus), 2);
-    ashlar_corpus_destroy(corpus);
+    CHECK_ZU(ashlar__corpus_file_count(corpus), 2);
+    ashlar__corpus_destroy(corpus);
 }
 
 CASE(a_large_file_is_whole) {
@@ -139,18 +139,18 @@ CASE(a_large_file_is_whole) {
     REQUIRE(fclose(file) == 0);
     const char *path = in_folder("large");
     ashlar_corpus *corpus;
-    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
-    CHECK_ZU(ashlar_corpus_count(corpus), LINES);
+    REQUIRE(ashlar__corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    CHECK_ZU(ashlar__corpus_count(corpus), LINES);
     CHECK(is_record(corpus, 0, "record 0"));
     CHECK(is_record(corpus, LINES - 1, "record 29999"));
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
 }
 
 /* The open fails so and says `path` and `part`. */
 static void check_refused(const char *path, ashlar_status status, const char *part) {
     ashlar_corpus *const untouched = (ashlar_corpus *)folder;
     ashlar_corpus *corpus = untouched;
-    CHECK(ashlar_corpus_open(&path, 1, &corpus) == status);
+    CHECK(ashlar__corpus_open(&path, 1, &corpus) == status);
     CHECK(corpus == untouched);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK_HAS(ashlar_error_detail(), part);
@@ -158,7 +158,7 @@ static void check_refused(const char *path, ashlar_status status, const char *pa
 
 CASE(what_holds_no_text_is_refused_by_name) {
     ashlar_corpus *corpus;
-    CHECK(ashlar_corpus_open(NULL, 0, &corpus) == ASHLAR_EINVAL);
+    CHECK(ashlar__corpus_open(NULL, 0, &corpus) == ASHLAR_EINVAL);
     check_refused(in_folder("missing"), ASHLAR_EIO, "No such file");
     check_refused(make_text("empty", ""), ASHLAR_EFORMAT, "no text");
     check_refused(make_text("white", " \n\n"), ASHLAR_EFORMAT, "no text");
@@ -186,14 +186,14 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_corpus *corpus = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 1000) {
-        ashlar_host_fail_at(++n);
-        status = ashlar_corpus_open(paths, 2, &corpus);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(++n);
+        status = ashlar__corpus_open(paths, 2, &corpus);
+        ashlar__host_fail_at(0);
         CHECK((status == ASHLAR_OK) == (corpus != NULL));
     }
     CHECK(status == ASHLAR_OK);
     CHECK(n > 5);
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
 }
 
 /* The real thing, where Debian's packages fortunes and fortunes-min are installed. */
@@ -204,13 +204,13 @@ CASE(the_fortunes_of_debian_are_complete) {
         SKIP("the packages fortunes and fortunes-min are not installed");
     }
     ashlar_corpus *corpus;
-    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
-    printf("# %zu records, %zu bytes, %zu files, %zu skipped\n", ashlar_corpus_count(corpus),
-           ashlar_corpus_bytes(corpus), ashlar_corpus_file_count(corpus),
-           ashlar_corpus_skipped_count(corpus));
-    CHECK(ashlar_corpus_count(corpus) > 15000);
-    CHECK_ZU(ashlar_corpus_skipped_count(corpus), ashlar_corpus_file_count(corpus)); /* .dat */
-    ashlar_corpus_destroy(corpus);
+    REQUIRE(ashlar__corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    printf("# %zu records, %zu bytes, %zu files, %zu skipped\n", ashlar__corpus_count(corpus),
+           ashlar__corpus_bytes(corpus), ashlar__corpus_file_count(corpus),
+           ashlar__corpus_skipped_count(corpus));
+    CHECK(ashlar__corpus_count(corpus) > 15000);
+    CHECK_ZU(ashlar__corpus_skipped_count(corpus), ashlar__corpus_file_count(corpus)); /* .dat */
+    ashlar__corpus_destroy(corpus);
 }
 
 int main(void) {

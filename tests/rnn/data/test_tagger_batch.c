@@ -14,7 +14,7 @@ static ashlar_tagger_corpus *open_corpus(void) {
     const char *paths[] = {path};
     ashlar_tagger_corpus *corpus = NULL;
     write_bytes(text, sizeof text - 1);
-    CHECK(ashlar_tagger_corpus_open(paths, 1, &config, &corpus) == ASHLAR_OK);
+    CHECK(ashlar__tagger_corpus_open(paths, 1, &config, &corpus) == ASHLAR_OK);
     return corpus;
 }
 
@@ -32,9 +32,9 @@ CASE(the_parts_fill_the_block_in_order) {
     const ashlar_tagger_shape shape = {.steps = 3, .batch = 2, .width = 5};
     int32_t data[1];
     size_t bytes = 0;
-    CHECK(ashlar_tagger_batch_bytes(&shape, &bytes) == ASHLAR_OK);
+    CHECK(ashlar__tagger_batch_bytes(&shape, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4 * (6 + 6 + 2 + 2 + 6 + 30));
-    const ashlar_tagger_arrays at = ashlar_tagger_batch_arrays(&shape, data);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&shape, data);
     CHECK(at.words == data && at.targets - at.words == 6 && at.lengths - at.targets == 6);
     CHECK(at.ones - at.lengths == 2 && at.char_counts - at.ones == 2);
     CHECK(at.characters - at.char_counts == 6);
@@ -48,10 +48,10 @@ CASE(sentences_are_padded_and_time_comes_first) {
     REQUIRE(corpus != NULL);
     memset(data, 0x7f, sizeof data);
     const ashlar_batch_sampler_item items[] = {{2, 3}, {0, 2}};
-    ashlar_tagger_batch_fill(&batch, corpus, items, 2);
+    ashlar__tagger_batch_fill(&batch, corpus, items, 2);
     CHECK(batch.shape.steps == 3 && batch.shape.batch == 2 && batch.shape.width == 3);
     CHECK_ZU(batch.tokens, 5);
-    const ashlar_tagger_arrays at = ashlar_tagger_batch_arrays(&batch.shape, data);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
     check_values(at.words, 6, (int32_t[]){4, 1, 4, 2, 5, 0});
     check_values(at.targets, 6, (int32_t[]){0, 0, 0, 1, 0, 0});
     check_values(at.lengths, 2, (int32_t[]){3, 2});
@@ -61,7 +61,7 @@ CASE(sentences_are_padded_and_time_comes_first) {
                  (int32_t[]){2, 1, 2, 3, 3, 0, /* first characters */
                              0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0});
     CHECK(data[40] == 0x7f7f7f7f); /* 3*6 + 2*2 + 18 */
-    ashlar_tagger_corpus_destroy(corpus);
+    ashlar__tagger_corpus_destroy(corpus);
 }
 
 CASE(the_width_is_that_of_the_batch) {
@@ -69,23 +69,23 @@ CASE(the_width_is_that_of_the_batch) {
     ashlar_tagger_batch batch = {.data = data};
     ashlar_tagger_corpus *corpus = open_corpus();
     REQUIRE(corpus != NULL);
-    ashlar_tagger_batch_fill(&batch, corpus, &(ashlar_batch_sampler_item){3, 2}, 1);
+    ashlar__tagger_batch_fill(&batch, corpus, &(ashlar_batch_sampler_item){3, 2}, 1);
     CHECK(batch.shape.steps == 2 && batch.shape.batch == 1 && batch.shape.width == 2);
-    const ashlar_tagger_arrays at = ashlar_tagger_batch_arrays(&batch.shape, data);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
     check_values(at.words, 2, (int32_t[]){0, 1});
     check_values(at.targets, 2, (int32_t[]){2, 0});
     check_values(at.characters, 4, (int32_t[]){0, 1, 0, 2});
-    ashlar_tagger_corpus_destroy(corpus);
+    ashlar__tagger_corpus_destroy(corpus);
 }
 
 CASE(a_full_batch_has_no_padding) {
     int32_t data[256];
     ashlar_tagger_batch batch = {.data = data};
     memset(data, 0x7f, sizeof data);
-    ashlar_tagger_batch_fill_largest(&batch, &(ashlar_tagger_shape){3, 2, 5});
+    ashlar__tagger_batch_fill_largest(&batch, &(ashlar_tagger_shape){3, 2, 5});
     CHECK(batch.shape.steps == 3 && batch.shape.batch == 2 && batch.shape.width == 5);
     CHECK_ZU(batch.tokens, 6);
-    const ashlar_tagger_arrays at = ashlar_tagger_batch_arrays(&batch.shape, data);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
     check_values(at.words, 12, (int32_t[12]){0});         /* and targets */
     check_values(at.lengths, 4, (int32_t[]){3, 3, 1, 1}); /* and ones */
     check_values(at.char_counts, 6, (int32_t[]){5, 5, 5, 5, 5, 5});
@@ -101,13 +101,13 @@ CASE(shapes_that_cannot_be_counted_are_refused) {
                                         {INT32_MAX, 1, 1}};
     size_t bytes = 77;
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_tagger_batch_bytes(&none[i], &bytes) == ASHLAR_EINVAL);
+        CHECK(ashlar__tagger_batch_bytes(&none[i], &bytes) == ASHLAR_EINVAL);
     }
     for (size_t i = 0; i < 7; i++) {
-        CHECK(ashlar_tagger_batch_bytes(&many[i], &bytes) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar__tagger_batch_bytes(&many[i], &bytes) == ASHLAR_EOVERFLOW);
     }
     CHECK_ZU(bytes, 77);
-    CHECK(ashlar_tagger_batch_bytes(&(ashlar_tagger_shape){1 << 14, 1 << 14, 2}, &bytes) ==
+    CHECK(ashlar__tagger_batch_bytes(&(ashlar_tagger_shape){1 << 14, 1 << 14, 2}, &bytes) ==
           ASHLAR_OK);
 }
 

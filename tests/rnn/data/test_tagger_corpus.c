@@ -16,7 +16,7 @@ static ashlar_status open_bytes(const char *bytes, size_t count,
                                 ashlar_tagger_corpus **out) {
     const char *paths[] = {path};
     write_bytes(bytes, count);
-    return ashlar_tagger_corpus_open(paths, 1, config, out);
+    return ashlar__tagger_corpus_open(paths, 1, config, out);
 }
 
 static ashlar_tagger_corpus *open_text(const char *text,
@@ -28,7 +28,7 @@ static ashlar_tagger_corpus *open_text(const char *text,
 
 static ashlar_tagger_counts counts_of(const ashlar_tagger_corpus *corpus) {
     ashlar_tagger_counts counts;
-    ashlar_tagger_corpus_counts(corpus, &counts);
+    ashlar__tagger_corpus_counts(corpus, &counts);
     return counts;
 }
 
@@ -37,7 +37,7 @@ static void check_sentences(const ashlar_tagger_corpus *corpus, const char *want
     char got[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < counts_of(corpus).sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(corpus, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(corpus, i);
         used += (size_t)snprintf(got + used, sizeof got - used, "%s%s", i == 0 ? "" : "|",
                                  s.is_held_out ? "!" : "");
         for (size_t t = 0; t < s.count; t++) {
@@ -62,12 +62,12 @@ CASE(lines_are_words_and_blank_ones_end_sentences) {
     CHECK(n.words == 3 && n.tags == 2);
     CHECK_ZU(n.characters, 1 + 5); /* t h e c a */
     CHECK(n.longest_sentence == 2 && n.longest_word == 3);
-    CHECK(ashlar_tagger_corpus_character(c, 't') == 1 &&
-          ashlar_tagger_corpus_character(c, 'h') == 2);
-    CHECK(ashlar_tagger_corpus_character(c, 'a') == 5 &&
-          ashlar_tagger_corpus_character(c, 'z') == 0);
-    ashlar_tagger_corpus_destroy(c);
-    ashlar_tagger_corpus_destroy(NULL);
+    CHECK(ashlar__tagger_corpus_character(c, 't') == 1 &&
+          ashlar__tagger_corpus_character(c, 'h') == 2);
+    CHECK(ashlar__tagger_corpus_character(c, 'a') == 5 &&
+          ashlar__tagger_corpus_character(c, 'z') == 0);
+    ashlar__tagger_corpus_destroy(c);
+    ashlar__tagger_corpus_destroy(NULL);
 }
 
 CASE(ends_of_lines_and_blank_lines_may_be_of_any_kind) {
@@ -81,7 +81,7 @@ CASE(ends_of_lines_and_blank_lines_may_be_of_any_kind) {
         ashlar_tagger_corpus *c = open_text(same[i], &usual);
         REQUIRE(c != NULL);
         check_sentences(c, "a:1:0 b:2:1|c:3:0");
-        ashlar_tagger_corpus_destroy(c);
+        ashlar__tagger_corpus_destroy(c);
     }
 }
 
@@ -90,8 +90,8 @@ CASE(words_may_hold_any_other_byte) {
     ashlar_tagger_corpus *c = open_text("a b\tX y\n\xc3\xa9\r!\tY\n", &usual);
     REQUIRE(c != NULL);
     check_sentences(c, "a b:1:0 \xc3\xa9\r!:2:1");
-    CHECK(ashlar_tagger_corpus_character(c, 0xc3) == 4);
-    ashlar_tagger_corpus_destroy(c);
+    CHECK(ashlar__tagger_corpus_character(c, 0xc3) == 4);
+    ashlar__tagger_corpus_destroy(c);
 }
 
 CASE(several_files_are_one_after_the_other) {
@@ -102,16 +102,16 @@ CASE(several_files_are_one_after_the_other) {
     write_bytes("b\tY\na\tX", 7);
     REQUIRE(rename(path, second) == 0);
     write_bytes("a\tX\n", 4);
-    REQUIRE(ashlar_tagger_corpus_open(paths, 3, &usual, &c) == ASHLAR_OK);
+    REQUIRE(ashlar__tagger_corpus_open(paths, 3, &usual, &c) == ASHLAR_OK);
     check_sentences(c, "a:1:0|b:2:1 a:1:0|a:1:0");
-    ashlar_tagger_corpus_destroy(c);
+    ashlar__tagger_corpus_destroy(c);
     paths[1] = path;
     paths[2] = second;
     c = NULL;
     REQUIRE(rename(path, second) == 0);
     write_bytes("b\tY\n\na\n", 7);
     paths[0] = second;
-    CHECK(ashlar_tagger_corpus_open(paths, 2, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
+    CHECK(ashlar__tagger_corpus_open(paths, 2, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
     CHECK_HAS(ashlar_error_detail(), ":3: no TAB"); /* of its own file */
     (void)unlink(second);
 }
@@ -136,7 +136,7 @@ CASE(rare_words_are_unknown) {
         check_sentences(c, cases[i].want);
         CHECK_ZU(counts_of(c).words, cases[i].words);
         CHECK_ZU(counts_of(c).characters, 4); /* a rare word's characters are known */
-        ashlar_tagger_corpus_destroy(c);
+        ashlar__tagger_corpus_destroy(c);
     }
 }
 
@@ -153,12 +153,12 @@ CASE(held_out_sentences_teach_no_words) {
     CHECK(n.held_out == 2 && n.held_out_tokens == 4 && n.tokens == 9);
     CHECK(n.words == 3 && n.characters == 3 && n.tags == 3);
     CHECK(n.longest_sentence == 3 && n.longest_word == 2); /* held out or not */
-    CHECK(ashlar_tagger_corpus_character(c, 'x') == 0);
-    ashlar_tagger_corpus_destroy(c);
+    CHECK(ashlar__tagger_corpus_character(c, 'x') == 0);
+    ashlar__tagger_corpus_destroy(c);
     c = open_text("a\tX\na\tX\n\nz\tX\n\nb\tX\nz\tX\n\nq\tX\n\nb\tX\nz\tX\n", &config);
     REQUIRE(c != NULL); /* z was first seen where it does not count */
     check_sentences(c, "a:1:0 a:1:0|!z:3:0|b:2:0 z:3:0|!q:0:0|b:2:0 z:3:0");
-    ashlar_tagger_corpus_destroy(c);
+    ashlar__tagger_corpus_destroy(c);
 }
 
 /* ---- what is refused ---- */
@@ -193,7 +193,7 @@ CASE(what_is_too_long_is_named_with_its_option) {
                   ":7: word 7 of a sentence; allow it with --max-length");
     REQUIRE(open_bytes(longest, strlen(longest), &usual, &c) == ASHLAR_OK);
     CHECK(counts_of(c).longest_sentence == 6 && counts_of(c).longest_word == 5);
-    ashlar_tagger_corpus_destroy(c);
+    ashlar__tagger_corpus_destroy(c);
 }
 
 CASE(what_cannot_be_asked_for_is_refused) {
@@ -205,13 +205,13 @@ CASE(what_cannot_be_asked_for_is_refused) {
     };
     ashlar_tagger_corpus *c = NULL;
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_tagger_corpus_open(paths, 1, &bad[i], &c) == ASHLAR_EINVAL && c == NULL);
+        CHECK(ashlar__tagger_corpus_open(paths, 1, &bad[i], &c) == ASHLAR_EINVAL && c == NULL);
     }
-    CHECK(ashlar_tagger_corpus_open(paths, 0, &usual, &c) == ASHLAR_EINVAL && c == NULL);
-    CHECK(ashlar_tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+    CHECK(ashlar__tagger_corpus_open(paths, 0, &usual, &c) == ASHLAR_EINVAL && c == NULL);
+    CHECK(ashlar__tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
     paths[0] = folder;
-    CHECK(ashlar_tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+    CHECK(ashlar__tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
 }
 
 /* More sentences and words than any table begins with. */
@@ -231,9 +231,9 @@ CASE(failing_host_memory_at_any_point_is_told) {
     for (unsigned long n = 1; c == NULL && n < 200; n++) {
         write_bytes(text, bytes);
         const char *paths[] = {path};
-        ashlar_host_fail_at(n);
-        const ashlar_status status = ashlar_tagger_corpus_open(paths, 1, &usual, &c);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar__tagger_corpus_open(paths, 1, &usual, &c);
+        ashlar__host_fail_at(0);
         CHECK(status == (c == NULL ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         failures += c == NULL;
     }
@@ -242,7 +242,7 @@ CASE(failing_host_memory_at_any_point_is_told) {
     CHECK_ZU(counts_of(c).tokens, 400);
     CHECK_ZU(counts_of(c).words, 201);
     CHECK_ZU(counts_of(c).tags, 8);
-    ashlar_tagger_corpus_destroy(c);
+    ashlar__tagger_corpus_destroy(c);
 }
 
 /* Whatever the pieces, it is read or refused; what is read keeps the header's promises. */
@@ -251,14 +251,14 @@ CASE(random_text_is_read_or_refused) {
                                          "a\tX",   "\t",       "a",       "\r", "\0"};
     ashlar_random random;
     size_t opened = 0;
-    ashlar_random_init(&random, 5);
+    ashlar__random_init(&random, 5);
     for (size_t round = 0; round < 1000; round++) {
         char bytes[64];
         size_t count = 0;
         ashlar_tagger_corpus *c = NULL;
         ashlar_tagger_corpus_config config = usual;
-        while (ashlar_random_below(&random, 12) > 0 && count < sizeof bytes - 8) {
-            const size_t drawn = (size_t)ashlar_random_below(&random, 10);
+        while (ashlar__random_below(&random, 12) > 0 && count < sizeof bytes - 8) {
+            const size_t drawn = (size_t)ashlar__random_below(&random, 10);
             const size_t i = round % 3 == 0 ? drawn : drawn % 6; /* often without the bad ones */
             const size_t length = i == 9 ? 1 : strlen(pieces[i]);
             memcpy(bytes + count, pieces[i], length);
@@ -274,7 +274,7 @@ CASE(random_text_is_read_or_refused) {
         const ashlar_tagger_counts n = counts_of(c);
         size_t tokens = 0;
         for (size_t i = 0; i < n.sentences; i++) {
-            const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(c, i);
+            const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(c, i);
             CHECK(s.count > 0 && s.count <= n.longest_sentence);
             for (size_t t = 0; t < s.count; t++) {
                 const ashlar_tagger_token k = s.tokens[t];
@@ -284,7 +284,7 @@ CASE(random_text_is_read_or_refused) {
             tokens += s.count;
         }
         CHECK_ZU(tokens, n.tokens);
-        ashlar_tagger_corpus_destroy(c);
+        ashlar__tagger_corpus_destroy(c);
     }
     CHECK(opened > 100 && opened < 900);
 }

@@ -8,14 +8,14 @@
 
 static size_t number_of(ashlar_vocabulary *v, const void *bytes, size_t count) {
     size_t number = (size_t)-1;
-    CHECK(ashlar_vocabulary_add(v, bytes, count, &number) == ASHLAR_OK);
+    CHECK(ashlar__vocabulary_add(v, bytes, count, &number) == ASHLAR_OK);
     return number;
 }
 
 CASE(numbers_follow_the_order_of_first_sight) {
     ashlar_vocabulary *v = NULL;
-    REQUIRE(ashlar_vocabulary_create(&v) == ASHLAR_OK);
-    CHECK_ZU(ashlar_vocabulary_count(v), 0);
+    REQUIRE(ashlar__vocabulary_create(&v) == ASHLAR_OK);
+    CHECK_ZU(ashlar__vocabulary_count(v), 0);
     CHECK_ZU(number_of(v, "b", 1), 0);
     CHECK_ZU(number_of(v, "a", 1), 1);
     CHECK_ZU(number_of(v, "b", 1), 0);
@@ -25,9 +25,9 @@ CASE(numbers_follow_the_order_of_first_sight) {
     CHECK_ZU(number_of(v, "a", 1), 1);
     CHECK_ZU(number_of(v, "", 0), 5);
     CHECK_ZU(number_of(v, "", 0), 5);
-    CHECK_ZU(ashlar_vocabulary_count(v), 6);
-    ashlar_vocabulary_destroy(v);
-    ashlar_vocabulary_destroy(NULL);
+    CHECK_ZU(ashlar__vocabulary_count(v), 6);
+    ashlar__vocabulary_destroy(v);
+    ashlar__vocabulary_destroy(NULL);
 }
 
 /* Three bytes are enough for 20,000 different words, which lie side by side. */
@@ -45,39 +45,39 @@ static void make_many(void) {
 CASE(numbers_stay_while_it_grows) {
     ashlar_vocabulary *v = NULL;
     size_t wrong = 0;
-    REQUIRE(ashlar_vocabulary_create(&v) == ASHLAR_OK);
+    REQUIRE(ashlar__vocabulary_create(&v) == ASHLAR_OK);
     make_many();
     for (size_t pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < MANY; i++) {
             size_t number = 0;
-            wrong += ashlar_vocabulary_add(v, many[i], WIDTH, &number) != ASHLAR_OK || number != i;
+            wrong += ashlar__vocabulary_add(v, many[i], WIDTH, &number) != ASHLAR_OK || number != i;
         }
         CHECK_ZU(wrong, 0);
-        CHECK_ZU(ashlar_vocabulary_count(v), MANY);
+        CHECK_ZU(ashlar__vocabulary_count(v), MANY);
     }
-    ashlar_vocabulary_destroy(v);
+    ashlar__vocabulary_destroy(v);
 }
 
 CASE(without_host_memory_it_stays_as_it_was) {
     ashlar_vocabulary *v = NULL;
     size_t failures = 0, number = 77;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_vocabulary_create(&v) == ASHLAR_EHOSTMEM && v == NULL);
-    REQUIRE(ashlar_vocabulary_create(&v) == ASHLAR_OK);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__vocabulary_create(&v) == ASHLAR_EHOSTMEM && v == NULL);
+    REQUIRE(ashlar__vocabulary_create(&v) == ASHLAR_OK);
     make_many();
     for (size_t i = 0; i < 300; i++) {
         for (unsigned long n = 1; n <= 2; n++) { /* no word takes more than two */
-            ashlar_host_fail_at(n);
-            const ashlar_status status = ashlar_vocabulary_add(v, many[i], WIDTH, &number);
-            ashlar_host_fail_at(0);
+            ashlar__host_fail_at(n);
+            const ashlar_status status = ashlar__vocabulary_add(v, many[i], WIDTH, &number);
+            ashlar__host_fail_at(0);
             if (status == ASHLAR_OK) {
                 break;
             }
             failures++;
             CHECK(status == ASHLAR_EHOSTMEM);
-            CHECK_ZU(ashlar_vocabulary_count(v), i);
+            CHECK_ZU(ashlar__vocabulary_count(v), i);
             for (size_t j = 0; j < i; j++) {
-                CHECK(ashlar_vocabulary_add(v, many[j], WIDTH, &number) == ASHLAR_OK);
+                CHECK(ashlar__vocabulary_add(v, many[j], WIDTH, &number) == ASHLAR_OK);
                 CHECK(number == j);
             }
             number = 77;
@@ -85,7 +85,7 @@ CASE(without_host_memory_it_stays_as_it_was) {
         CHECK_ZU(number_of(v, many[i], WIDTH), i);
     }
     CHECK(failures == 10); /* two each for 1, 33, 65, 129 and 257 words */
-    ashlar_vocabulary_destroy(v);
+    ashlar__vocabulary_destroy(v);
 }
 
 RUN_CASES()

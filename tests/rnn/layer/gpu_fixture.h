@@ -56,22 +56,22 @@ static inline void gpu_wait(void) {
 /* Device memory until gpu_give_all(), filled with 0xFF: no number in any type. */
 static inline void *gpu_take(size_t bytes) {
     cu_ptr ptr = 0;
-    CHECK(gpu_block_count < GPU_BLOCKS && ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(gpu_block_count < GPU_BLOCKS && ashlar__device_enter(gpu) == ASHLAR_OK);
     CHECK(gpu->driver->table.mem_alloc(&ptr, bytes > 0 ? bytes : 1) == CU_SUCCESS);
-    ashlar_device_leave(gpu);
-    CHECK(ashlar_fill(gpu, ashlar_ptr_out(ptr), 0xFF, bytes, gpu_stream) == ASHLAR_OK);
-    gpu_blocks[gpu_block_count++] = ashlar_ptr_out(ptr);
-    return ashlar_ptr_out(ptr);
+    ashlar__device_leave(gpu);
+    CHECK(ashlar_fill(gpu, ashlar__ptr_out(ptr), 0xFF, bytes, gpu_stream) == ASHLAR_OK);
+    gpu_blocks[gpu_block_count++] = ashlar__ptr_out(ptr);
+    return ashlar__ptr_out(ptr);
 }
 
 static inline void gpu_give_all(void) {
     gpu_wait();
-    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
     while (gpu_block_count > 0) {
-        CHECK(gpu->driver->table.mem_free(ashlar_ptr_in(gpu_blocks[--gpu_block_count])) ==
+        CHECK(gpu->driver->table.mem_free(ashlar__ptr_in(gpu_blocks[--gpu_block_count])) ==
               CU_SUCCESS);
     }
-    ashlar_device_leave(gpu);
+    ashlar__device_leave(gpu);
 }
 
 /* A copy of host memory on the device; NULL of NULL. */

@@ -38,7 +38,7 @@ static inline void *send(const gpu_copy *t, const void *from, size_t count) {
     const bool is_f16 = ashlar_rnn_layout_of(t->rnn)->config.dtype == ASHLAR_F16;
     for (size_t i = 0; i < count; i++) {
         const float value = ((const float *)from)[i];
-        narrow[i] = is_f16 ? ashlar_f16_from_float(value) : ashlar_bf16_from_float(value);
+        narrow[i] = is_f16 ? ashlar__f16_from_float(value) : ashlar__bf16_from_float(value);
     }
     void *far = gpu_send(narrow, count * t->item);
     free(narrow);
@@ -96,8 +96,8 @@ static inline double far_number(const gpu_copy *t, const void *data, size_t i) {
         return get(data, t->item, i);
     }
     return ashlar_rnn_layout_of(t->rnn)->config.dtype == ASHLAR_F16
-               ? (double)ashlar_float_from_f16(narrow)
-               : (double)ashlar_float_from_bf16(narrow);
+               ? (double)ashlar__float_from_f16(narrow)
+               : (double)ashlar__float_from_bf16(narrow);
 }
 
 static inline void compare(const gpu_copy *t, const char *name, const void *far, const void *near,

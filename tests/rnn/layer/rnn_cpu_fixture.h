@@ -141,7 +141,7 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     size_t reserve_bytes, work_bytes;
     *p = (problem){.item = ashlar_dtype_bytes(dtype)};
     if (ashlar_rnn_layout_init(&p->layout, &config) != ASHLAR_OK ||
-        ashlar_rnn_cpu_sizes(&p->layout, s->steps, s->batch, training, &reserve_bytes,
+        ashlar__rnn_cpu_sizes(&p->layout, s->steps, s->batch, training, &reserve_bytes,
                           &work_bytes) != ASHLAR_OK) {
         return false;
     }
@@ -194,7 +194,7 @@ static inline void close_problem(problem *p) {
 
 /* The passes that the problem is solved with. */
 static inline const ashlar_rnn_cpu_passes *passes_of(const problem *p) {
-    return ashlar_rnn_cpu_passes_of(p->layout.config.dtype);
+    return ashlar__rnn_cpu_passes_of(p->layout.config.dtype);
 }
 
 static inline void run_forward(const problem *p) {

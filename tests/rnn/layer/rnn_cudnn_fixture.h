@@ -51,9 +51,9 @@ static inline void check_clean(void) {
 
 static inline size_t free_memory(void) {
     size_t free_bytes = 0, total_bytes = 0;
-    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
     CHECK(gpu->driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
-    ashlar_device_leave(gpu);
+    ashlar__device_leave(gpu);
     return free_bytes;
 }
 

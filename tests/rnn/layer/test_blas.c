@@ -48,9 +48,9 @@ static double reference(const product *p, size_t i, size_t j) {
 
 static void check_product(const product *p) {
     fill(p);
-    ashlar_gemm_f64(p->trans_a, p->trans_b, p->m, p->n, p->k, p->alpha, a64, p->lda, b64, p->ldb,
+    ashlar__gemm_f64(p->trans_a, p->trans_b, p->m, p->n, p->k, p->alpha, a64, p->lda, b64, p->ldb,
                     p->beta, c64, p->ldc);
-    ashlar_gemm_f32(p->trans_a, p->trans_b, p->m, p->n, p->k, (float)p->alpha, a32, p->lda, b32,
+    ashlar__gemm_f32(p->trans_a, p->trans_b, p->m, p->n, p->k, (float)p->alpha, a32, p->lda, b32,
                     p->ldb, (float)p->beta, c32, p->ldc);
     int bad = 0, trampled = 0;
     for (size_t at = 0; at < ROOM; at++) {
@@ -124,7 +124,7 @@ CASE(nan_in_one_row_stays_in_that_row) {
     const product p = make_product(2, M, N, K, 0);
     fill(&p);
     a32[4 * K + 3] = NAN;
-    ashlar_gemm_f32(false, true, M, N, K, 1, a32, K, b32, K, 0, c32, N);
+    ashlar__gemm_f32(false, true, M, N, K, 1, a32, K, b32, K, 0, c32, N);
     int wrong = 0;
     for (size_t i = 0; i < M; i++) {
         for (size_t j = 0; j < N; j++) {
@@ -138,9 +138,9 @@ CASE(the_same_product_gives_the_same_bits) {
     const product p = make_product(2, 90, 100, 110, 0);
     static float first[ROOM];
     fill(&p);
-    ashlar_gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, first, p.ldc);
+    ashlar__gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, first, p.ldc);
     for (int i = 0; i < 20; i++) {
-        ashlar_gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, c32, p.ldc);
+        ashlar__gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, c32, p.ldc);
         CHECK(memcmp(first, c32, p.m * p.n * sizeof *c32) == 0);
     }
 }
@@ -157,13 +157,13 @@ CASE(any_number_of_threads_gives_the_same_bits) {
         for (size_t threads = 1; threads <= 9; threads += 2) {
             float *const c = threads == 1 ? one : many;
             memset(c, 0xff, sizeof one);
-            ashlar_workers_set_count(threads);
-            ashlar_gemm_f32(trans_a, trans_b, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE);
+            ashlar__workers_set_count(threads);
+            ashlar__gemm_f32(trans_a, trans_b, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE);
             CHECK(threads == 1 || memcmp(one, many, sizeof one) == 0);
         }
         CHECK(!isnan(one[0]) && !isnan(one[SIDE * SIDE - 1]));
     }
-    ashlar_workers_set_count(0);
+    ashlar__workers_set_count(0);
 }
 
 /* As the pieces of this processor's best set were checked above; and in two ways to cut. */
@@ -185,8 +185,8 @@ CASE(the_baseline_gives_the_same_numbers) {
             .column = i % 2 == 0 ? 0 : 16,
             .column_end = i % 2 == 0 ? 16 : N,
         };
-        ashlar_gemm_kernel_f32_baseline(&one, &tile);
-        ashlar_gemm_kernel_f64_baseline(&wide, &tile);
+        ashlar__gemm_kernel_f32_baseline(&one, &tile);
+        ashlar__gemm_kernel_f64_baseline(&wide, &tile);
     }
     for (size_t i = 0; i < M; i++) {
         for (size_t j = 0; j < N; j++) {
@@ -199,24 +199,24 @@ CASE(the_baseline_gives_the_same_numbers) {
 
 CASE(the_clock_counts_products_while_it_runs) {
     enum { SIDE = 100 };
-    ashlar_blas_clock_start(true);
-    ashlar_gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
-    const uint64_t once = ashlar_blas_clock_ns();
+    ashlar__blas_clock_start(true);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    const uint64_t once = ashlar__blas_clock_ns();
     CHECK(once > 0);
-    ashlar_gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
-    CHECK(ashlar_blas_clock_ns() > once);
-    ashlar_blas_clock_start(false);
-    ashlar_gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
-    CHECK(ashlar_blas_clock_ns() == 0 && ashlar_blas_clock_begin() == 0);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    CHECK(ashlar__blas_clock_ns() > once);
+    ashlar__blas_clock_start(false);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    CHECK(ashlar__blas_clock_ns() == 0 && ashlar__blas_clock_begin() == 0);
 }
 
 CASE(the_implementation_has_a_name_and_counts_its_threads) {
-    CHECK(strlen(ashlar_blas_name()) > 0);
-    ashlar_blas_set_threads(1);
-    CHECK(ashlar_blas_threads() == 1);
-    ashlar_blas_set_threads(INT_MAX);
-    CHECK(ashlar_blas_threads() == ASHLAR_WORKERS_MAX);
-    printf("# %s\n", ashlar_blas_name());
+    CHECK(strlen(ashlar__blas_name()) > 0);
+    ashlar__blas_set_threads(1);
+    CHECK(ashlar__blas_threads() == 1);
+    ashlar__blas_set_threads(INT_MAX);
+    CHECK(ashlar__blas_threads() == ASHLAR_WORKERS_MAX);
+    printf("# %s\n", ashlar__blas_name());
 }
 
 RUN_CASES()

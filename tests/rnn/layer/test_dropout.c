@@ -13,7 +13,7 @@ static void check_answer(const uint32_t counter[4], const uint32_t key[2], const
                                     .step = counter[2],
                                     .layer = counter[3]};
     uint32_t draws[ASHLAR_DROPOUT_DRAWS];
-    ashlar_dropout_draw(&row, counter[0] / ASHLAR_DROPOUT_LANES, draws);
+    ashlar__dropout_draw(&row, counter[0] / ASHLAR_DROPOUT_LANES, draws);
     const size_t lane = counter[0] % ASHLAR_DROPOUT_LANES;
     for (size_t i = 0; i < 4; i++) {
         CHECK_ZU(draws[i * ASHLAR_DROPOUT_LANES + lane], want[i]);
@@ -38,9 +38,9 @@ enum { WORDS = 1024 };
 static void draw_mask(ashlar_dropout_row row, double rate, bool mask[WORDS]) {
     for (size_t i = 0; i < WORDS; i += ASHLAR_DROPOUT_DRAWS) {
         uint32_t draws[ASHLAR_DROPOUT_DRAWS];
-        ashlar_dropout_draw(&row, i / ASHLAR_DROPOUT_DRAWS, draws);
+        ashlar__dropout_draw(&row, i / ASHLAR_DROPOUT_DRAWS, draws);
         for (size_t j = 0; j < ASHLAR_DROPOUT_DRAWS; j++) {
-            mask[i + j] = draws[j] < ashlar_dropout_threshold(rate);
+            mask[i + j] = draws[j] < ashlar__dropout_threshold(rate);
         }
     }
 }
@@ -87,9 +87,9 @@ CASE(every_coordinate_changes_the_mask) {
 }
 
 CASE(the_threshold_is_the_rate_in_32_bits) {
-    CHECK_ZU(ashlar_dropout_threshold(0), 0);
-    CHECK_ZU(ashlar_dropout_threshold(0.25), 0x40000000);
-    CHECK_ZU(ashlar_dropout_threshold(1 - 0x1p-53), 0xffffffff);
+    CHECK_ZU(ashlar__dropout_threshold(0), 0);
+    CHECK_ZU(ashlar__dropout_threshold(0.25), 0x40000000);
+    CHECK_ZU(ashlar__dropout_threshold(1 - 0x1p-53), 0xffffffff);
 }
 
 RUN_CASES()

@@ -129,12 +129,12 @@ static int32_t *send_tokens(const grid *g, const int32_t *lengths) {
 static void on_every_grid(void (*check)(const grid *g)) {
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         dtype = (ashlar_dtype)type;
-        REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+        REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
         for (size_t i = 0; i < GRID_COUNT; i++) {
             check(&GRIDS[i]);
             gpu_give_all();
         }
-        ashlar_ops_destroy(ops);
+        ashlar__ops_destroy(ops);
     }
 }
 
@@ -162,10 +162,10 @@ static void check_embedding(const grid *g) {
     near.out = out.near;
     near.dout = dout.near;
     near.dtable = dtable.near;
-    CHECK(ashlar_ops_embedding_forward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar_ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar_embedding_forward_f64(&near);
-    ashlar_embedding_backward_f64(&near);
+    CHECK(ashlar__ops_embedding_forward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar__ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__embedding_forward_f64(&near);
+    ashlar__embedding_backward_f64(&near);
     compare_bits(&out);
     compare(&dtable, 4);
     drop(&table);
@@ -183,7 +183,7 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     const int32_t lengths[] = {4500};
     const grid g = {4500, 1, 2, 3, {4500}};
     dtype = ASHLAR_F32;
-    REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
     tensor dout = drawn(g.steps * g.width), dtable = drawn(g.classes * g.width);
     float *dout32 = malloc(dout.count * sizeof(float)), dtable32[6];
     for (size_t i = 0; i < dout.count; i++) {
@@ -202,8 +202,8 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     near.tokens = tokens;
     near.dout = dout32;
     near.dtable = dtable32;
-    CHECK(ashlar_ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar_embedding_backward_f32(&near);
+    CHECK(ashlar__ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__embedding_backward_f32(&near);
     for (size_t i = 0; i < dtable.count; i++) {
         dtable.near[i] = (double)dtable32[i];
     }
@@ -212,14 +212,14 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     drop(&dout);
     drop(&dtable);
     gpu_give_all();
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
 }
 
 /* The CPU asserts that there is none. */
 CASE(a_token_that_is_no_class_becomes_nan) {
     const int32_t length = 3, tokens_here[] = {1, 2, -1};
     dtype = ASHLAR_F32;
-    REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
     tensor table = drawn(4), out = spoilt(6), dtable = drawn(4);
     const ashlar_embedding_args args = {.steps = 3,
                                         .batch = 1,
@@ -231,7 +231,7 @@ CASE(a_token_that_is_no_class_becomes_nan) {
                                         .out = out.far,
                                         .dout = table.far,
                                         .dtable = dtable.far};
-    CHECK(ashlar_ops_embedding_forward(ops, &args, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar__ops_embedding_forward(ops, &args, gpu_stream) == ASHLAR_OK);
     float *got = gpu_fetch(out.far, 6 * sizeof *got);
     CHECK((double)got[0] == table.near[2] && (double)got[1] == table.near[3]);
     for (int i = 2; i < 6; i++) {
@@ -242,7 +242,7 @@ CASE(a_token_that_is_no_class_becomes_nan) {
     drop(&out);
     drop(&dtable);
     gpu_give_all();
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
 }
 
 static void check_linear(const grid *g) {
@@ -277,13 +277,13 @@ static void check_linear(const grid *g) {
     far_bare.y = bare.far;
     near_bare.y = bare.near;
     far_bare.dx = far_bare.dweight = far_bare.dbias = NULL;
-    CHECK(ashlar_ops_linear_forward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar_ops_linear_forward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar_ops_linear_backward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar_ops_linear_backward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
-    ashlar_linear_forward_f64(&near);
-    ashlar_linear_forward_f64(&near_bare);
-    ashlar_linear_backward_f64(&near);
+    CHECK(ashlar__ops_linear_forward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar__ops_linear_forward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar__ops_linear_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar__ops_linear_backward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
+    ashlar__linear_forward_f64(&near);
+    ashlar__linear_forward_f64(&near_bare);
+    ashlar__linear_backward_f64(&near);
     compare(&y, 8);
     compare(&bare, 8);
     compare(&dx, 8);
@@ -317,7 +317,7 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
                                        : place == 1 ? logits.far
                                                     : dlogits.far,
                             .scale = has_scale ? gpu_send(&scale, sizeof scale) : NULL,
-                            .work = gpu_take(ashlar_ops_loss_work_bytes(ops, positions)),
+                            .work = gpu_take(ashlar__ops_loss_work_bytes(ops, positions)),
                             .loss = gpu_send(&before, sizeof before)};
     ashlar_loss_args near = far;
     near.lengths = g->lengths;
@@ -325,8 +325,8 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
     near.targets = tokens;
     near.dlogits = place == 0 ? NULL : place == 1 ? logits.near : dlogits.near;
     near.scale = has_scale ? &scale : NULL;
-    CHECK(ashlar_ops_loss(ops, &far, gpu_stream) == ASHLAR_OK);
-    want += ashlar_loss_f64(&near);
+    CHECK(ashlar__ops_loss(ops, &far, gpu_stream) == ASHLAR_OK);
+    want += ashlar__loss_f64(&near);
     double *got = gpu_fetch(far.loss, sizeof *got);
     CHECK_NEAR(*got, want, 0, dtype == ASHLAR_F64 ? 1e-13 : 1e-6);
     free(got);
@@ -363,8 +363,8 @@ static void check_columns(const grid *g) {
         ashlar_columns_args near = far;
         near.from = from.near + 1;
         near.to = to.near + 2;
-        CHECK(ashlar_ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
-        ashlar_columns_f64(&near);
+        CHECK(ashlar__ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
+        ashlar__columns_f64(&near);
         compare(&to, adds);
         drop(&from);
         drop(&to);
@@ -392,8 +392,8 @@ static void check_argmax(const grid *g) {
     ashlar_argmax_args near = far;
     near.logits = logits.near;
     near.labels = want;
-    CHECK(ashlar_ops_argmax(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar_argmax_f64(&near);
+    CHECK(ashlar__ops_argmax(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__argmax_f64(&near);
     int32_t *got = gpu_fetch(far.labels, rows * sizeof *got);
     CHECK(memcmp(got, want, rows * sizeof *got) == 0);
     free(got);

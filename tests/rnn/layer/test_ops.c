@@ -50,10 +50,10 @@ CASE(embedding_gathers_rows_and_clears_padding) {
     ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
                                   .classes = CLASSES, .width = WIDTH, .tokens = tokens,
                                   .table = table, .out = out};
-    ashlar_embedding_forward_f64(&args);
+    ashlar__embedding_forward_f64(&args);
     args.table = table32;
     args.out = out32;
-    ashlar_embedding_forward_f32(&args);
+    ashlar__embedding_forward_f32(&args);
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         const size_t row = i / WIDTH;
         const double want =
@@ -80,10 +80,10 @@ CASE(embedding_gradients_add_up_per_token) {
     ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
                                   .classes = CLASSES, .width = WIDTH, .tokens = tokens,
                                   .dout = dout, .dtable = dtable};
-    ashlar_embedding_backward_f64(&args);
+    ashlar__embedding_backward_f64(&args);
     args.dout = dout32;
     args.dtable = dtable32;
-    ashlar_embedding_backward_f32(&args);
+    ashlar__embedding_backward_f32(&args);
     for (size_t i = 0; i < CLASSES * WIDTH; i++) {
         CHECK_NEAR(dtable[i], want[i], 1e-15, 0);
         CHECK_NEAR((double)dtable32[i], want[i], 1e-6, 0);
@@ -104,13 +104,13 @@ CASE(linear_forward_is_the_plain_sum) {
     }
     ashlar_linear_args args = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x, .weight = w,
                                .bias = b, .y = y};
-    ashlar_linear_forward_f64(&args);
+    ashlar__linear_forward_f64(&args);
     args.bias = NULL;
     args.y = bare;
-    ashlar_linear_forward_f64(&args);
+    ashlar__linear_forward_f64(&args);
     args = (ashlar_linear_args){.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x32,
                                 .weight = w32, .bias = b32, .y = y32};
-    ashlar_linear_forward_f32(&args);
+    ashlar__linear_forward_f32(&args);
     for (size_t i = 0; i < LOGITS; i++) {
         double want = 0;
         for (size_t j = 0; j < WIDTH; j++) {
@@ -160,9 +160,9 @@ CASE(linear_backward_overwrites_dx_and_adds_the_rest) {
                                        .dbias = db32};
     const ashlar_linear_args nothing = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x,
                                         .weight = w, .dy = dy};
-    ashlar_linear_backward_f64(&wide);
-    ashlar_linear_backward_f32(&narrow);
-    ashlar_linear_backward_f64(&nothing);
+    ashlar__linear_backward_f64(&wide);
+    ashlar__linear_backward_f32(&narrow);
+    ashlar__linear_backward_f64(&nothing);
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         CHECK_NEAR(dx[i], plain_dx(dy, w, i), 1e-14, 0);
         CHECK_NEAR((double)dx32[i], plain_dx(dy, w, i), 1e-5, 0);
@@ -218,18 +218,18 @@ CASE(loss_is_the_mean_over_valid_positions) {
     loss_case c;
     open_loss(&c);
     const double want = plain_loss(&c);
-    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
-    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+    CHECK_NEAR(ashlar__loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar__loss_f32(&c.narrow), want, 1e-6, 0);
     c.wide.dlogits = c.narrow.dlogits = NULL;
-    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
-    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+    CHECK_NEAR(ashlar__loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar__loss_f32(&c.narrow), want, 1e-6, 0);
 }
 
 CASE(loss_gradient_matches_finite_differences) {
     loss_case c;
     open_loss(&c);
-    ashlar_loss_f64(&c.wide);
-    ashlar_loss_f32(&c.narrow);
+    ashlar__loss_f64(&c.wide);
+    ashlar__loss_f32(&c.narrow);
     double worst = 0;
     ashlar_loss_args probe = c.wide;
     probe.dlogits = NULL;
@@ -240,9 +240,9 @@ CASE(loss_gradient_matches_finite_differences) {
         }
         const double old = c.logits[i], step = 1e-5;
         c.logits[i] = old + step;
-        const double above = ashlar_loss_f64(&probe);
+        const double above = ashlar__loss_f64(&probe);
         c.logits[i] = old - step;
-        const double below = ashlar_loss_f64(&probe);
+        const double below = ashlar__loss_f64(&probe);
         c.logits[i] = old;
         const double error = fabs((above - below) / (2 * step) - c.dlogits[i]);
         worst = fmax(worst, error);
@@ -258,11 +258,11 @@ CASE(loss_gradient_is_multiplied_by_the_scale) {
     double plain[LOGITS];
     const double scale = 1024;
     open_loss(&c);
-    const double loss = ashlar_loss_f64(&c.wide), loss32 = ashlar_loss_f32(&c.narrow);
+    const double loss = ashlar__loss_f64(&c.wide), loss32 = ashlar__loss_f32(&c.narrow);
     memcpy(plain, c.dlogits, sizeof plain);
     memcpy(plain32, c.dlogits32, sizeof plain32);
     c.wide.scale = c.narrow.scale = &scale;
-    CHECK(ashlar_loss_f64(&c.wide) == loss && ashlar_loss_f32(&c.narrow) == loss32);
+    CHECK(ashlar__loss_f64(&c.wide) == loss && ashlar__loss_f32(&c.narrow) == loss32);
     for (size_t i = 0; i < LOGITS; i++) {
         CHECK(c.dlogits[i] == scale * plain[i]);
         CHECK(c.dlogits32[i] == (float)scale * plain32[i]);
@@ -275,8 +275,8 @@ CASE(loss_gradient_may_replace_the_logits) {
     in_place = apart;
     in_place.wide.logits = in_place.wide.dlogits = in_place.logits;
     in_place.wide.targets = in_place.targets;
-    const double want = ashlar_loss_f64(&apart.wide);
-    CHECK_NEAR(ashlar_loss_f64(&in_place.wide), want, 0, 0);
+    const double want = ashlar__loss_f64(&apart.wide);
+    CHECK_NEAR(ashlar__loss_f64(&in_place.wide), want, 0, 0);
     CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
 }
 
@@ -292,8 +292,8 @@ CASE(huge_logits_stay_finite) {
         c.targets[row] = row == 0 ? 4 : (int32_t)top;
     }
     const double want = 2000.0 / (double)VALID;
-    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-9, 0);
-    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-4, 0);
+    CHECK_NEAR(ashlar__loss_f64(&c.wide), want, 1e-9, 0);
+    CHECK_NEAR(ashlar__loss_f32(&c.narrow), want, 1e-4, 0);
     CHECK_NEAR(c.dlogits[3], 1.0 / (double)VALID, 1e-12, 0);
     CHECK_NEAR((double)c.dlogits32[4], -1.0 / (double)VALID, 1e-7, 0);
 }
@@ -306,9 +306,9 @@ CASE(softmax_sums_to_one_and_follows_the_temperature) {
     logits[CLASSES - 1] = 3;
     ashlar_softmax_args args = {.rows = 2, .classes = CLASSES, .temperature = 0.5,
                                 .logits = logits, .probs = probs};
-    ashlar_softmax_f64(&args);
+    ashlar__softmax_f64(&args);
     args.logits = args.probs = logits32; /* in place */
-    ashlar_softmax_f32(&args);
+    ashlar__softmax_f32(&args);
     widen(logits32, widened, 2 * CLASSES);
     for (size_t row = 0; row < 2; row++) {
         double sum = 0, total = 0;
@@ -334,14 +334,14 @@ CASE(rows_shorter_than_the_lanes_work) {
         }
         const ashlar_softmax_args args = {.rows = 1, .classes = classes, .temperature = 1,
                                           .logits = logits, .probs = probs};
-        ashlar_softmax_f64(&args);
+        ashlar__softmax_f64(&args);
         for (size_t j = 0; j < classes; j++) {
             sum += probs[j];
         }
         CHECK_NEAR(sum, 1.0, 1e-14, 0);
         const ashlar_loss_args loss = {.steps = 1, .batch = 1, .lengths = &length,
                                        .classes = classes, .logits = logits, .targets = &target};
-        CHECK_NEAR(ashlar_loss_f64(&loss), -log(probs[classes - 1]), 1e-12, 0);
+        CHECK_NEAR(ashlar__loss_f64(&loss), -log(probs[classes - 1]), 1e-12, 0);
     }
 }
 
@@ -353,14 +353,14 @@ CASE(a_given_weight_replaces_the_mean) {
     open_loss(&c);
     double whole[LOGITS], apart[LOGITS];
     c.wide.dlogits = whole;
-    const double mean = ashlar_loss_f64(&c.wide);
+    const double mean = ashlar__loss_f64(&c.wide);
     c.wide.dlogits = apart;
     c.wide.weight = 0.5;
-    CHECK_NEAR(ashlar_loss_f64(&c.wide), mean * (double)VALID * 0.5, 1e-13, 0);
+    CHECK_NEAR(ashlar__loss_f64(&c.wide), mean * (double)VALID * 0.5, 1e-13, 0);
     for (size_t i = 0; i < LOGITS; i++) {
         CHECK_NEAR(apart[i], whole[i] * (double)VALID * 0.5, 1e-14, 0);
     }
-    CHECK_NEAR(ashlar_loss_f32(&c.narrow), mean, 1e-6, 0);
+    CHECK_NEAR(ashlar__loss_f32(&c.narrow), mean, 1e-6, 0);
 }
 
 CASE(without_valid_positions_a_weighted_loss_is_nothing) {
@@ -371,7 +371,7 @@ CASE(without_valid_positions_a_weighted_loss_is_nothing) {
     c.wide.lengths = none;
     c.wide.weight = 0.25;
     c.wide.dlogits = dlogits;
-    CHECK_NEAR(ashlar_loss_f64(&c.wide), 0, 0, 0);
+    CHECK_NEAR(ashlar__loss_f64(&c.wide), 0, 0, 0);
     for (size_t i = 0; i < LOGITS; i++) {
         CHECK_NEAR(dlogits[i], 0, 0, 0);
     }
@@ -390,10 +390,10 @@ CASE(columns_are_copied_or_added_beside_others) {
         ashlar_columns_args args = {.rows = ROWS, .width = TAKEN, .from = from + 2,
                                     .from_stride = FROM, .to = to + 1, .to_stride = TO,
                                     .adds = adds != 0};
-        ashlar_columns_f64(&args);
+        ashlar__columns_f64(&args);
         args.from = from32 + 2;
         args.to = to32 + 1;
-        ashlar_columns_f32(&args);
+        ashlar__columns_f32(&args);
         for (size_t i = 0; i < ROWS * TO; i++) {
             const size_t row = i / TO, column = i % TO;
             const bool is_taken = column >= 1 && column < 1 + TAKEN;
@@ -419,8 +419,8 @@ CASE(argmax_takes_the_first_of_the_largest_and_never_nan) {
     for (size_t i = 0; i < CASES * LABELS; i++) {
         logits32[i] = (float)logits[i];
     }
-    ashlar_argmax_f64(&(ashlar_argmax_args){CASES, LABELS, logits, labels});
-    ashlar_argmax_f32(&(ashlar_argmax_args){CASES, LABELS, logits32, labels32});
+    ashlar__argmax_f64(&(ashlar_argmax_args){CASES, LABELS, logits, labels});
+    ashlar__argmax_f32(&(ashlar_argmax_args){CASES, LABELS, logits32, labels32});
     for (size_t i = 0; i < CASES; i++) {
         CHECK(labels[i] == want[i] && labels32[i] == want[i]);
     }

@@ -61,12 +61,12 @@ static ashlar_embedding_args embedding_args(const buffers *b) {
 
 static ashlar_status embed(const ashlar_ops *ops, const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
-    return ashlar_ops_embedding_forward(ops, &args, gpu_stream);
+    return ashlar__ops_embedding_forward(ops, &args, gpu_stream);
 }
 
 static ashlar_status embed_back(const ashlar_ops *ops, const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
-    return ashlar_ops_embedding_backward(ops, &args, gpu_stream);
+    return ashlar__ops_embedding_backward(ops, &args, gpu_stream);
 }
 
 static ashlar_linear_args linear_args(const buffers *b) {
@@ -85,12 +85,12 @@ static ashlar_linear_args linear_args(const buffers *b) {
 
 static ashlar_status multiply(const ashlar_ops *ops, const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
-    return ashlar_ops_linear_forward(ops, &args, gpu_stream);
+    return ashlar__ops_linear_forward(ops, &args, gpu_stream);
 }
 
 static ashlar_status multiply_back(const ashlar_ops *ops, const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
-    return ashlar_ops_linear_backward(ops, &args, gpu_stream);
+    return ashlar__ops_linear_backward(ops, &args, gpu_stream);
 }
 
 static ashlar_status lose(const ashlar_ops *ops, const buffers *b) {
@@ -105,7 +105,7 @@ static ashlar_status lose(const ashlar_ops *ops, const buffers *b) {
                                    .scale = b->scale,
                                    .work = b->reals[2],
                                    .loss = b->loss};
-    return ashlar_ops_loss(ops, &args, gpu_stream);
+    return ashlar__ops_loss(ops, &args, gpu_stream);
 }
 
 static ashlar_status copy_columns(const ashlar_ops *ops, const buffers *b) {
@@ -115,13 +115,13 @@ static ashlar_status copy_columns(const ashlar_ops *ops, const buffers *b) {
                                       .from_stride = WIDTH,
                                       .to = b->reals[1],
                                       .to_stride = WIDTH + 1};
-    return ashlar_ops_columns(ops, &args, gpu_stream);
+    return ashlar__ops_columns(ops, &args, gpu_stream);
 }
 
 static ashlar_status label(const ashlar_ops *ops, const buffers *b) {
     const ashlar_argmax_args args = {
         .rows = ROWS, .classes = CLASSES, .logits = b->reals[0], .labels = b->ints};
-    return ashlar_ops_argmax(ops, &args, gpu_stream);
+    return ashlar__ops_argmax(ops, &args, gpu_stream);
 }
 
 /* An operation, what it launches in F16, and of how many refusable calls of cuBLAS. */
@@ -148,11 +148,11 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     char *good = strdup(given == NULL ? "" : given);
     ashlar_ops *ops = NULL;
     setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
-    CHECK(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "cuBLAS was not found");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
     setenv("ASHLAR_CUBLAS", "libm.so.6", 1);
-    CHECK(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "cuBLAS lacks cublasGetStatusString");
     setenv("ASHLAR_CUBLAS", good, 1);
     CHECK(ops == NULL);
@@ -162,9 +162,9 @@ CASE(a_library_that_is_none_is_refused_by_name) {
 
 CASE(each_operation_launches_what_it_needs_and_no_more) {
     ashlar_ops *ops = NULL;
-    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F16, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F16, &ops) == ASHLAR_OK);
     CHECK(strcmp(ops->backend->name, "cuda") == 0);
-    CHECK_ZU(ashlar_ops_loss_work_bytes(ops, 7), 7 * sizeof(double));
+    CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 7), 7 * sizeof(double));
     const buffers b = take_buffers();
     (void)launch_log();
     for (size_t i = 0; i < OPERATIONS; i++) {
@@ -174,7 +174,7 @@ CASE(each_operation_launches_what_it_needs_and_no_more) {
         CHECK(blas->calls - before == operations[i].blas_calls);
     }
     gpu_give_all();
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     check_clean();
 }
 
@@ -186,12 +186,12 @@ CASE(products_of_fp32_are_in_fp32) {
         [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         ashlar_ops *ops = NULL;
-        REQUIRE(ashlar_ops_create(gpu, (ashlar_dtype)type, &ops) == ASHLAR_OK);
+        REQUIRE(ashlar__ops_create(gpu, (ashlar_dtype)type, &ops) == ASHLAR_OK);
         const buffers b = take_buffers();
         CHECK(multiply(ops, &b) == ASHLAR_OK);
         CHECK(blas->compute_type == (int)want[type]);
         gpu_give_all();
-        ashlar_ops_destroy(ops);
+        ashlar__ops_destroy(ops);
     }
     check_clean();
 }
@@ -202,14 +202,14 @@ CASE(what_cublas_cannot_count_is_refused) {
     const ashlar_linear_args all[] = {{.rows = huge, .in = 1, .out = 1},
                                       {.rows = 1, .in = huge, .out = 1},
                                       {.rows = 1, .in = 1, .out = huge}};
-    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     (void)launch_log();
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_ops_linear_forward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
-        CHECK(ashlar_ops_linear_backward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar__ops_linear_forward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar__ops_linear_backward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
     }
     CHECK(strcmp(launch_log(), "") == 0);
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     check_clean();
 }
 
@@ -217,18 +217,18 @@ CASE(every_call_of_an_operation_may_fail) {
     static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                                  ASHLAR_DRIVER_FN_launch_kernel};
     ashlar_ops *ops = NULL;
-    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     const buffers b = take_buffers();
     for (size_t i = 0; i < OPERATIONS; i++) {
         for (size_t f = 0; f < 2; f++) {
             ashlar_status status = ASHLAR_EDRIVER;
             for (uint64_t n = 1; status != ASHLAR_OK && n < 10; n++) {
-                ashlar_driver_fail_at(gpu->driver, (int)functions[f], n, CU_LAUNCH_FAILED);
+                ashlar__driver_fail_at(gpu->driver, (int)functions[f], n, CU_LAUNCH_FAILED);
                 status = operations[i].run(ops, &b);
                 const bool is_reached = atomic_load(&gpu->driver->fail_countdown) == 0;
                 CHECK(status == (is_reached ? ASHLAR_EDRIVER : ASHLAR_OK));
                 CHECK(is_reached || n > 1);
-                ashlar_driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
+                ashlar__driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
             }
         }
         for (long n = 1; n <= operations[i].blas_calls + 1; n++) {
@@ -243,16 +243,16 @@ CASE(every_call_of_an_operation_may_fail) {
     CHECK(multiply(ops, &b) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
     gpu_give_all();
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     check_clean();
 }
 
 /* Returns the status of a creation that fails, or succeeds and is undone. */
 static ashlar_status try_creation(void) {
     ashlar_ops *ops = NULL;
-    const ashlar_status status = ashlar_ops_create(gpu, ASHLAR_F32, &ops);
+    const ashlar_status status = ashlar__ops_create(gpu, ASHLAR_F32, &ops);
     CHECK((status == ASHLAR_OK) == (ops != NULL));
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     CHECK(module_count() == 0 && blas->live == 0);
     CHECK(gpu->driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     return status;
@@ -265,15 +265,15 @@ CASE(creation_fails_whole) {
     static const uint64_t counts[] = {2, 1, 8};
     for (size_t f = 0; f < 3; f++) {
         for (uint64_t n = 1; n <= counts[f]; n++) {
-            ashlar_driver_fail_at(gpu->driver, (int)functions[f], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(gpu->driver, (int)functions[f], n, CU_UNKNOWN);
             CHECK(try_creation() == ASHLAR_EDRIVER);
-            ashlar_driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
         }
     }
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(try_creation() == ASHLAR_EHOSTMEM);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
     }
     static const struct {
         cublasStatus_t cublas;
@@ -298,10 +298,10 @@ CASE(creation_fails_whole) {
 /* Operations are still queued when it goes. */
 CASE(destroying_waits_for_what_is_queued) {
     ashlar_ops *ops = NULL;
-    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     const buffers b = take_buffers();
     CHECK(embed(ops, &b) == ASHLAR_OK && multiply(ops, &b) == ASHLAR_OK);
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     gpu_give_all();
     check_clean();
 }

@@ -74,13 +74,13 @@ static ashlar_status queue_all(const ashlar_ops *ops, memory *m, ashlar_stream s
     const ashlar_loss_args loss = loss_args(m);
     const ashlar_columns_args columns = columns_args(m);
     const ashlar_argmax_args argmax = argmax_args(m);
-    ashlar_status status = ashlar_ops_embedding_forward(ops, &embedding, stream);
-    status = status == ASHLAR_OK ? ashlar_ops_columns(ops, &columns, stream) : status;
-    status = status == ASHLAR_OK ? ashlar_ops_linear_forward(ops, &linear, stream) : status;
-    status = status == ASHLAR_OK ? ashlar_ops_argmax(ops, &argmax, stream) : status;
-    status = status == ASHLAR_OK ? ashlar_ops_loss(ops, &loss, stream) : status;
-    status = status == ASHLAR_OK ? ashlar_ops_linear_backward(ops, &linear, stream) : status;
-    return status == ASHLAR_OK ? ashlar_ops_embedding_backward(ops, &embedding, stream) : status;
+    ashlar_status status = ashlar__ops_embedding_forward(ops, &embedding, stream);
+    status = status == ASHLAR_OK ? ashlar__ops_columns(ops, &columns, stream) : status;
+    status = status == ASHLAR_OK ? ashlar__ops_linear_forward(ops, &linear, stream) : status;
+    status = status == ASHLAR_OK ? ashlar__ops_argmax(ops, &argmax, stream) : status;
+    status = status == ASHLAR_OK ? ashlar__ops_loss(ops, &loss, stream) : status;
+    status = status == ASHLAR_OK ? ashlar__ops_linear_backward(ops, &linear, stream) : status;
+    return status == ASHLAR_OK ? ashlar__ops_embedding_backward(ops, &embedding, stream) : status;
 }
 
 static void run_all(memory *m) {
@@ -89,13 +89,13 @@ static void run_all(memory *m) {
     const ashlar_loss_args loss = loss_args(m);
     const ashlar_columns_args columns = columns_args(m);
     const ashlar_argmax_args argmax = argmax_args(m);
-    ashlar_embedding_forward_f64(&embedding);
-    ashlar_columns_f64(&columns);
-    ashlar_linear_forward_f64(&linear);
-    ashlar_argmax_f64(&argmax);
-    m->loss += ashlar_loss_f64(&loss);
-    ashlar_linear_backward_f64(&linear);
-    ashlar_embedding_backward_f64(&embedding);
+    ashlar__embedding_forward_f64(&embedding);
+    ashlar__columns_f64(&columns);
+    ashlar__linear_forward_f64(&linear);
+    ashlar__argmax_f64(&argmax);
+    m->loss += ashlar__loss_f64(&loss);
+    ashlar__linear_backward_f64(&linear);
+    ashlar__embedding_backward_f64(&embedding);
 }
 
 CASE(queued_operations_do_what_they_do_on_plain_memory) {
@@ -105,7 +105,7 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
         void *ptr = NULL;
         ashlar_ops *ops = NULL;
         REQUIRE(set_up(specs[i]));
-        REQUIRE(ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
+        REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
         REQUIRE(ashlar_alloc(allocator, sizeof(memory), streams[1], &ptr) == ASHLAR_OK);
         fill_memory(&want);
         CHECK(ashlar_copy_to_device(device, ptr, &want, sizeof want, streams[1]) == ASHLAR_OK);
@@ -116,7 +116,7 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
         CHECK(memcmp(&got, &want, sizeof got) == 0);
         CHECK(got.loss > 1);
         CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-        ashlar_ops_destroy(ops);
+        ashlar__ops_destroy(ops);
         tear_down();
     }
 }
@@ -126,13 +126,13 @@ CASE(the_type_is_that_of_the_ops) {
     int32_t label = -1;
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
     const ashlar_argmax_args args = {1, 3, logits, &label};
-    CHECK(ashlar_ops_argmax(ops, &args, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar__ops_argmax(ops, &args, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     CHECK(label == 1);
-    CHECK_ZU(ashlar_ops_loss_work_bytes(ops, 1000), 0);
-    ashlar_ops_destroy(ops);
+    CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 1000), 0);
+    ashlar__ops_destroy(ops);
     tear_down();
 }
 
@@ -141,28 +141,28 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
     static memory m;
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
     for (uint64_t n = 1; n <= OPERATIONS + 1; n++) {
         fill_memory(&m);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
         CHECK(queue_all(ops, &m, streams[0]) == (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK));
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
-    ashlar_ops_destroy(ops);
+    ashlar__ops_destroy(ops);
     tear_down();
 }
 
 CASE(half_precision_is_refused_and_failures_leave_nothing) {
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
-    CHECK(ashlar_ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
     CHECK(strstr(ashlar_error_detail(), "ASHLAR_F32") != NULL);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK(ops == NULL);
-    ashlar_ops_destroy(NULL);
+    ashlar__ops_destroy(NULL);
     tear_down();
 }
 

@@ -70,7 +70,7 @@ static void open_tensors(tensors *t, bool training) {
     uint64_t state = 99;
     const bool is_f64 = ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64;
     for (size_t i = 0; i < t->bytes / (is_f64 ? 8 : 4); i++) {
-        const double value = 2 * ashlar_random_step_uniform(&state) - 1;
+        const double value = 2 * ashlar__random_step_uniform(&state) - 1;
         if (is_f64) {
             ((double *)(void *)t->memory)[i] = value;
         } else {
@@ -106,7 +106,7 @@ static ashlar_rnn_cpu_args direct_args(const ashlar_rnn_buffers *b) {
 static void run_directly(const tensors *t, bool training) {
     const ashlar_rnn_cpu_args args = direct_args(&t->all);
     const ashlar_rnn_cpu_passes *passes =
-        ashlar_rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
+        ashlar__rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
     passes->forward(&args);
     if (training) {
         passes->backward_data(&args);
@@ -262,7 +262,7 @@ static ashlar_status asked_sizes(const ashlar_rnn *of, size_t steps, size_t batc
     asked.steps = steps;
     asked.batch = batch;
     asked.training = training;
-    return ashlar_rnn_backend_cpu.sizes(of, steps, batch, training, reserve, work);
+    return ashlar__rnn_backend_cpu.sizes(of, steps, batch, training, reserve, work);
 }
 
 static ashlar_status asked_queue(const ashlar_rnn *of, ashlar_rnn_pass pass,
@@ -308,12 +308,12 @@ CASE(a_pass_that_cannot_be_queued_is_reported) {
     open_tensors(&t, true);
     open_tensors(&untouched, true);
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EHOSTMEM);
         CHECK(n == 2 || strstr(ashlar_error_detail(), "a batch of 3") != NULL);
     }
-    ashlar_host_fail_at(0);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
+    ashlar__host_fail_at(0);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
     CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EDRIVER);
     check_same(&t, &untouched);
     give(t.memory);

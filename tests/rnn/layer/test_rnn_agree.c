@@ -222,7 +222,7 @@ static void check_sets(const kind *k) {
     for (int i = 0; i < 2; i++) {
         const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
         const ashlar_rnn_cpu_passes *baseline =
-            i == 0 ? &ashlar_rnn_cpu_f32_baseline : &ashlar_rnn_cpu_f64_baseline;
+            i == 0 ? &ashlar__rnn_cpu_f32_baseline : &ashlar__rnn_cpu_f64_baseline;
         problem best, plain;
         REQUIRE(open_problem(&best, &s, k, dtype, true));
         REQUIRE(open_problem(&plain, &s, k, dtype, true));

@@ -209,7 +209,7 @@ static void check_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool 
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
     const size_t rows = steps * batch, item = sizeof(float);
     size_t reserve = 0, work = 0, got_reserve = 1, got_work = 0;
-    CHECK(ashlar_rnn_cpu_sizes(layout, steps, batch, training, &reserve, &work) == ASHLAR_OK);
+    CHECK(ashlar__rnn_cpu_sizes(layout, steps, batch, training, &reserve, &work) == ASHLAR_OK);
     work += 64 * (5 - steps % 5);
     if (training) {
         reserve += rows * sizeof(double) + 64;
@@ -238,18 +238,18 @@ static cu_graph_exec end_capture(void) {
     ashlar_driver *driver = gpu->driver;
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
-    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
     CHECK(driver->table.stream_end_capture(gpu_stream, &graph) == CU_SUCCESS);
     CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar_device_leave(gpu);
+    ashlar__device_leave(gpu);
     return exec;
 }
 
 static void begin_capture(void) {
-    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
     CHECK(gpu->driver->table.stream_begin_capture(gpu_stream, CU_CAPTURE_GLOBAL) == CU_SUCCESS);
-    ashlar_device_leave(gpu);
+    ashlar__device_leave(gpu);
 }
 
 /* The fake draws mask n of seed s as the CPU does that of seed s + n. */
@@ -328,10 +328,10 @@ CASE(a_step_can_be_captured) {
     CHECK(run_far(&far, true) == ASHLAR_OK);
     cu_graph_exec exec = end_capture();
     for (int i = 0; i < 2; i++) {
-        CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+        CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
         CHECK(gpu->driver->table.graph_launch(exec, gpu_stream) == CU_SUCCESS);
         gpu_wait();
-        ashlar_device_leave(gpu);
+        ashlar__device_leave(gpu);
     }
     run_forward(&near);
     run_backward(&near);

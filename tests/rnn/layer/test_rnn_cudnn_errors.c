@@ -135,7 +135,7 @@ static ashlar_driver_fn failing;
 
 static bool arm_driver(unsigned n) {
     const bool is_reached = atomic_load(&gpu->driver->fail_countdown) == 0;
-    ashlar_driver_fail_at(gpu->driver, (int)failing, n, CU_LAUNCH_FAILED);
+    ashlar__driver_fail_at(gpu->driver, (int)failing, n, CU_LAUNCH_FAILED);
     return is_reached;
 }
 
@@ -143,12 +143,12 @@ static bool arm_host(unsigned n) {
     static unsigned armed;
     bool is_reached = true;
     for (unsigned i = 0; n == 0 && i < armed && is_reached; i++) {
-        void *probe = ashlar_host_calloc(1, 1);
+        void *probe = ashlar__host_calloc(1, 1);
         is_reached = probe != NULL; /* else the failure was still to come */
-        ashlar_host_free(probe);
+        ashlar__host_free(probe);
     }
     armed = n;
-    ashlar_host_fail_at(n);
+    ashlar__host_fail_at(n);
     return is_reached;
 }
 

@@ -17,7 +17,7 @@ enum { ORACLE_VERSION = 91900, CONFIG_COUNT = 600 };
 static uint64_t random_state = 0x2545f4914f6cdd1du;
 
 static size_t random_between(size_t low, size_t high) {
-    return low + (size_t)ashlar_random_step_below(&random_state, high - low + 1);
+    return low + (size_t)ashlar__random_step_below(&random_state, high - low + 1);
 }
 
 static ashlar_rnn_config random_config(void) {
@@ -42,7 +42,7 @@ static ashlar_rnn_config random_config(void) {
 static const char *open_state(ashlar_cudnn_state *s) {
     static char page[1 << 16];
     const ashlar_cudnn *cudnn;
-    if (ashlar_cudnn_open(&cudnn) != ASHLAR_OK) {
+    if (ashlar__cudnn_open(&cudnn) != ASHLAR_OK) {
         return "no cuDNN 9";
     }
     *s = (ashlar_cudnn_state){.cudnn = cudnn};
@@ -80,7 +80,7 @@ static ashlar_status describe_batch(const ashlar_rnn *rnn, const ashlar_cudnn_st
     for (size_t b = 0; b < batch; b++) {
         lengths[b] = (int32_t)random_between(1, steps);
     }
-    return ashlar_cudnn_state_describe(rnn, s, steps, batch, lengths);
+    return ashlar__cudnn_state_describe(rnn, s, steps, batch, lengths);
 }
 
 CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
@@ -92,14 +92,14 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
     }
     for (int i = 0; i < CONFIG_COUNT; i++) {
         const ashlar_rnn_config config = random_config();
-        ashlar_rnn rnn = {.backend = &ashlar_rnn_backend_cudnn};
+        ashlar_rnn rnn = {.backend = &ashlar__rnn_backend_cudnn};
         REQUIRE(ashlar_rnn_layout_init(&rnn.layout, &config) == ASHLAR_OK);
         const bool is_allowed = rnn.backend->check(&rnn.layout) == ASHLAR_OK;
-        const ashlar_status status = ashlar_cudnn_state_seed(&rnn, &s, 0);
+        const ashlar_status status = ashlar__cudnn_state_seed(&rnn, &s, 0);
         CHECK((status == ASHLAR_OK) == is_allowed); /* cuDNN refuses the same */
         if (status == ASHLAR_OK) {
             described++;
-            CHECK(ashlar_cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
+            CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
             CHECK(describe_batch(&rnn, &s) == ASHLAR_OK);
         } else {
             CHECK(status == ASHLAR_ENOTSUP);
@@ -119,13 +119,13 @@ CASE(another_stack_is_found_out) {
     const ashlar_rnn_config lstm = {.input = 3, .hidden = 4, .layers = 2};
     ashlar_rnn_config other = lstm;
     other.bias = ASHLAR_RNN_BIAS_INPUT;
-    ashlar_rnn rnn = {.backend = &ashlar_rnn_backend_cudnn};
+    ashlar_rnn rnn = {.backend = &ashlar__rnn_backend_cudnn};
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&rnn.layout, &lstm) == ASHLAR_OK);
     REQUIRE(ashlar_rnn_layout_init(&layout, &other) == ASHLAR_OK);
-    REQUIRE(ashlar_cudnn_state_seed(&rnn, &s, 0) == ASHLAR_OK);
-    CHECK(ashlar_cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
-    CHECK(ashlar_cudnn_check_layout(&layout, &s) == ASHLAR_ENOTSUP);
+    REQUIRE(ashlar__cudnn_state_seed(&rnn, &s, 0) == ASHLAR_OK);
+    CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
+    CHECK(ashlar__cudnn_check_layout(&layout, &s) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "bytes for this cuDNN");
     close_state(&s);
 }

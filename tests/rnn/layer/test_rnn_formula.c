@@ -98,7 +98,7 @@ static double after_dropout(const problem *p, size_t layer, size_t t, size_t b, 
     const ashlar_dropout_row row = {
         .seed = p->args.dropout_seed, .layer = layer, .step = t, .sequence = b};
     uint32_t draws[ASHLAR_DROPOUT_DRAWS];
-    ashlar_dropout_draw(&row, j / ASHLAR_DROPOUT_DRAWS, draws);
+    ashlar__dropout_draw(&row, j / ASHLAR_DROPOUT_DRAWS, draws);
     return draws[j % ASHLAR_DROPOUT_DRAWS] / 0x1p32 < rate ? 0 : value / (1 - rate);
 }
 

@@ -22,7 +22,7 @@ enum {
 static uint64_t random_state = 0x9e3779b97f4a7c15u;
 
 static size_t random_between(size_t low, size_t high) {
-    return low + (size_t)ashlar_random_step_below(&random_state, high - low + 1);
+    return low + (size_t)ashlar__random_step_below(&random_state, high - low + 1);
 }
 
 typedef struct oracle {

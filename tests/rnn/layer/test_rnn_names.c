@@ -137,9 +137,9 @@ CASE(a_declaration_that_fails_adds_nothing) {
     unsigned long n = 1;
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         status = ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((first == 0) == (status == ASHLAR_OK));
         CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
@@ -166,9 +166,9 @@ CASE(a_stack_that_cannot_be_is_refused) {
     CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
     device->info.kind = ASHLAR_DEVICE_SOFT;
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(0);
     CHECK(rnn == NULL);
     REQUIRE(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK);
     const ashlar_rnn_config got = ashlar_rnn_layout_of(rnn)->config;
@@ -199,7 +199,7 @@ CASE(sizes_are_those_of_the_back_end) {
     for (int training = 0; training < 2; training++) {
         size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
         CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
-        CHECK(ashlar_rnn_cpu_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
+        CHECK(ashlar__rnn_cpu_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
                                    &want_work) == ASHLAR_OK);
         CHECK_ZU(reserve, want_reserve);
         CHECK_ZU(work, want_work);

@@ -18,13 +18,13 @@ static void check_threads(const kind *k) {
         REQUIRE(open_problem(&many, &shapes[i], k, ASHLAR_F32, true));
         lessen_weights(&one);
         lessen_weights(&many);
-        ashlar_workers_set_count(1);
+        ashlar__workers_set_count(1);
         run_forward(&one);
         run_backward(&one);
-        ashlar_workers_set_count(i == 0 ? 3 : 2);
+        ashlar__workers_set_count(i == 0 ? 3 : 2);
         run_forward(&many);
         run_backward(&many);
-        ashlar_workers_set_count(0);
+        ashlar__workers_set_count(0);
         CHECK(memcmp(one.args.y, many.args.y, one.y_count * one.item) == 0);
         CHECK(memcmp(one.args.dx, many.args.dx, one.x_count * one.item) == 0);
         CHECK(memcmp(one.args.dweights, many.args.dweights, one.layout.elements * one.item) == 0);

@@ -40,7 +40,7 @@ typedef struct made_batch {
 static inline void make_batch(made_batch *made, size_t steps, size_t count,
                               const int32_t *lengths) {
     ashlar_random random;
-    ashlar_random_init(&random, 17);
+    ashlar__random_init(&random, 17);
     *made = (made_batch){.count = count};
     made->batch = (ashlar_batch){.inputs = made->inputs,
                                  .targets = made->targets,
@@ -52,9 +52,9 @@ static inline void make_batch(made_batch *made, size_t steps, size_t count,
         for (size_t t = 0; t < steps; t++) {
             const bool is_padding = t >= (size_t)lengths[b];
             made->inputs[t * count + b] =
-                is_padding ? -7 : (int32_t)ashlar_random_below(&random, CLASSES);
+                is_padding ? -7 : (int32_t)ashlar__random_below(&random, CLASSES);
             made->targets[t * count + b] =
-                is_padding ? -7 : (int32_t)ashlar_random_below(&random, CLASSES);
+                is_padding ? -7 : (int32_t)ashlar__random_below(&random, CLASSES);
         }
     }
 }
@@ -63,10 +63,10 @@ static inline void make_batch(made_batch *made, size_t steps, size_t count,
 static inline bool open_model_cached(const char *spec, unsigned regions, uint64_t cache_bytes) {
     void *memory = NULL;
     if (!set_up_cached(spec, cache_bytes) ||
-        ashlar_model_create(allocator, streams[1], &model_config, regions, &model) != ASHLAR_OK) {
+        ashlar__model_create(allocator, streams[1], &model_config, regions, &model) != ASHLAR_OK) {
         return false;
     }
-    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
+    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(ashlar_alloc(allocator, sizeof *results, streams[1], &memory) == ASHLAR_OK);
     results = memory;
     results->loss = -1;
@@ -79,7 +79,7 @@ static inline bool open_model(const char *spec, unsigned regions) {
 
 static inline void close_model(void) {
     CHECK(ashlar_free(allocator, results) == ASHLAR_OK);
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     model = NULL;
     CHECK_ZU(stats_now().live_blocks, 0);
     tear_down();
@@ -120,13 +120,13 @@ static inline ashlar_status queue_step_sized(const made_batch *made,
                                              const ashlar_step_sizes *sizes) {
     const ashlar_model_window window = window_of(made);
     const ashlar_status status = prepare_step(made);
-    return status == ASHLAR_OK ? ashlar_model_step(model, &window, sizes, &results->loss) : status;
+    return status == ASHLAR_OK ? ashlar__model_step(model, &window, sizes, &results->loss) : status;
 }
 
 /* Queue a step with exactly the sizes that the batch needs. */
 static inline ashlar_status queue_step(const made_batch *made) {
     ashlar_step_sizes sizes;
-    CHECK(ashlar_model_sizes(model, made->batch.steps, made->count, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, made->batch.steps, made->count, &sizes) == ASHLAR_OK);
     return queue_step_sized(made, &sizes);
 }
 

@@ -72,7 +72,7 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
     size_t reserve = 0, work = 0;
     config.dtype = ASHLAR_F64;
     CHECK(ashlar_rnn_layout_init(&s->layout, &config) == ASHLAR_OK);
-    CHECK(ashlar_rnn_cpu_sizes(&s->layout, steps, count, true, &reserve, &work) == ASHLAR_OK);
+    CHECK(ashlar__rnn_cpu_sizes(&s->layout, steps, count, true, &reserve, &work) == ASHLAR_OK);
     double *x = zeros(rows * EMBEDDING), *dx = zeros(rows * EMBEDDING),
            *y = zeros(rows * layout->output), *dy = zeros(rows * layout->output),
            *logits = zeros(rows * CLASSES);
@@ -115,14 +115,14 @@ static inline void run_reference(reference *r, const made_batch *made) {
         r->gradients[i] = 0;
     }
     reference_arguments(r, made, &s);
-    ashlar_embedding_forward_f64(&s.embedding);
-    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
-    ashlar_linear_forward_f64(&s.linear);
-    r->loss = ashlar_loss_f64(&s.loss);
-    ashlar_linear_backward_f64(&s.linear);
-    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_data(&s.rnn);
-    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_weights(&s.rnn);
-    ashlar_embedding_backward_f64(&s.embedding);
+    ashlar__embedding_forward_f64(&s.embedding);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
+    ashlar__linear_forward_f64(&s.linear);
+    r->loss = ashlar__loss_f64(&s.loss);
+    ashlar__linear_backward_f64(&s.linear);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->backward_data(&s.rnn);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->backward_weights(&s.rnn);
+    ashlar__embedding_backward_f64(&s.embedding);
     close_reference_step(&s);
 }
 

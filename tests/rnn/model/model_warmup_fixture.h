@@ -34,15 +34,15 @@ static inline ashlar_status warm_step(void *user, size_t length) {
     CHECK(ashlar_fill(device, w->words, 0, 2 * grid * sizeof *w->words, streams[1]) == ASHLAR_OK);
     CHECK(ashlar_copy_to_device(device, w->words + 2 * grid, lengths, w->batch * sizeof *lengths,
                                 streams[1]) == ASHLAR_OK);
-    const ashlar_status status = ashlar_model_sizes(model, length, w->batch, &sizes);
-    return status == ASHLAR_OK ? ashlar_model_step(model, &window, &sizes, &results->loss) : status;
+    const ashlar_status status = ashlar__model_sizes(model, length, w->batch, &sizes);
+    return status == ASHLAR_OK ? ashlar__model_step(model, &window, &sizes, &results->loss) : status;
 }
 
 static inline ashlar_status warm_rehearse(void *user, size_t length) {
     const warm_model *w = user;
     ashlar_step_sizes sizes;
-    const ashlar_status status = ashlar_model_sizes(model, length, w->batch, &sizes);
-    return status == ASHLAR_OK ? ashlar_model_dry_run(model, false, &sizes) : status;
+    const ashlar_status status = ashlar__model_sizes(model, length, w->batch, &sizes);
+    return status == ASHLAR_OK ? ashlar__model_dry_run(model, false, &sizes) : status;
 }
 
 /* words: room for 2 * as->max_length * batch + batch of them */

@@ -47,10 +47,10 @@ static const ashlar_tagger_shape SHAPE = {.steps = 6, .batch = 4, .width = 5};
 static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const int32_t *lengths) {
     const size_t words = shape.steps * shape.batch;
     ashlar_random random;
-    ashlar_random_init(&random, 17);
+    ashlar__random_init(&random, 17);
     *made = (made_tags){.batch = {.shape = shape}};
     made->batch.data = made->data;
-    const ashlar_tagger_arrays to = ashlar_tagger_batch_arrays(&shape, made->data);
+    const ashlar_tagger_arrays to = ashlar__tagger_batch_arrays(&shape, made->data);
     for (size_t b = 0; b < shape.batch; b++) {
         to.lengths[b] = lengths[b];
         to.ones[b] = 1;
@@ -58,13 +58,13 @@ static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const i
     }
     for (size_t at = 0; at < words; at++) {
         const bool is_padding = at / shape.batch >= (size_t)lengths[at % shape.batch];
-        to.words[at] = is_padding ? -7 : (int32_t)ashlar_random_below(&random, tagger_config.words);
+        to.words[at] = is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.words);
         to.targets[at] =
-            is_padding ? -7 : (int32_t)ashlar_random_below(&random, tagger_config.tags);
+            is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.tags);
         to.char_counts[at] =
-            is_padding ? 1 : 1 + (int32_t)ashlar_random_below(&random, shape.width);
+            is_padding ? 1 : 1 + (int32_t)ashlar__random_below(&random, shape.width);
         for (size_t i = 0; i < shape.width; i++) {
-            const int32_t drawn = (int32_t)ashlar_random_below(&random, tagger_config.characters);
+            const int32_t drawn = (int32_t)ashlar__random_below(&random, tagger_config.characters);
             to.characters[i * words + at] = i >= (size_t)to.char_counts[at] ? -7
                                             : is_padding                    ? 0
                                                                             : drawn;
@@ -76,11 +76,11 @@ static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const i
 static inline bool open_tagger_cached(const char *spec, uint64_t cache_bytes) {
     void *memory = NULL;
     if (!set_up_cached(spec, cache_bytes) ||
-        ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger) !=
+        ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger) !=
             ASHLAR_OK) {
         return false;
     }
-    CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_OK);
+    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
     CHECK(ashlar_alloc(allocator, sizeof *loss, streams[1], &memory) == ASHLAR_OK);
     loss = memory;
     *loss = -1;
@@ -96,7 +96,7 @@ static inline bool open_tagger(const char *spec) {
 static inline void close_tagger(void) {
     CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
-    ashlar_tagger_destroy(tagger);
+    ashlar__tagger_destroy(tagger);
     tagger = NULL;
     CHECK_ZU(stats_now().live_blocks, 0);
     tear_down();
@@ -105,7 +105,7 @@ static inline void close_tagger(void) {
 
 static inline ashlar_tagger_bytes sizes_of(ashlar_tagger_shape shape) {
     ashlar_tagger_bytes sizes = {0};
-    CHECK(ashlar_tagger_sizes(tagger, &shape, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__tagger_sizes(tagger, &shape, &sizes) == ASHLAR_OK);
     return sizes;
 }
 
@@ -113,7 +113,7 @@ static inline ashlar_tagger_bytes sizes_of(ashlar_tagger_shape shape) {
 static inline ashlar_tagger_batch copied(const made_tags *made) {
     ashlar_tagger_batch batch = made->batch;
     size_t bytes = 0;
-    CHECK(ashlar_tagger_batch_bytes(&batch.shape, &bytes) == ASHLAR_OK);
+    CHECK(ashlar__tagger_batch_bytes(&batch.shape, &bytes) == ASHLAR_OK);
     batch.device = on_device;
     CHECK(ashlar_copy_to_device(device, on_device, batch.data, bytes, streams[1]) == ASHLAR_OK);
     return batch;
@@ -125,7 +125,7 @@ static inline ashlar_status queue_tags(const made_tags *made) {
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(tagger->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
     const ashlar_tagger_batch batch = copied(made);
-    return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+    return ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
 }
 
 /* Run a step to its end. */
@@ -140,7 +140,7 @@ static inline double predict_tags(const made_tags *made, int32_t *labels) {
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
     const ashlar_tagger_batch batch = copied(made);
-    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
+    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
     wait_for(streams[1]);
     return *loss;
 }

@@ -79,7 +79,7 @@ static inline void reference_layer(const char *prefix, size_t layer, double x[][
 static inline void reference_word(const made_tags *made, size_t at, const char *prefix, double *x) {
     const ashlar_tagger_config *c = &tagger_config;
     const ashlar_tagger_shape *shape = &made->batch.shape;
-    const ashlar_tagger_arrays from = ashlar_tagger_batch_arrays(shape, made->batch.data);
+    const ashlar_tagger_arrays from = ashlar__tagger_batch_arrays(shape, made->batch.data);
     const double *vectors = tensor_named(ASHLAR_REGION_PARAMETERS, "char_embedding.weight", NULL);
     const double *words = tensor_named(ASHLAR_REGION_PARAMETERS, "word_embedding.weight", NULL);
     double letters[STEPS_MAX][WIDTH_MAX], unused[STEPS_MAX][WIDTH_MAX];
@@ -122,7 +122,7 @@ static inline double reference_token(const double *y, size_t width, int32_t targ
 static inline double reference_loss(const made_tags *made, int32_t *labels) {
     const ashlar_tagger_config *c = &tagger_config;
     const ashlar_tagger_shape *shape = &made->batch.shape;
-    const ashlar_tagger_arrays from = ashlar_tagger_batch_arrays(shape, made->batch.data);
+    const ashlar_tagger_arrays from = ashlar__tagger_batch_arrays(shape, made->batch.data);
     char spelling[16];
     (void)snprintf(spelling, sizeof spelling, "char_%s", ashlar_rnn_cell_name(c->cell));
     double sum = 0;

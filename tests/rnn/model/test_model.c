@@ -180,7 +180,7 @@ CASE(sizes_and_order_of_execution_do_not_change_a_bit) {
         const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
         REQUIRE(bytes <= LARGEST);
         ashlar_step_sizes sizes;
-        CHECK(ashlar_model_sizes(model, 20, 4, &sizes) == ASHLAR_OK);
+        CHECK(ashlar__model_sizes(model, 20, 4, &sizes) == ASHLAR_OK);
         unsigned char *dirty = take((size_t)1 << 20, streams[1]);
         CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
         give(dirty);

@@ -15,7 +15,7 @@ CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
-    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     const ashlar_stats before = stats_now();
     run_step(&made);
     const ashlar_stats after = stats_now();
@@ -36,17 +36,17 @@ static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                ashlar_stream stream) {
     live_at[pass] = stats_now().live_bytes;
-    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
 CASE(no_buffer_is_held_longer_than_it_is_needed) {
-    const ashlar_rnn_backend noting = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = note_live};
+    const ashlar_rnn_backend noting = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = note_live};
     made_batch made;
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &noting;
     make_batch(&made, 6, 4, LENGTHS);
-    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     const uint64_t always = stats_now().live_bytes + s.x + s.reserve + s.work;
     run_step(&made);
     CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
@@ -61,26 +61,26 @@ CASE(activations_go_back_as_soon_as_they_can) {
     made_batch made;
     ashlar_step_sizes s;
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
+    REQUIRE(ashlar__model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
             ASHLAR_OK);
     results = (step_memory *)(void *)take(sizeof *results, streams[1]);
     make_batch(&made, 6, 4, LENGTHS);
     for (size_t i = 0; i < CELLS_MAX; i++) {
         made.inputs[i] = made.targets[i] = 1;
     }
-    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK(queue_step_sized(&made, &s) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, 2 * s.x + s.y);
     give(results);
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     tear_down();
 }
 
 CASE(sizes_are_those_of_the_shapes) {
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=64MiB", 1));
-    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.x, 6 * 4 * EMBEDDING * 4);
     CHECK_ZU(s.y, 6 * 4 * HIDDEN * 4);
     CHECK_ZU(s.logits, 6 * 4 * CLASSES * 4);
@@ -89,8 +89,8 @@ CASE(sizes_are_those_of_the_shapes) {
     CHECK_ZU(s.reserve, reserve);
     CHECK_ZU(s.work, work);
     s = (ashlar_step_sizes){.x = 77};
-    CHECK(ashlar_model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
-    CHECK(ashlar_model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
+    CHECK(ashlar__model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
+    CHECK(ashlar__model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
     CHECK_ZU(s.x, 77);
     close_model();
 }
@@ -100,7 +100,7 @@ CASE(a_projection_narrows_the_outputs) {
     ashlar_step_sizes s;
     model_config.projection = 7;
     REQUIRE(open_model("memory=64MiB", 1));
-    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.y, 6 * 4 * 7 * 4);
     close_model();
     model_config = usual;
@@ -116,17 +116,17 @@ CASE(sizes_that_overflow_are_refused) {
                                             .layers = 1};
         ashlar_step_sizes s = {.x = 77};
         REQUIRE(set_up("memory=64MiB"));
-        REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
+        REQUIRE(ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
                                     &model) == ASHLAR_OK);
         const size_t steps[] = {SIZE_MAX / 4 / (i == 0 ? 1 : 64) + 1, SIZE_MAX, SIZE_MAX / 8};
         const size_t batches[] = {1, 1, 16};
         for (size_t j = 0; j < 3; j++) {
-            CHECK(ashlar_model_sizes(model, steps[j], batches[j], &s) == ASHLAR_EOVERFLOW);
+            CHECK(ashlar__model_sizes(model, steps[j], batches[j], &s) == ASHLAR_EOVERFLOW);
             CHECK_HAS(ashlar_error_detail(), "too large to address");
             CHECK_ZU(s.x, 77);
         }
-        CHECK(ashlar_model_sizes(model, 1, SIZE_MAX / 4 + 1, &s) == ASHLAR_EOVERFLOW);
-        ashlar_model_destroy(model);
+        CHECK(ashlar__model_sizes(model, 1, SIZE_MAX / 4 + 1, &s) == ASHLAR_EOVERFLOW);
+        ashlar__model_destroy(model);
         tear_down();
     }
 }
@@ -154,9 +154,9 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         uint64_t n = 1;
         for (; n < 500; n++) {
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
             const ashlar_status status = queue_step(&made);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             if (status == ASHLAR_OK) {
                 break;
             }
@@ -178,9 +178,9 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const uint64_t live_blocks = stats_now().live_blocks;
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         status = queue_step(&made);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         check_recovers(&made, live_blocks, loss);
     }
     CHECK(n > 16);
@@ -198,9 +198,9 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         const ashlar_step_sizes sizes = {
             .x = big, .y = big, .logits = big, .reserve = big, .work = big};
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
         status = queue_step_sized(&made, &sizes);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_model();
@@ -220,7 +220,7 @@ static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
         CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     }
-    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
 CASE(a_buffer_that_cannot_be_given_back_is_reported) {
@@ -235,7 +235,7 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
     made_batch made;
     make_batch(&made, 6, 4, LENGTHS);
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
-    const ashlar_rnn_backend thief = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = thief_queue};
+    const ashlar_rnn_backend thief = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = thief_queue};
     model->rnn->backend = &thief;
     const uint64_t live_blocks = stats_now().live_blocks;
     for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {

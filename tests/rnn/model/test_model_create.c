@@ -165,10 +165,10 @@ CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     REQUIRE(bytes <= LARGEST);
     memcpy(first, region_of(ASHLAR_REGION_PARAMETERS), bytes); /* there when the call returned */
-    CHECK(ashlar_model_init_weights(model, 4) == ASHLAR_OK);
+    CHECK(ashlar__model_init_weights(model, 4) == ASHLAR_OK);
     CHECK(memcmp(first, region_of(ASHLAR_REGION_PARAMETERS), bytes) != 0);
     memset(region_of(ASHLAR_REGION_PARAMETERS), 0xff, bytes);
-    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
+    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(memcmp(first, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
     close_model();
 }
@@ -197,14 +197,14 @@ CASE(padding_between_the_weights_is_zero) {
 
 CASE(weights_that_cannot_be_written_are_reported) {
     REQUIRE(open_model("memory=64MiB", 1));
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "bytes of weights");
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
-    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
+    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
+    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
     close_model();
 }
 
@@ -229,22 +229,22 @@ CASE(impossible_shapes_are_refused) {
     REQUIRE(set_up("memory=64MiB"));
     model = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(ashlar_model_create(allocator, streams[1], &bad[i].config, ASHLAR_REGIONS_ALL,
+        CHECK(ashlar__model_create(allocator, streams[1], &bad[i].config, ASHLAR_REGIONS_ALL,
                                   &model) == bad[i].want);
         CHECK(model == NULL);
         CHECK_ZU(stats_now().live_blocks, 0);
     }
     const unsigned regions[] = {0, 2, 32};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_model_create(allocator, streams[1], &model_config, regions[i], &model) ==
+        CHECK(ashlar__model_create(allocator, streams[1], &model_config, regions[i], &model) ==
               ASHLAR_EINVAL);
     }
     device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
     setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
-    CHECK(ashlar_model_create(allocator, streams[1], &model_config, 1, &model) == ASHLAR_ENOTSUP);
+    CHECK(ashlar__model_create(allocator, streams[1], &model_config, 1, &model) == ASHLAR_ENOTSUP);
     device->info.kind = ASHLAR_DEVICE_SOFT;
     CHECK(model == NULL);
-    ashlar_model_destroy(NULL);
+    ashlar__model_destroy(NULL);
     tear_down();
 }
 
@@ -254,10 +254,10 @@ CASE(failing_host_memory_leaves_nothing_behind) {
     for (unsigned long n = 1; n <= 60; n++) {
         REQUIRE(set_up("memory=64MiB"));
         model = NULL;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status =
-            ashlar_model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
-        ashlar_host_fail_at(0);
+            ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
+        ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         CHECK((model != NULL) == (status == ASHLAR_OK));
         if (model != NULL) {
@@ -265,7 +265,7 @@ CASE(failing_host_memory_leaves_nothing_behind) {
             check_views(&model->gradients, ASHLAR_REGION_GRADIENTS);
         }
         failures += status != ASHLAR_OK;
-        ashlar_model_destroy(model);
+        ashlar__model_destroy(model);
         CHECK_ZU(stats_now().live_blocks, 0);
         tear_down();
     }
@@ -277,12 +277,12 @@ CASE(failing_driver_calls_leave_nothing_behind) {
     for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
         REQUIRE(set_up("memory=64MiB"));
         model = NULL;
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN);
         status =
-            ashlar_model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK((model != NULL) == (status == ASHLAR_OK));
-        ashlar_model_destroy(model);
+        ashlar__model_destroy(model);
         CHECK_ZU(stats_now().live_blocks, 0);
         tear_down();
     }

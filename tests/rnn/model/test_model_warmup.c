@@ -38,7 +38,7 @@ static size_t failing_steps; /* sizes of that length cannot be told; 0: of all c
 static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {
     const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
     *reserve += steps * 7 % 16 * MIB;
     *work += (steps == 3 ? 20 : steps * 5 % 8) * MIB;
     return steps == failing_steps ? ASHLAR_EOVERFLOW : status;
@@ -77,7 +77,7 @@ CASE(buffers_have_had_their_largest_size_and_go_back) {
     REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &odd;
     for (size_t steps = 1; steps <= MAX_STEPS; steps++) {
-        CHECK(ashlar_model_sizes(model, steps, BATCH, &s) == ASHLAR_OK);
+        CHECK(ashlar__model_sizes(model, steps, BATCH, &s) == ASHLAR_OK);
         raise_to(&reserve, s.reserve);
         raise_to(&work, s.work);
     }
@@ -96,7 +96,7 @@ CASE(a_run_that_fails_does_not_seal) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (size_t i = 0; i < 2; i++) {
-        ashlar_driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
         CHECK(warm_up() == ASHLAR_EDRIVER);
         CHECK(!stats_now().is_sealed);
     }
@@ -114,7 +114,7 @@ CASE(a_rehearsal_is_a_step_without_work) {
     const uint64_t before = CALLS(launch_host_func) + CALLS(memcpy_htod_async) +
                             CALLS(memset_d8_async);
     const ashlar_stats first = stats_now();
-    CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_OK);
     const ashlar_stats second = stats_now();
     CHECK_ZU(second.live_blocks, first.live_blocks);
     CHECK_ZU(second.alloc_count - first.alloc_count, 9);
@@ -123,7 +123,7 @@ CASE(a_rehearsal_is_a_step_without_work) {
     close_model();
     REQUIRE(open_model("memory=16MiB", ASHLAR_REGIONS_ALL)); /* room for two of them */
     const uint64_t live_blocks = stats_now().live_blocks;
-    CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_ENOMEM);
+    CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     close_model();
 }
@@ -138,7 +138,7 @@ static ashlar_status growing_sizes(const ashlar_rnn *rnn, size_t steps, size_t b
                                    size_t *reserve, size_t *work) {
     const size_t visit = ++visits[steps];
     const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
     if (steps < MAX_STEPS) { /* the step itself, of the maximum, is not to map it all */
         *reserve += first_reserve << (visit < 3 ? 2 * visit - 2 : 4);
     }
@@ -177,7 +177,7 @@ CASE(a_rehearsal_that_fails_does_not_seal) {
 static ashlar_status greedy_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                   size_t *reserve, size_t *work) {
     const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
     *work += (steps == 3 && ++visits[3] > 0 ? 55 : 10) * MIB;
     return status;
 }
@@ -215,13 +215,13 @@ static uint64_t management_calls(void) {
 static uint64_t run_random_steps(int count, uint64_t seed, const ashlar_warmup_options *as) {
     const uint64_t before = management_calls();
     ashlar_random random;
-    ashlar_random_init(&random, seed);
+    ashlar__random_init(&random, seed);
     for (int i = 0; i < count; i++) {
         int32_t lengths[BATCH];
         made_batch made;
         size_t steps = 1;
         for (size_t b = 0; b < BATCH; b++) {
-            lengths[b] = 1 + (int32_t)ashlar_random_below(&random, MAX_STEPS);
+            lengths[b] = 1 + (int32_t)ashlar__random_below(&random, MAX_STEPS);
             steps = (size_t)lengths[b] > steps ? (size_t)lengths[b] : steps;
         }
         make_batch(&made, steps, BATCH, lengths);
@@ -258,7 +258,7 @@ static void check_steps_after(const char *spec, const ashlar_rnn_backend *backen
 CASE(steps_after_the_warm_up_do_not_manage_memory) {
     const char *const specs[] = {"memory=1GiB", "memory=1GiB,mode=adversarial,seed=7"};
     for (int i = 0; i < 8; i++) {
-        const ashlar_rnn_backend *backend = i / 2 % 2 == 0 ? &ashlar_rnn_backend_cpu : &odd;
+        const ashlar_rnn_backend *backend = i / 2 % 2 == 0 ? &ashlar__rnn_backend_cpu : &odd;
         check_steps_after(specs[i % 2], backend, i < 4 ? 0 : 64 * MIB, 1);
         check_steps_after(specs[i % 2], backend, i < 4 ? 0 : 64 * MIB, 3);
     }
@@ -287,9 +287,9 @@ CASE(without_the_warm_up_they_would) {
 /* Every length of a model of this shape, in a drawn order, twice. */
 static void check_shape(const ashlar_model_config *config, size_t max_steps, size_t batch,
                         uint64_t cache_bytes, ashlar_random *random) {
-    const ashlar_rnn_backend idle = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = queue_nothing};
+    const ashlar_rnn_backend idle = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = queue_nothing};
     REQUIRE(set_up_cached("memory=4GiB,mode=adversarial", cache_bytes));
-    REQUIRE(ashlar_model_create(allocator, streams[1], config, 3, &model) == ASHLAR_OK);
+    REQUIRE(ashlar__model_create(allocator, streams[1], config, 3, &model) == ASHLAR_OK);
     model->rnn->backend = &idle;
     results = (step_memory *)(void *)take(sizeof *results, streams[1]);
     int32_t *words = (int32_t *)(void *)take((2 * max_steps + 1) * batch * sizeof(int32_t), streams[1]);
@@ -300,10 +300,10 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     for (size_t i = 0; i < 2 * max_steps; i++) {
         ashlar_step_sizes sizes;
         const size_t steps =
-            i < max_steps ? max_steps - i : 1 + (size_t)ashlar_random_below(random, max_steps);
-        CHECK(ashlar_model_sizes(model, steps, batch, &sizes) == ASHLAR_OK);
+            i < max_steps ? max_steps - i : 1 + (size_t)ashlar__random_below(random, max_steps);
+        CHECK(ashlar__model_sizes(model, steps, batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_step_begin(allocator, streams[1], ashlar_warmup_key(&as, steps)) == ASHLAR_OK);
-        CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_OK);
+        CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_OK);
         CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     }
     const ashlar_stats stats = stats_now();
@@ -313,7 +313,7 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     }
     give(words);
     give(results);
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     tear_down();
 }
 
@@ -330,20 +330,20 @@ CASE(no_shape_has_a_length_that_finds_no_room) {
         {{.classes = 202, .embedding = 245, .hidden = 42, .layers = 1}, 44, 47},
     };
     ashlar_random random;
-    ashlar_random_init(&random, 23);
+    ashlar__random_init(&random, 23);
     for (size_t i = 0; i < 2; i++) {
         check_shape(&known[i].config, known[i].max_steps, known[i].batch, 0, &random);
         check_shape(&known[i].config, known[i].max_steps, known[i].batch, 64 * MIB, &random);
     }
     for (int i = 0; i < 20; i++) {
         const ashlar_model_config config = {
-            .classes = 8 + (size_t)ashlar_random_below(&random, 300),
-            .embedding = 1 + (size_t)ashlar_random_below(&random, 400),
-            .hidden = 1 + (size_t)ashlar_random_below(&random, 200),
+            .classes = 8 + (size_t)ashlar__random_below(&random, 300),
+            .embedding = 1 + (size_t)ashlar__random_below(&random, 400),
+            .hidden = 1 + (size_t)ashlar__random_below(&random, 200),
             .layers = 1,
         };
-        check_shape(&config, 2 + (size_t)ashlar_random_below(&random, 60),
-                    8 + (size_t)ashlar_random_below(&random, 40), i % 2 == 0 ? 0 : 64 * MIB,
+        check_shape(&config, 2 + (size_t)ashlar__random_below(&random, 60),
+                    8 + (size_t)ashlar__random_below(&random, 40), i % 2 == 0 ? 0 : 64 * MIB,
                     &random);
     }
 }

@@ -19,12 +19,12 @@ static ashlar_sampling sampling;
 
 static bool open_sampling(size_t classes, double temperature, size_t top_k, double top_p) {
     const ashlar_sampling_config config = {temperature, top_k, top_p};
-    return ashlar_sampling_init(&sampling, classes, &config) == ASHLAR_OK;
+    return ashlar__sampling_init(&sampling, classes, &config) == ASHLAR_OK;
 }
 
 static int32_t draw(double number) {
     int32_t symbol = -1;
-    CHECK(ashlar_sampling_draw(&sampling, number, &symbol) == ASHLAR_OK);
+    CHECK(ashlar__sampling_draw(&sampling, number, &symbol) == ASHLAR_OK);
     CHECK(symbol >= 0 && (size_t)symbol < sampling.classes);
     return symbol;
 }
@@ -32,9 +32,9 @@ static int32_t draw(double number) {
 /* Steps of 1/4 in -4 .. 4, in no order: of many symbols, several are equal. */
 static void make_logits(uint64_t seed) {
     ashlar_random random;
-    ashlar_random_init(&random, seed);
+    ashlar__random_init(&random, seed);
     for (size_t i = 0; i < sampling.classes; i++) {
-        sampling.logits[i] = (float)ashlar_random_below(&random, 33) / 4 - 4;
+        sampling.logits[i] = (float)ashlar__random_below(&random, 33) / 4 - 4;
     }
 }
 
@@ -108,7 +108,7 @@ static void check_distribution(size_t classes, double temperature, size_t top_k,
         check_draws(want, 50);
     }
     check_draws(want, 2000);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 /* ---- distributions ---- */
@@ -163,7 +163,7 @@ static size_t count_kept(double top_p, size_t top_k) {
         kept++;
     }
     CHECK(draw(almost_one) == (int32_t)kept - 1);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
     return kept;
 }
 
@@ -185,7 +185,7 @@ CASE(a_symbol_begins_where_the_one_before_it_ends) {
     REQUIRE(open_sampling(4, 1, 0, 1));
     CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
     CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
@@ -197,7 +197,7 @@ CASE(a_share_of_1_drops_nothing) {
     sampling.config.top_k = CLASSES_MAX; /* as many as there are */
     CHECK(draw(0) == 0);
     CHECK(sampling.probabilities[7] > 0);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
@@ -211,7 +211,7 @@ CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
         CHECK(draw(numbers[i % 3]) == 4);
         sampling.logits[0] = 3;
         CHECK(draw(numbers[i % 3]) == 0);
-        ashlar_sampling_finish(&sampling);
+        ashlar__sampling_finish(&sampling);
     }
 }
 
@@ -222,7 +222,7 @@ CASE(the_lowest_temperature_that_is_one_draws_among_the_equal) {
     CHECK(draw(0) == 1 && draw(0.49) == 1);
     CHECK(draw(0.51) == 3 && draw(almost_one) == 3);
     CHECK(sampling.probabilities[1] == 0.5f && sampling.probabilities[4] == 0);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 /* At a high temperature these two have the same probability in fp32, and still an order. */
@@ -231,7 +231,7 @@ CASE(one_kept_symbol_is_the_likeliest_by_its_logit) {
     memcpy(sampling.logits, (float[]){1, 1 + FLT_EPSILON, 0}, 3 * sizeof(float));
     CHECK(draw(0) == 1 && draw(almost_one) == 1);
     CHECK(sampling.probabilities[0] == 0);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
@@ -250,7 +250,7 @@ CASE(the_last_number_is_the_last_symbol_that_is_kept) {
         CHECK(draw(1) == last); /* as if rounding had gone wrong */
     }
     CHECK(before_the_end > 100);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 CASE(what_was_drawn_before_decides_nothing) {
@@ -266,7 +266,7 @@ CASE(what_was_drawn_before_decides_nothing) {
     make_logits(5);
     CHECK(draw(0.7) == symbol);
     CHECK(memcmp(first, sampling.probabilities, sizeof first) == 0);
-    ashlar_sampling_finish(&sampling);
+    ashlar__sampling_finish(&sampling);
 }
 
 /* ---- failures ---- */
@@ -278,32 +278,32 @@ CASE(a_logit_that_is_no_number_is_refused_wherever_it_is) {
         for (size_t at = 0; at < 19; at++) {
             int32_t symbol = 77;
             sampling.logits[at] = bad[i / 2];
-            CHECK(ashlar_sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_EFORMAT && symbol == 77);
+            CHECK(ashlar__sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_EFORMAT && symbol == 77);
             CHECK_HAS(ashlar_error_detail(), "weights are no numbers");
             sampling.logits[at] = 0;
-            CHECK(ashlar_sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_OK && symbol != 77);
+            CHECK(ashlar__sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_OK && symbol != 77);
         }
-        ashlar_sampling_finish(&sampling);
+        ashlar__sampling_finish(&sampling);
     }
 }
 
 CASE(a_choice_without_host_memory_is_refused_and_takes_none) {
     for (unsigned long n = 1; n <= 3; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const bool is_open = open_sampling(19, 1, 0, 1);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         CHECK(!is_open);
         CHECK_HAS(ashlar_error_detail(), "19 symbols");
         CHECK(sampling.logits == NULL && sampling.probabilities == NULL &&
               sampling.ranking == NULL);
-        ashlar_sampling_finish(&sampling); /* as of a zeroed one */
+        ashlar__sampling_finish(&sampling); /* as of a zeroed one */
     }
-    ashlar_host_fail_at(4);
+    ashlar__host_fail_at(4);
     REQUIRE(open_sampling(19, 1, 3, 0.5));
-    ashlar_host_fail_at(1);
+    ashlar__host_fail_at(1);
     CHECK(draw(0) == 0); /* a draw asks for none */
-    ashlar_host_fail_at(0);
-    ashlar_sampling_finish(&sampling);
+    ashlar__host_fail_at(0);
+    ashlar__sampling_finish(&sampling);
 }
 
 RUN_CASES()

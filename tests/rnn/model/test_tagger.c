@@ -124,11 +124,11 @@ CASE(both_are_added_to_what_is_there) {
     const double first = gradient[1];
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
-    CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
+    CHECK(ashlar__tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK_NEAR(*loss, 2 * once, 0, 1e-14);
     CHECK_NEAR(gradient[1], 2 * first, 0, 1e-12);
-    CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0.5, loss) == ASHLAR_OK);
+    CHECK(ashlar__tagger_step(tagger, &batch, &sizes, 0.5, loss) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK_NEAR(*loss, (2 + 0.5 * 15) * once, 0, 1e-12); /* of 15 words */
     CHECK_NEAR(gradient[1], (2 + 0.5 * 15) * first, 0, 1e-12);
@@ -174,7 +174,7 @@ static void check_order_of_execution(void) {
         give(dirty);
         *loss = 0;
         const ashlar_tagger_batch batch = copied(&made);
-        CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
+        CHECK(ashlar__tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
         wait_for(streams[1]);
         if (i == 0) {
             want = *loss;

@@ -11,7 +11,7 @@
 
 static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {
-    return ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+    return ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
 }
 
 /* ---- how long ---- */
@@ -23,7 +23,7 @@ static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                ashlar_stream stream) {
     live_at[rnn == tagger->character_rnn ? 0 : 1][pass] = stats_now().live_bytes;
-    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
 static const ashlar_rnn_backend noting = {.sizes = cpu_sizes, .queue = note_live};
@@ -85,7 +85,7 @@ CASE(every_buffer_has_its_tag_and_goes_back) {
         (void)predict_tags(&made, labels); /* the same buffers */
         CHECK_ZU(stats_now().alloc_count - after.alloc_count,
                  after.alloc_count - before.alloc_count);
-        CHECK(ashlar_tagger_dry_run(tagger, &sizes) == ASHLAR_OK);
+        CHECK(ashlar__tagger_dry_run(tagger, &sizes) == ASHLAR_OK);
         CHECK_ZU(stats_now().alloc_count - after.alloc_count,
                  2 * (after.alloc_count - before.alloc_count));
         CHECK_ZU(stats_now().live_peak_bytes, after.live_peak_bytes);
@@ -109,7 +109,7 @@ CASE(the_estimate_is_what_is_live_at_the_peak) {
         REQUIRE(open_tagger("memory=64MiB"));
         make_tags(&made, SHAPE, LENGTHS);
         (void)run_tags(&made);
-        REQUIRE(ashlar_tagger_estimate_make(tagger, &SHAPE, 3, &estimate) == ASHLAR_OK);
+        REQUIRE(ashlar__tagger_estimate_make(tagger, &SHAPE, 3, &estimate) == ASHLAR_OK);
         CHECK_ZU(estimate.weights_bytes + estimate.step_bytes + sizeof *loss + sizeof made.data,
                  stats_now().live_peak_bytes);
         CHECK_ZU(estimate.batches_bytes, 3 * 4 * (3 * 24 + 2 * 4 + 5 * 24));
@@ -158,7 +158,7 @@ CASE(sizes_that_overflow_are_refused) {
     tagger_config.tags = (size_t)1 << 31;
     tagger_config.hidden = 1;
     REQUIRE(set_up("memory=64MiB"));
-    CHECK(ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
+    CHECK(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
                                &tagger) == ASHLAR_ENOMEM); /* 48 GiB */
     tear_down();
     usual_tagger();
@@ -167,7 +167,7 @@ CASE(sizes_that_overflow_are_refused) {
     tagger->config.tags = SIZE_MAX / 64; /* which no arena could hold */
     for (size_t i = 0; i < 3; i++) {
         ashlar_tagger_bytes sizes = {.steps = 77};
-        CHECK(ashlar_tagger_sizes(tagger, &shapes[i], &sizes) == want[i]);
+        CHECK(ashlar__tagger_sizes(tagger, &shapes[i], &sizes) == want[i]);
         CHECK_ZU(sizes.steps, 77);
     }
     tagger->config.tags = 1;
@@ -195,9 +195,9 @@ static void check_failing_calls(size_t launches, size_t pushes) {
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         uint64_t n = 1;
         for (; n < 500; n++) {
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            const ashlar_status status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            const ashlar_status status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             if (status == ASHLAR_OK) {
                 break;
             }
@@ -229,9 +229,9 @@ CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
+    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     wait_for(streams[1]);
     close_tagger();
@@ -247,9 +247,9 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const ashlar_tagger_batch batch = copied(&made);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar_host_fail_at(n);
-        status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(n);
+        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
+        ashlar__host_fail_at(0);
         check_recovers(&made, live_blocks, want);
     }
     CHECK(n > 19);
@@ -270,9 +270,9 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         }
         const ashlar_tagger_batch batch = copied(&made);
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
+        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_tagger();
@@ -292,7 +292,7 @@ static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
         CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     }
-    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
 CASE(a_buffer_that_cannot_be_given_back_is_reported) {

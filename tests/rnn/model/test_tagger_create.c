@@ -93,9 +93,9 @@ CASE(without_gradients_it_predicts_all_the_same) {
     const double reference = predict_tags(&made, want);
     close_tagger();
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
+    REQUIRE(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
                                  &tagger) == ASHLAR_OK);
-    CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_OK);
+    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
     CHECK(tagger->gradients.weight == NULL && tagger->gradients.character_stack == NULL);
     loss = (double *)(void *)take(sizeof *loss, streams[1]);
     on_device = (int32_t *)(void *)take(sizeof made.data, streams[1]);
@@ -160,9 +160,9 @@ CASE(the_seed_decides_the_weights_in_both_types) {
     REQUIRE(open_tagger("memory=64MiB"));
     const double *weights = tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", &count);
     memcpy(first, weights, count * sizeof *weights);
-    CHECK(ashlar_tagger_init_weights(tagger, 4) == ASHLAR_OK);
+    CHECK(ashlar__tagger_init_weights(tagger, 4) == ASHLAR_OK);
     CHECK(memcmp(first, weights, count * sizeof *weights) != 0);
-    CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_OK);
+    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
     CHECK(memcmp(first, weights, count * sizeof *weights) == 0);
     close_tagger();
     tagger_config.dtype = ASHLAR_F32;
@@ -177,14 +177,14 @@ CASE(the_seed_decides_the_weights_in_both_types) {
 
 CASE(weights_that_cannot_be_written_are_told) {
     REQUIRE(open_tagger("memory=64MiB"));
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async, ASHLAR_DRIVER_FN_stream_synchronize};
     for (size_t i = 0; i < 2; i++) {
-        ashlar_driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
-        CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
+        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     }
     close_tagger();
 }
@@ -192,7 +192,7 @@ CASE(weights_that_cannot_be_written_are_told) {
 /* ---- failures ---- */
 
 static ashlar_status create(void) {
-    return ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger);
+    return ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger);
 }
 
 CASE(configurations_that_cannot_be_are_refused) {
@@ -220,7 +220,7 @@ CASE(configurations_that_cannot_be_are_refused) {
     CHECK(create() == ASHLAR_ENOTSUP && tagger == NULL);
     usual_tagger();
     tear_down();
-    ashlar_tagger_destroy(NULL);
+    ashlar__tagger_destroy(NULL);
 }
 
 CASE(whatever_fails_nothing_is_left_behind) {
@@ -228,12 +228,12 @@ CASE(whatever_fails_nothing_is_left_behind) {
     tagger_config.label_embedding = 3;
     for (unsigned long n = 1; n < 120; n++) {
         REQUIRE(set_up("memory=64MiB"));
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = create();
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         failures += status != ASHLAR_OK;
         CHECK((status == ASHLAR_OK) == (tagger != NULL));
-        ashlar_tagger_destroy(tagger);
+        ashlar__tagger_destroy(tagger);
         tagger = NULL;
         CHECK_ZU(stats_now().live_blocks, 0);
         tear_down();

@@ -18,16 +18,16 @@ static ashlar_status warm_step(void *user, size_t length) {
     (void)user;
     const ashlar_tagger_shape shape = {length, largest.batch, largest.width};
     const ashlar_tagger_bytes sizes = sizes_of(shape);
-    ashlar_tagger_batch_fill_largest(&staging.batch, &shape);
+    ashlar__tagger_batch_fill_largest(&staging.batch, &shape);
     const ashlar_tagger_batch batch = copied(&staging);
-    return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+    return ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
 }
 
 static ashlar_status warm_rehearse(void *user, size_t length) {
     (void)user;
     const ashlar_tagger_bytes sizes =
         sizes_of((ashlar_tagger_shape){length, largest.batch, largest.width});
-    return ashlar_tagger_dry_run(tagger, &sizes);
+    return ashlar__tagger_dry_run(tagger, &sizes);
 }
 
 static ashlar_warmup_options warmup_to(bool has_step) {
@@ -59,8 +59,8 @@ static void run_on_plan(const ashlar_warmup_options *as, const made_tags *made, 
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     const ashlar_tagger_batch batch = copied(made);
     CHECK(ashlar_step_begin(allocator, streams[1], key) == ASHLAR_OK);
-    CHECK((predicts ? ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels)
-                    : ashlar_tagger_step(tagger, &batch, &sizes, 0, loss)) == ASHLAR_OK);
+    CHECK((predicts ? ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels)
+                    : ashlar__tagger_step(tagger, &batch, &sizes, 0, loss)) == ASHLAR_OK);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
 }
 
@@ -68,15 +68,15 @@ static void run_on_plan(const ashlar_warmup_options *as, const made_tags *made, 
 static void run_drawn_steps(const ashlar_warmup_options *as, size_t count) {
     ashlar_random random;
     made_tags made;
-    ashlar_random_init(&random, 11);
+    ashlar__random_init(&random, 11);
     for (size_t i = 0; i < count; i++) {
         int32_t lengths[BATCH_MAX];
-        const ashlar_tagger_shape shape = {1 + (size_t)ashlar_random_below(&random, largest.steps),
-                                           1 + (size_t)ashlar_random_below(&random, largest.batch),
-                                           1 + (size_t)ashlar_random_below(&random, largest.width)};
+        const ashlar_tagger_shape shape = {1 + (size_t)ashlar__random_below(&random, largest.steps),
+                                           1 + (size_t)ashlar__random_below(&random, largest.batch),
+                                           1 + (size_t)ashlar__random_below(&random, largest.width)};
         for (size_t b = 0; b < shape.batch; b++) { /* longest first */
             const size_t most = b == 0 ? shape.steps : (size_t)lengths[b - 1];
-            lengths[b] = b == 0 ? (int32_t)most : 1 + (int32_t)ashlar_random_below(&random, most);
+            lengths[b] = b == 0 ? (int32_t)most : 1 + (int32_t)ashlar__random_below(&random, most);
         }
         make_tags(&made, shape, lengths);
         run_on_plan(as, &made, i % 4 == 3);
@@ -149,7 +149,7 @@ CASE(plans_are_near_what_is_needed) {
         tagger_config.layers = cases[i].layers;
         tagger_config.label_embedding = cases[i].labels;
         REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
-        REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+        REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
         const ashlar_warmup_options as = warmup_to(false);
         CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
         CHECK(report.is_planned && report.is_steady);
@@ -183,7 +183,7 @@ static void check_reported_case(size_t label_embedding) {
     use_reported_sizes();
     tagger_config.label_embedding = label_embedding;
     REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
-    REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
     unsigned char *batches = take(estimate.batches_bytes, streams[1]);
     const ashlar_warmup_options as = warmup_to(false);
     CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
@@ -211,8 +211,8 @@ CASE(the_estimate_is_printed_with_its_reasons) {
     use_reported_sizes();
     tagger_config.label_embedding = 32;
     REQUIRE(open_tagger("memory=2GiB"));
-    REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
-    ashlar_tagger_estimate_print(out, &estimate,
+    REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    ashlar__tagger_estimate_print(out, &estimate,
                                  estimate.needed_bytes + estimate.needed_bytes / 50);
     rewind(out);
     const size_t got = fread(text, 1, sizeof text - 1, out);

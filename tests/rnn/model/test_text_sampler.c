@@ -25,7 +25,7 @@ static bool open_lively_model(const char *spec) {
 static ashlar_status create_sampler(double temperature, uint64_t seed) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = temperature, .top_p = 1},
                                                .seed = seed};
-    return ashlar_text_sampler_create(model, &config, &sampler);
+    return ashlar__text_sampler_create(model, &config, &sampler);
 }
 
 static bool open_sampler(double temperature, uint64_t seed) {
@@ -33,7 +33,7 @@ static bool open_sampler(double temperature, uint64_t seed) {
 }
 
 static void close_sampler(void) {
-    ashlar_text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(sampler);
     sampler = NULL;
     close_model();
 }
@@ -41,7 +41,7 @@ static void close_sampler(void) {
 static void draw(int32_t *symbols, size_t count) {
     for (size_t i = 0; i < count; i++) {
         symbols[i] = -1;
-        CHECK(ashlar_text_sampler_next(sampler, &symbols[i]) == ASHLAR_OK);
+        CHECK(ashlar__text_sampler_next(sampler, &symbols[i]) == ASHLAR_OK);
         CHECK(symbols[i] >= 0 && symbols[i] < CLASSES);
     }
 }
@@ -59,13 +59,13 @@ static void distribution_after(const int32_t *history, size_t count, double temp
     open_reference(&r);
     reference_arguments(&r, &made, &s);
     s.layout.config.dropout = 0; /* it has a reserve, as in training */
-    ashlar_embedding_forward_f64(&s.embedding);
-    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
-    ashlar_linear_forward_f64(&s.linear);
+    ashlar__embedding_forward_f64(&s.embedding);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
+    ashlar__linear_forward_f64(&s.linear);
     const ashlar_softmax_args softmax = {
         .rows = 1, .classes = CLASSES, .temperature = temperature,
         .logits = (double *)s.linear.y + (count - 1) * CLASSES, .probs = probabilities};
-    ashlar_softmax_f64(&softmax);
+    ashlar__softmax_f64(&softmax);
     close_reference_step(&s);
     close_reference(&r);
 }
@@ -76,7 +76,7 @@ static void distribution_after(const int32_t *history, size_t count, double temp
  * fixed seed; none is.
  */
 static int32_t choose(const double *probabilities, ashlar_random *random) {
-    double left = ashlar_random_uniform(random);
+    double left = ashlar__random_uniform(random);
     int32_t symbol = 0;
     while (symbol < CLASSES - 1 && left >= probabilities[symbol]) {
         left -= probabilities[symbol++];
@@ -90,9 +90,9 @@ static void check_text(double temperature, const int32_t *prime, size_t prime_co
     int32_t drawn[DRAWN], history[1 + DRAWN + 8] = {ASHLAR_BATCHER_MARK};
     size_t count = 1;
     ashlar_random random;
-    ashlar_random_init(&random, 9);
+    ashlar__random_init(&random, 9);
     for (size_t i = 0; i < prime_count; i++) {
-        CHECK(ashlar_text_sampler_read(sampler, prime[i]) == ASHLAR_OK);
+        CHECK(ashlar__text_sampler_read(sampler, prime[i]) == ASHLAR_OK);
         history[count++] = prime[i];
     }
     draw(drawn, DRAWN);
@@ -181,7 +181,7 @@ CASE(the_choice_is_the_one_that_was_configured) {
     for (size_t i = 0; i < 4; i++) {
         const ashlar_text_sampler_config config = {.sampling = samplings[i], .seed = 9 + i};
         REQUIRE(open_lively_model("memory=64MiB"));
-        REQUIRE(ashlar_text_sampler_create(model, &config, &sampler) == ASHLAR_OK);
+        REQUIRE(ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK);
         draw(texts[i], DRAWN);
         close_sampler();
     }
@@ -206,9 +206,9 @@ CASE(nothing_is_allocated_after_create) {
     CHECK(after.memory == before.memory && after.order == before.order);
     CHECK(after.query == before.query && after.wait == before.wait + DRAWN);
     CHECK_ZU(stats_now().alloc_count, alloc_count);
-    ashlar_text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(sampler);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
-    ashlar_text_sampler_destroy(NULL);
+    ashlar__text_sampler_destroy(NULL);
     close_model();
 }
 
@@ -265,16 +265,16 @@ CASE(a_create_that_fails_leaves_nothing_behind) {
     sampler = NULL;
     for (size_t i = 0; i < 3; i++) {
         for (uint64_t n = 1; n <= failures[i]; n++) {
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
             CHECK(!open_sampler(1, 9) && sampler == NULL);
             CHECK_ZU(stats_now().live_blocks, live_blocks);
         }
     }
     unsigned long n = 1;
     for (bool is_open = false; !is_open && n < 500; n++) {
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         const ashlar_status status = create_sampler(1, 9);
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         is_open = status == ASHLAR_OK;
         CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 4));
         CHECK((sampler != NULL) == is_open);
@@ -296,13 +296,13 @@ CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     for (size_t i = 0; i < 4; i++) {
         for (uint64_t n = 1; n <= failures[i]; n++) {
             int32_t symbol = 77;
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_EDRIVER);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_EDRIVER);
             CHECK(symbol == 77);
         }
     }
     int32_t symbol = 77;
-    CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_OK);
+    CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_OK);
     CHECK(symbol != 77);
     close_sampler();
 }
@@ -312,7 +312,7 @@ CASE(weights_that_are_no_numbers_draw_nothing) {
     ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
     REQUIRE(open_sampler(1, 9));
     int32_t symbol = 77;
-    CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_EFORMAT);
+    CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "weights are no numbers");
     CHECK(symbol == 77);
     close_sampler();
@@ -327,13 +327,13 @@ static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch,
 CASE(a_sampler_without_room_is_refused) {
     REQUIRE(open_lively_model("memory=16MiB"));
     const uint64_t live_blocks = stats_now().live_blocks;
-    const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar_rnn_backend_cpu.queue};
+    const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     model->rnn->backend = &sizeless;
     sampler = NULL;
     const uint64_t alloc_count = stats_now().alloc_count;
     CHECK(create_sampler(1, 9) == ASHLAR_EOVERFLOW && sampler == NULL);
     CHECK_ZU(stats_now().alloc_count, alloc_count);
-    model->rnn->backend = &ashlar_rnn_backend_cpu;
+    model->rnn->backend = &ashlar__rnn_backend_cpu;
     void *all[1024];
     size_t count = 0;
     for (size_t bytes = 8 * MIB; bytes >= 512; bytes /= 2) {
@@ -355,16 +355,16 @@ CASE(a_feed_that_failed_can_be_repeated) {
     int32_t whole[DRAWN], repeated[DRAWN];
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
-    CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_OK);
+    CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     draw(whole, DRAWN);
     close_sampler();
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
     for (uint64_t n = 1; n <= 2; n++) {
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_EDRIVER);
     }
-    CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_OK);
+    CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     draw(repeated, DRAWN);
     CHECK(memcmp(whole, repeated, sizeof whole) == 0);
     close_sampler();

@@ -44,7 +44,7 @@ static ashlar_status parse(const char *const *words) {
     values.seed = 6;
     values.real = 0.5;
     values.text = "default";
-    return ashlar_options_parse(OPTIONS, OPTION_COUNT, argc, argv);
+    return ashlar__options_parse(OPTIONS, OPTION_COUNT, argc, argv);
 }
 
 #define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
@@ -179,7 +179,7 @@ CASE(other_words_are_taken_out_in_their_order) {
     static const char *const taken[] = {"one", "two", "three", "four", "five", "six"};
     char *words[WORDS];
     int argc = WORDS;
-    CHECK(ashlar_options_take_words(OPTIONS, OPTION_COUNT, &argc, argv, words) == 6);
+    CHECK(ashlar__options_take_words(OPTIONS, OPTION_COUNT, &argc, argv, words) == 6);
     REQUIRE(argc == 8);
     for (size_t i = 0; i < 8; i++) {
         CHECK(strcmp(argv[i], kept[i]) == 0);
@@ -196,7 +196,7 @@ CASE(the_help_has_a_line_for_each_option_with_its_default) {
     values.seed = UINT64_MAX;
     FILE *out = open_memstream(&text, &bytes);
     REQUIRE(out != NULL);
-    ashlar_options_print(out, OPTIONS, OPTION_COUNT - 1);
+    ashlar__options_print(out, OPTIONS, OPTION_COUNT - 1);
     REQUIRE(fclose(out) == 0);
     CHECK(strcmp(text, "  --count N             a count (5)\n"
                        "  --seed N              a seed (18446744073709551615)\n"
@@ -214,7 +214,7 @@ static const char *given(const char *name, const char *first, const char *second
     char *argv[] = {"program", one, two};
     (void)snprintf(one, sizeof one, "%s", first);
     (void)snprintf(two, sizeof two, "%s", second);
-    const char *value = ashlar_options_given(name, second[0] == '\0' ? 2 : 3, argv);
+    const char *value = ashlar__options_given(name, second[0] == '\0' ? 2 : 3, argv);
     return value != NULL ? value : "none";
 }
 

@@ -19,10 +19,10 @@
 static bool has_cuda;
 static ashlar_driver cuda;
 
-ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
+ashlar_status ashlar__driver_open_cuda(ashlar_driver **out) {
     ashlar_driver *soft = NULL;
-    if (!has_cuda || ashlar_driver_open_soft(&soft) != ASHLAR_OK) {
-        return ashlar_fail(ASHLAR_ENODEVICE, "no CUDA driver");
+    if (!has_cuda || ashlar__driver_open_soft(&soft) != ASHLAR_OK) {
+        return ashlar__fail(ASHLAR_ENODEVICE, "no CUDA driver");
     }
     cuda.table = soft->table;
     cuda.name = "cuda";
@@ -53,8 +53,8 @@ static void stop_listening(void) {
 
 CASE(a_failure_is_one_line_that_names_the_program) {
     listen_to_stderr();
-    CHECK(ashlar_fail(ASHLAR_EINVAL, "batch: 0 sequences") == ASHLAR_EINVAL);
-    const int status = ashlar_program_fail("ashlar-test", 7);
+    CHECK(ashlar__fail(ASHLAR_EINVAL, "batch: 0 sequences") == ASHLAR_EINVAL);
+    const int status = ashlar__program_fail("ashlar-test", 7);
     stop_listening();
     CHECK(status == 7);
     CHECK(strcmp(heard, "ashlar-test: batch: 0 sequences\n") == 0);
@@ -63,14 +63,14 @@ CASE(a_failure_is_one_line_that_names_the_program) {
 CASE(lost_output_is_a_failure) {
     const int real_stdout = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY);
     REQUIRE(real_stdout >= 0 && full >= 0);
-    CHECK(ashlar_program_finish("ashlar-test", 0) == 0);
-    CHECK(ashlar_program_finish("ashlar-test", 2) == 2);
+    CHECK(ashlar__program_finish("ashlar-test", 0) == 0);
+    CHECK(ashlar__program_finish("ashlar-test", 2) == 2);
     listen_to_stderr();
     CHECK(fflush(stdout) == 0 && dup2(full, STDOUT_FILENO) >= 0);
     fputs("lost", stdout);
-    const int status = ashlar_program_finish("ashlar-test", 0); /* the flush fails */
-    const int again = ashlar_program_finish("ashlar-test", 0);  /* it failed before */
-    const int other = ashlar_program_finish("ashlar-test", 2);  /* has something else to say */
+    const int status = ashlar__program_finish("ashlar-test", 0); /* the flush fails */
+    const int again = ashlar__program_finish("ashlar-test", 0);  /* it failed before */
+    const int other = ashlar__program_finish("ashlar-test", 2);  /* has something else to say */
     CHECK(dup2(real_stdout, STDOUT_FILENO) >= 0);
     clearerr(stdout);
     stop_listening();
@@ -84,7 +84,7 @@ CASE(lost_output_is_a_failure) {
 static int start_without(int closed) {
     (void)close(closed);
     (void)signal(SIGPIPE, SIG_DFL);
-    ashlar_program_init();
+    ashlar__program_init();
     const int next = open("/dev/null", O_RDONLY);
     const char byte = 'x';
     int ends[2];
@@ -122,7 +122,7 @@ static int open_device(const char *name, const char *environment) {
     CHECK((environment != NULL ? setenv("ASHLAR_DEVICE", environment, 1)
                                : unsetenv("ASHLAR_DEVICE")) == 0);
     listen_to_stderr();
-    const int status = ashlar_program_open_device("ashlar-test", name, &device);
+    const int status = ashlar__program_open_device("ashlar-test", name, &device);
     stop_listening();
     CHECK(unsetenv("ASHLAR_DEVICE") == 0);
     return status;
@@ -147,7 +147,7 @@ static void check_opens(const char *name, const char *environment, ashlar_device
 CASE(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it) {
     const char *const word = "ashlar-test: using the software device: "; /* and why */
     CHECK(setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1) == 0);
-    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
     has_cuda = true;
     check_opens(NULL, NULL, ASHLAR_DEVICE_SOFT, word);
     check_opens(NULL, "", ASHLAR_DEVICE_SOFT, word);
@@ -165,7 +165,7 @@ CASE(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it) {
 }
 
 CASE(a_device_that_cannot_be_opened_is_an_exit_status) {
-    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     has_cuda = false;
     CHECK(open_device("abacus", NULL) == ASHLAR_EXIT_USAGE);
     CHECK(strncmp(heard, "ashlar-test: device: \"abacus\"", 29) == 0);
@@ -189,14 +189,14 @@ CASE(two_names_of_one_file_are_the_same) {
     file = fopen("two", "w");
     REQUIRE(file != NULL && fclose(file) == 0);
     CHECK(symlink("one", "link") == 0);
-    CHECK(ashlar_program_is_same_file("one", "one"));
-    CHECK(ashlar_program_is_same_file("one", "./one"));
-    CHECK(ashlar_program_is_same_file("link", "one"));
-    CHECK(!ashlar_program_is_same_file("one", "two"));
-    CHECK(!ashlar_program_is_same_file("one", "absent") &&
-          !ashlar_program_is_same_file("absent", "one"));
-    CHECK(ashlar_program_is_same_file("absent", "absent"));
-    CHECK(!ashlar_program_is_same_file("absent", "missing"));
+    CHECK(ashlar__program_is_same_file("one", "one"));
+    CHECK(ashlar__program_is_same_file("one", "./one"));
+    CHECK(ashlar__program_is_same_file("link", "one"));
+    CHECK(!ashlar__program_is_same_file("one", "two"));
+    CHECK(!ashlar__program_is_same_file("one", "absent") &&
+          !ashlar__program_is_same_file("absent", "one"));
+    CHECK(ashlar__program_is_same_file("absent", "absent"));
+    CHECK(!ashlar__program_is_same_file("absent", "missing"));
     CHECK(unlink("link") == 0 && unlink("one") == 0 && unlink("two") == 0);
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }

@@ -26,7 +26,7 @@ static const ashlar_train_config config = {
 
 /* The options of a task are its own matter: the report has it add them. */
 static void list_options(const ashlar_task *task, ashlar_task_listener *listener) {
-    ashlar_option_count(listener, ASHLAR_FOR_REPORT, "ashlar.sequences_of_the_task",
+    ashlar__option_count(listener, ASHLAR_FOR_REPORT, "ashlar.sequences_of_the_task",
                         task->sequences);
 }
 
@@ -102,7 +102,7 @@ static char *print(const ashlar_train_report *r) {
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out != NULL);
-    ashlar_report_print(out, r);
+    ashlar__report_print(out, r);
     CHECK(fclose(out) == 0);
     return text;
 }
@@ -184,7 +184,7 @@ CASE(the_account_holds_every_tag) {
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     REQUIRE(out != NULL);
-    ashlar_report_print_account(out, &r.stats, r.growth);
+    ashlar__report_print_account(out, &r.stats, r.growth);
     CHECK(fclose(out) == 0);
     CHECK_HAS(text, "at peak  held across steps  grown since warm-up\n");
     CHECK_HAS(text, "\n  user                      1048576               800               100\n");
@@ -216,14 +216,14 @@ static ashlar_json *written(const ashlar_train_report *r) {
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);
     (void)snprintf(path, sizeof path, "%s/report.json", folder);
-    CHECK(ashlar_report_write(path, &task, &config, r) == ASHLAR_OK);
+    CHECK(ashlar__report_write(path, &task, &config, r) == ASHLAR_OK);
     FILE *file = fopen(path, "r");
     CHECK(file != NULL);
     const size_t bytes = file != NULL ? fread(text, 1, sizeof text, file) : 0;
     CHECK(file != NULL && fclose(file) == 0);
     CHECK(bytes > 2 && text[bytes - 1] == '\n' && strchr(text, '\n') < text + bytes - 1);
     CHECK(strncmp(text, "{\n  \"device\": ", 14) == 0);
-    CHECK(ashlar_json_parse(text, bytes, &document) == ASHLAR_OK);
+    CHECK(ashlar__json_parse(text, bytes, &document) == ASHLAR_OK);
     (void)unlink(path);
     CHECK(rmdir(folder) == 0);
     return document;
@@ -231,7 +231,7 @@ static ashlar_json *written(const ashlar_train_report *r) {
 
 static void check_uint(const ashlar_json *object, const char *key, uint64_t want) {
     uint64_t got = ~want;
-    CHECK(ashlar_json_get_uint64(ashlar_json_member(object, key), &got));
+    CHECK(ashlar__json_get_uint64(ashlar__json_member(object, key), &got));
     if (got != want) {
         printf("# %s\n", key);
     }
@@ -239,12 +239,12 @@ static void check_uint(const ashlar_json *object, const char *key, uint64_t want
 }
 
 static void check_real(const ashlar_json *object, const char *key, double want) {
-    const ashlar_json *value = ashlar_json_member(object, key);
+    const ashlar_json *value = ashlar__json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
 }
 
 static void check_text(const ashlar_json *object, const char *key, const char *want) {
-    const ashlar_json *value = ashlar_json_member(object, key);
+    const ashlar_json *value = ashlar__json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
 }
 
@@ -266,27 +266,27 @@ CASE(the_json_holds_every_number_of_the_training) {
     check_uint(document, "sequences", 605);
     check_uint(document, "lengths_distinct", 604);
     check_uint(document, "max_length", 603);
-    ashlar_json_free(document);
+    ashlar__json_free(document);
 }
 
 static void check_bool(const ashlar_json *object, const char *key, bool want) {
-    const ashlar_json *value = ashlar_json_member(object, key);
+    const ashlar_json *value = ashlar__json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
 }
 
 static void check_tags(const ashlar_json *document) {
-    const ashlar_json *tags = ashlar_json_member(document, "bytes_by_tag");
+    const ashlar_json *tags = ashlar__json_member(document, "bytes_by_tag");
     for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
         const uint64_t number = (uint64_t)i;
-        const ashlar_json *tag = ashlar_json_member(tags, ashlar_tag_name((ashlar_tag)i));
+        const ashlar_json *tag = ashlar__json_member(tags, ashlar_tag_name((ashlar_tag)i));
         check_uint(tag, "at_peak", (number + 1) * 1048576);
         check_uint(tag, "own_peak", i == ASHLAR_TAG_USER ? 0 : (number + 1) * 10485760);
         check_uint(tag, "held", 800 + 3 * number);
         check_uint(tag, "held_after_warmup", 700 + number);
         check_bool(tag, "grows", i == ASHLAR_TAG_SAVED);
-        CHECK((ashlar_json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_SAVED));
+        CHECK((ashlar__json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_SAVED));
     }
-    const ashlar_json *reserve = ashlar_json_member(tags, "saved");
+    const ashlar_json *reserve = ashlar__json_member(tags, "saved");
     check_uint(reserve, "grows_since_step", 719);
     check_uint(reserve, "grown_since_then", 77);
 }
@@ -310,30 +310,30 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
     check_uint(document, "step_bytes", 40 * 1048576);
-    const ashlar_json *savings = ashlar_json_member(document, "step_bytes_without");
+    const ashlar_json *savings = ashlar__json_member(document, "step_bytes_without");
     check_uint(savings, "accumulate", 100 * 1048576);
     check_uint(savings, "bptt", 60 * 1048576);
     check_uint(document, "bytes_live_peak", 64 * 1048576);
     check_uint(document, "bytes_reserved_peak", 80 * 1048576);
     check_uint(document, "allocations", 1000);
     check_uint(document, "allocations_served_without_driver", 900);
-    const ashlar_json *contiguous = ashlar_json_member(document, "weights_contiguous");
+    const ashlar_json *contiguous = ashlar__json_member(document, "weights_contiguous");
     CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && contiguous->boolean);
     check_tags(document);
-    ashlar_json_free(document);
+    ashlar__json_free(document);
     r.weights_contiguous = false;
     r.device.kind = ASHLAR_DEVICE_CUDA;
     document = written(&r);
-    contiguous = ashlar_json_member(document, "weights_contiguous");
+    contiguous = ashlar__json_member(document, "weights_contiguous");
     CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && !contiguous->boolean);
     check_text(document, "device", "cuda:6");
-    ashlar_json_free(document);
+    ashlar__json_free(document);
 }
 
 CASE(the_json_holds_the_configuration) {
     const ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
-    const ashlar_json *c = ashlar_json_member(document, "config");
+    const ashlar_json *c = ashlar__json_member(document, "config");
     REQUIRE(c != NULL);
     check_uint(c, "sequences_of_the_task", 501);
     check_real(c, "learning_rate", 0.0625);
@@ -343,9 +343,9 @@ CASE(the_json_holds_the_configuration) {
     check_uint(c, "buckets", 506);
     check_bool(c, "plan", true);
     check_text(c, "optimizer", "rmsprop");
-    check_text(c, "blas", ashlar_blas_name());
-    check_uint(c, "threads", (uint64_t)ashlar_blas_threads());
-    ashlar_json_free(document);
+    check_text(c, "blas", ashlar__blas_name());
+    check_uint(c, "threads", (uint64_t)ashlar__blas_threads());
+    ashlar__json_free(document);
 }
 
 CASE(a_report_that_cannot_be_written_is_an_error) {
@@ -353,11 +353,11 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
     REQUIRE(mkdtemp(folder) != NULL);
     (void)snprintf(path, sizeof path, "%s/absent/report.json", folder);
-    CHECK(ashlar_report_write(path, &task, &config, &r) == ASHLAR_EIO);
+    CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EIO);
     (void)snprintf(path, sizeof path, "%s/report.json", folder);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK(access(path, F_OK) != 0);
     CHECK(rmdir(folder) == 0);
 }
@@ -373,7 +373,7 @@ static bool open_shown(ashlar_progress *p) {
     if (shown_file == NULL) {
         return false;
     }
-    ashlar_progress_init(p, shown_file);
+    ashlar__progress_init(p, shown_file);
     return true;
 }
 
@@ -391,7 +391,7 @@ static void show_step(ashlar_progress *p, size_t step, double seconds) {
                                        .length = 77,
                                        .tokens_per_s = 12345.6,
                                        .seconds = seconds};
-    ashlar_progress_show(p, &now);
+    ashlar__progress_show(p, &now);
 }
 
 static size_t lines(char separator) {
@@ -429,7 +429,7 @@ CASE(a_terminal_is_told_from_other_files) {
     FILE *terminal = fopen(ptsname(master), "w");
     REQUIRE(terminal != NULL);
     ashlar_progress p = {.shown_at = 77};
-    ashlar_progress_init(&p, terminal);
+    ashlar__progress_init(&p, terminal);
     CHECK(p.is_terminal && p.out == terminal && p.shown_at == 0);
     CHECK(fclose(terminal) == 0);
     CHECK(close(master) == 0);

@@ -22,12 +22,12 @@ enum { BYTES = 600, TEXT_MAX = 4096 };
 static bool open_byte_model(void) {
     const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
     return set_up("memory=64MiB") &&
-           ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
+           ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
                ASHLAR_OK;
 }
 
 static void close_byte_model(void) {
-    ashlar_model_destroy(model);
+    ashlar__model_destroy(model);
     CHECK_ZU(stats_now().live_blocks, 0);
     tear_down();
 }
@@ -46,11 +46,11 @@ static size_t expected_text(const char *prime, bool is_terminal, char *text) {
     const ashlar_text_config config = config_of(prime, BYTES);
     ashlar_text_sampler *sampler = NULL;
     size_t count = 0, primed = config.prime_bytes;
-    CHECK(ashlar_text_sampler_create(model, &config.sampler, &sampler) == ASHLAR_OK);
+    CHECK(ashlar__text_sampler_create(model, &config.sampler, &sampler) == ASHLAR_OK);
     for (size_t i = 0; i < primed + BYTES; i++) {
         int32_t symbol = i < primed ? (unsigned char)prime[i] : -1;
-        CHECK((i < primed ? ashlar_text_sampler_read(sampler, symbol)
-                          : ashlar_text_sampler_next(sampler, &symbol)) == ASHLAR_OK);
+        CHECK((i < primed ? ashlar__text_sampler_read(sampler, symbol)
+                          : ashlar__text_sampler_next(sampler, &symbol)) == ASHLAR_OK);
         const bool is_shown = symbol == '\n' || symbol == '\t' || symbol >= 0xa0 ||
                               (symbol >= 0x20 && symbol <= 0x7e);
         if (symbol == 0) {
@@ -61,7 +61,7 @@ static size_t expected_text(const char *prime, bool is_terminal, char *text) {
         }
     }
     text[count++] = '\n';
-    ashlar_text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(sampler);
     return count;
 }
 
@@ -80,7 +80,7 @@ CASE(a_file_gets_every_byte_as_it_is) {
     FILE *out = open_memstream(&text, &bytes);
     REQUIRE(out != NULL);
     const ashlar_text_config config = config_of("\x1bOnce\xff\x01", BYTES);
-    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_OK);
+    CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_OK);
     CHECK(fclose(out) == 0);
     CHECK_ZU(bytes, want_bytes);
     CHECK(bytes == want_bytes && memcmp(text, want, bytes) == 0);
@@ -105,7 +105,7 @@ CASE(a_terminal_gets_no_control_characters) {
     const char prime[] = "\x01\x08\t\n\x0b\x1b\x1f ~\x7f\x80\x9f\xa0\xff";
     const size_t want_bytes = expected_text(prime, true, want);
     const ashlar_text_config config = config_of(prime, BYTES);
-    CHECK(ashlar_text_write(model, terminal, &config, NULL) == ASHLAR_OK);
+    CHECK(ashlar__text_write(model, terminal, &config, NULL) == ASHLAR_OK);
     CHECK(fflush(terminal) == 0);
     size_t bytes = 0;
     for (ssize_t more = 1; more > 0 && bytes < want_bytes; bytes += more > 0 ? (size_t)more : 0) {
@@ -128,7 +128,7 @@ CASE(a_prime_may_hold_the_mark) {
     config.prime_bytes = 3;
     prefer('c');
     config.sampler.sampling.temperature = 0;
-    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_OK);
+    CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_OK);
     CHECK(fclose(out) == 0);
     CHECK(bytes == 7 && memcmp(text, "a\n%\nbc\n", 7) == 0);
     free(text);
@@ -146,7 +146,7 @@ static void check_constant(const ashlar_text_config *config) {
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL);
     ashlar_device_get_counts(device, &first);
-    CHECK(ashlar_text_write(model, out, config, &r) == ASHLAR_OK);
+    CHECK(ashlar__text_write(model, out, config, &r) == ASHLAR_OK);
     ashlar_device_get_counts(device, &last);
     CHECK(fclose(out) == 0);
     CHECK_ZU(r.bytes, config->bytes);
@@ -204,7 +204,7 @@ CASE(a_block_that_was_taken_shows_where_it_was_taken) {
     REQUIRE(watched != NULL && setvbuf(watched, NULL, _IONBF, 0) == 0);
     ((float *)model->parameters.bias)[5] = 1000; /* no mark, which is more than one byte */
     const ashlar_text_config config = config_of("", ASHLAR_TEXT_EARLY_BYTES + 1);
-    CHECK(ashlar_text_write(model, watched, &config, &r) == ASHLAR_OK);
+    CHECK(ashlar__text_write(model, watched, &config, &r) == ASHLAR_OK);
     CHECK(fclose(watched) == 0);
     CHECK_ZU(r.early.live_bytes, r.start.live_bytes + 500);
     CHECK_ZU(r.end.live_bytes, r.start.live_bytes + 1000);
@@ -225,9 +225,9 @@ CASE(text_that_cannot_be_drawn_ends_with_its_status) {
         size_t bytes = 0;
         FILE *out = open_memstream(&text, &bytes);
         REQUIRE(out != NULL);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
         ashlar_text_report report = {.bytes = 77};
-        CHECK(ashlar_text_write(model, out, &config, &report) == ASHLAR_EDRIVER);
+        CHECK(ashlar__text_write(model, out, &config, &report) == ASHLAR_EDRIVER);
         CHECK_ZU(report.bytes, 77);
         CHECK(fclose(out) == 0);
         const size_t symbols = n <= 2 ? 0 : n <= 4 ? 1 : n <= 9 ? 2 : 3;
@@ -235,7 +235,7 @@ CASE(text_that_cannot_be_drawn_ends_with_its_status) {
         CHECK(symbols == 0 || text[0] == 'a');
         free(text);
     }
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     close_byte_model();
 }
 
@@ -246,7 +246,7 @@ CASE(a_text_that_cannot_be_written_ends_at_once) {
     REQUIRE(open_byte_model());
     FILE *full = fopen("/dev/full", "w");
     REQUIRE(full != NULL);
-    CHECK(ashlar_text_write(model, full, &config, &report) == ASHLAR_EIO);
+    CHECK(ashlar__text_write(model, full, &config, &report) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "could not be written");
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
@@ -259,9 +259,9 @@ CASE(a_text_without_room_for_its_sampler_is_refused) {
     REQUIRE(open_byte_model());
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK(fclose(out) == 0);
     close_byte_model();
 }
@@ -282,25 +282,25 @@ static bool open_report(const ashlar_text_report *report, ashlar_json **json) {
     ashlar_text_config config = config_of("ab", 4000);
     config.sampler.sampling.top_k = 8;
     config.sampler.sampling.top_p = 0.5;
-    CHECK(ashlar_text_report_write(path, model, &config, report) == ASHLAR_OK);
+    CHECK(ashlar__text_report_write(path, model, &config, report) == ASHLAR_OK);
     const size_t bytes = read_bytes((unsigned char *)text);
     CHECK(bytes > 2 && text[bytes - 1] == '\n');
-    return ashlar_json_parse(text, bytes, json) == ASHLAR_OK;
+    return ashlar__json_parse(text, bytes, json) == ASHLAR_OK;
 }
 
 static void check_uint(const ashlar_json *json, const char *key, uint64_t want) {
     uint64_t got = 0;
-    CHECK(ashlar_json_get_uint64(ashlar_json_member(json, key), &got));
+    CHECK(ashlar__json_get_uint64(ashlar__json_member(json, key), &got));
     CHECK_ZU(got, want);
 }
 
 static void check_text(const ashlar_json *json, const char *key, const char *want) {
-    const ashlar_json *value = ashlar_json_member(json, key);
+    const ashlar_json *value = ashlar__json_member(json, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
 }
 
 static void check_real(const ashlar_json *json, const char *key, double want) {
-    const ashlar_json *value = ashlar_json_member(json, key);
+    const ashlar_json *value = ashlar__json_member(json, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
 }
 
@@ -308,7 +308,7 @@ CASE(the_report_has_each_number_under_its_name) {
     ashlar_json *json = NULL;
     REQUIRE(open_byte_model() && open_report(&made_report, &json));
     check_text(json, "device", "soft:0");
-    CHECK(ashlar_json_member(json, "device_name") != NULL);
+    CHECK(ashlar__json_member(json, "device_name") != NULL);
     check_uint(json, "bytes", 4000);
     check_real(json, "seconds", 2);
     check_real(json, "bytes_per_s", 2000);
@@ -322,7 +322,7 @@ CASE(the_report_has_each_number_under_its_name) {
     check_uint(json, "driver_calls_after_start", 321);
     check_uint(json, "work_calls_after_start", 50);
     check_uint(json, "wait_calls_after_start", 60);
-    const ashlar_json *config = ashlar_json_member(json, "config");
+    const ashlar_json *config = ashlar__json_member(json, "config");
     check_text(config, "cell", "lstm");
     check_uint(config, "layers", 1);
     check_uint(config, "hidden", 3);
@@ -333,7 +333,7 @@ CASE(the_report_has_each_number_under_its_name) {
     check_real(config, "top_p", 0.5);
     check_uint(config, "seed", 21);
     check_uint(config, "prime_bytes", 2);
-    ashlar_json_free(json);
+    ashlar__json_free(json);
     close_byte_model();
 }
 
@@ -343,14 +343,14 @@ CASE(a_short_text_has_no_early_look_to_report) {
     REQUIRE(open_byte_model());
     report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
     REQUIRE(open_report(&report, &json));
-    CHECK(ashlar_json_member(json, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);
-    CHECK(ashlar_json_member(json, "bytes_reserved_after_1000")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar__json_member(json, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar__json_member(json, "bytes_reserved_after_1000")->kind == ASHLAR_JSON_NULL);
     check_uint(json, "bytes_live_end", 12);
-    ashlar_json_free(json);
+    ashlar__json_free(json);
     report.bytes = ASHLAR_TEXT_EARLY_BYTES;
     REQUIRE(open_report(&report, &json));
     check_uint(json, "bytes_live_after_1000", 11);
-    ashlar_json_free(json);
+    ashlar__json_free(json);
     close_byte_model();
 }
 
@@ -358,10 +358,10 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     const ashlar_text_config config = config_of("", 1);
     REQUIRE(open_byte_model());
     (void)unlink(path);
-    CHECK(ashlar_text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
+    CHECK(ashlar__text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
     CHECK(names_in_folder() == 0);
     close_byte_model();
 }

@@ -14,7 +14,7 @@ static ashlar_task *task;
 static double *losses; /* device */
 
 static inline bool open_task(const ashlar_train_config *config) {
-    if (ashlar_task_text_create(corpus, config, &task) != ASHLAR_OK ||
+    if (ashlar__task_text_create(corpus, config, &task) != ASHLAR_OK ||
         ashlar_allocator_create(device, &allocator) != ASHLAR_OK ||
         task->table->open(task, allocator, streams[1], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
         return false;

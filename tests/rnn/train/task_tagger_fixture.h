@@ -45,14 +45,14 @@ static inline ashlar_train_config small_config(size_t steps) {
  */
 static inline void write_sentences(FILE *file) {
     ashlar_random random;
-    ashlar_random_init(&random, 3);
+    ashlar__random_init(&random, 3);
     for (int i = 0; i < SENTENCES; i++) {
-        const size_t count = 1 + (size_t)ashlar_random_below(&random, WORDS_MAX);
-        char ending = "oa"[ashlar_random_below(&random, 2)];
+        const size_t count = 1 + (size_t)ashlar__random_below(&random, WORDS_MAX);
+        char ending = "oa"[ashlar__random_below(&random, 2)];
         for (size_t t = 0; t < count; t++) {
-            const char next = t + 1 < count ? "oa"[ashlar_random_below(&random, 2)] : '-';
-            fprintf(file, "%c%c%c\t%c%c\n", (int)('b' + ashlar_random_below(&random, 12)),
-                    (int)('b' + ashlar_random_below(&random, 12)), ending, ending, next);
+            const char next = t + 1 < count ? "oa"[ashlar__random_below(&random, 2)] : '-';
+            fprintf(file, "%c%c%c\t%c%c\n", (int)('b' + ashlar__random_below(&random, 12)),
+                    (int)('b' + ashlar__random_below(&random, 12)), ending, ending, next);
             ending = next;
         }
         fputc('\n', file);
@@ -75,13 +75,13 @@ static inline bool open_tags(const char *spec, size_t held_out) {
     write_sentences(file);
     CHECK(fclose(file) == 0);
     const ashlar_status status =
-        ashlar_tagger_corpus_open(&(const char *){path}, 1, &config, &corpus);
+        ashlar__tagger_corpus_open(&(const char *){path}, 1, &config, &corpus);
     (void)unlink(path);
     return status == ASHLAR_OK;
 }
 
 static inline void close_tags(void) {
-    ashlar_tagger_corpus_destroy(corpus);
+    ashlar__tagger_corpus_destroy(corpus);
     (void)rmdir(folder);
     tear_down_device();
     usual_tags();
@@ -104,8 +104,8 @@ static inline void show(void *context, const ashlar_train_progress *progress) {
 static inline ashlar_status open_trainer(const ashlar_train_config *config,
                                          ashlar_trainer **trainer) {
     ashlar_task *task = NULL;
-    const ashlar_status status = ashlar_task_tagger_create(corpus, config, &tags_config, &task);
-    return status == ASHLAR_OK ? ashlar_trainer_create(device, task, config, trainer) : status;
+    const ashlar_status status = ashlar__task_tagger_create(corpus, config, &tags_config, &task);
+    return status == ASHLAR_OK ? ashlar__trainer_create(device, task, config, trainer) : status;
 }
 
 /* One training, from nothing to its report and its test. */
@@ -116,15 +116,15 @@ static inline ashlar_status train(const ashlar_train_config *config, const char 
     *seen = (shown){.count = 0};
     ashlar_status status = open_trainer(config, &trainer);
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_run(trainer, show, seen, report);
+        status = ashlar__trainer_run(trainer, show, seen, report);
     }
     if (status == ASHLAR_OK && save_as != NULL) {
-        status = ashlar_trainer_save(trainer, save_as);
+        status = ashlar__trainer_save(trainer, save_as);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_task_tagger_evaluate(trainer, test);
+        status = ashlar__task_tagger_evaluate(trainer, test);
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     return status;
 }
 

@@ -52,8 +52,8 @@ static double run_part(reference *r, const ashlar_train_config *c, size_t step, 
     r->model->dropout_seed =
         c->seed + step * UINT64_C(0x9e3779b97f4a7c15) + part * UINT64_C(0xc2b2ae3d27d4eb4f);
     CHECK(ashlar_arena_zero(r->model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_model_sizes(r->model, window.steps, BATCH, &sizes) == ASHLAR_OK);
-    CHECK(ashlar_model_step(r->model, &window, &sizes, r->loss) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(r->model, window.steps, BATCH, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_step(r->model, &window, &sizes, r->loss) == ASHLAR_OK);
     CHECK(ashlar_optimizer_step(r->optimizer, ashlar_schedule_rate(&c->schedule, step), 1,
                                 streams[1]) == ASHLAR_OK);
     wait_for(streams[1]);
@@ -89,12 +89,12 @@ static void open_reference(reference *r, const ashlar_train_config *c) {
                                        .dropout = c->dropout};
     ashlar_step_sizes sizes;
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    REQUIRE(ashlar_model_create(allocator, streams[1], &model, ASHLAR_REGIONS_ALL, &r->model) ==
+    REQUIRE(ashlar__model_create(allocator, streams[1], &model, ASHLAR_REGIONS_ALL, &r->model) ==
             ASHLAR_OK);
-    REQUIRE(ashlar_model_init_weights(r->model, c->seed) == ASHLAR_OK);
+    REQUIRE(ashlar__model_init_weights(r->model, c->seed) == ASHLAR_OK);
     REQUIRE(ashlar_optimizer_create(r->model->arena, &c->optimizer, streams[1], &r->optimizer) ==
             ASHLAR_OK);
-    REQUIRE(ashlar_model_sizes(r->model, PART, BATCH, &sizes) == ASHLAR_OK);
+    REQUIRE(ashlar__model_sizes(r->model, PART, BATCH, &sizes) == ASHLAR_OK);
     for (size_t i = 0; i <= PARTS_MAX; i++) {
         r->sets[i] = take(sizes.state, streams[1]);
     }
@@ -113,7 +113,7 @@ static void close_reference(reference *r) {
     give(r->lengths);
     give(r->loss);
     ashlar_optimizer_destroy(r->optimizer);
-    ashlar_model_destroy(r->model);
+    ashlar__model_destroy(r->model);
     ashlar_allocator_destroy(allocator);
 }
 
@@ -124,14 +124,14 @@ static void run_reference(const ashlar_train_config *c, double *losses) {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
     reference r = {.batch = {.inputs = inputs, .targets = targets, .lengths = lengths}};
     ashlar_batcher *batcher = NULL;
-    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     open_reference(&r, c);
     for (size_t step = 1; step <= c->steps; step++) {
-        ashlar_batcher_next(batcher, &r.batch);
+        ashlar__batcher_next(batcher, &r.batch);
         losses[step - 1] = run_batch(&r, c, step);
     }
     close_reference(&r);
-    ashlar_batcher_destroy(batcher);
+    ashlar__batcher_destroy(batcher);
 }
 
 CASE(losses_are_those_of_the_loop_written_out) {

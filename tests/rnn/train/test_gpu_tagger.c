@@ -24,7 +24,7 @@ static ashlar_status open_on(const char *name) {
         status = ashlar_allocator_create(device, &allocator);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL,
+        status = ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL,
                                       &tagger);
     }
     if (status == ASHLAR_OK) {
@@ -35,13 +35,13 @@ static ashlar_status open_on(const char *name) {
     }
     loss = memory;
     on_device = batch;
-    return status == ASHLAR_OK ? ashlar_tagger_init_weights(tagger, 7) : status;
+    return status == ASHLAR_OK ? ashlar__tagger_init_weights(tagger, 7) : status;
 }
 
 static void close_on(void) {
     CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
-    ashlar_tagger_destroy(tagger);
+    ashlar__tagger_destroy(tagger);
     ashlar_allocator_destroy(allocator);
     ashlar_stream_destroy(device, streams[1]);
     ashlar_device_close(device);
@@ -68,7 +68,7 @@ static void run_on(const char *name, const made_tags *made, outcome *o) {
     fetch(o->gradients, ashlar_arena_region(tagger->arena, ASHLAR_REGION_GRADIENTS), bytes);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
     const ashlar_tagger_batch batch = copied(made);
-    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, o->labels) == ASHLAR_OK);
+    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, o->labels) == ASHLAR_OK);
     fetch(&o->predicted_loss, loss, sizeof o->predicted_loss);
     close_on();
 }

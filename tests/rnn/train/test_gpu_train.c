@@ -23,7 +23,7 @@ static bool open_text(void) {
         fprintf(file, "stone %d on %s\n%%\n", i * 7 % 13, i % 2 == 0 ? "stone" : "sand and gravel");
     }
     const bool is_good = file != NULL && fclose(file) == 0 &&
-                         ashlar_corpus_open(&(const char *){path}, 1, &corpus) == ASHLAR_OK;
+                         ashlar__corpus_open(&(const char *){path}, 1, &corpus) == ASHLAR_OK;
     (void)unlink(path);
     return is_good;
 }
@@ -61,12 +61,12 @@ static void show(void *context, const ashlar_train_progress *progress) {
 static void sample(ashlar_trainer *trainer, result *r) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 0, .top_p = 1}};
     ashlar_text_sampler *sampler = NULL;
-    REQUIRE(ashlar_text_sampler_create(ashlar_task_text_model(ashlar_trainer_task(trainer)),
+    REQUIRE(ashlar__text_sampler_create(ashlar__task_text_model(ashlar__trainer_task(trainer)),
                                        &config, &sampler) == ASHLAR_OK);
     for (int i = 0; i < SYMBOLS; i++) {
-        CHECK(ashlar_text_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
+        CHECK(ashlar__text_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
     }
-    ashlar_text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(sampler);
 }
 
 static void train(const char *name, const ashlar_train_config *config, result *r) {
@@ -75,12 +75,12 @@ static void train(const char *name, const ashlar_train_config *config, result *r
     *r = (result){.count = 0};
     REQUIRE(ashlar_device_open(name, &device) == ASHLAR_OK);
     ashlar_task *task = NULL;
-    ashlar_status status = ashlar_task_text_create(corpus, config, &task);
+    ashlar_status status = ashlar__task_text_create(corpus, config, &task);
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_create(device, task, config, &trainer);
+        status = ashlar__trainer_create(device, task, config, &trainer);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_run(trainer, show, r, &r->report);
+        status = ashlar__trainer_run(trainer, show, r, &r->report);
     }
     CHECK(status == ASHLAR_OK);
     if (status == ASHLAR_OK) {
@@ -88,7 +88,7 @@ static void train(const char *name, const ashlar_train_config *config, result *r
     } else {
         printf("# %s: %s\n", name, ashlar_error_detail());
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     ashlar_device_close(device);
 }
 
@@ -150,8 +150,8 @@ CASE(the_cpu_refuses_narrow_types) {
     ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     config.dtype = ASHLAR_F16;
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    REQUIRE(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-    CHECK(ashlar_trainer_create(device, task, &config, &trainer) == ASHLAR_ENOTSUP);
+    REQUIRE(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
+    CHECK(ashlar__trainer_create(device, task, &config, &trainer) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "is for GPUs");
     ashlar_device_close(device);
 }
@@ -169,6 +169,6 @@ int main(void) {
         return 1;
     }
     check_run_cases();
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
     return check_report();
 }

@@ -88,7 +88,7 @@ CASE(each_chunk_drops_its_own_outputs) {
     REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 12, 2, EQUAL);
     const double weight = weight_of(&made);
-    CHECK(ashlar_model_sizes(model, 12, 2, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 12, 2, &sizes) == ASHLAR_OK);
     unsigned char *set = take(sizes.state, streams[1]);
     model->dropout_seed = 99;
     run_window(&made, &(recipe){.weight = weight}, &whole);
@@ -138,12 +138,12 @@ static ashlar_status count_passes(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                   ashlar_stream stream) {
     passes[pass]++;
     forwards_without_reserve += buffers->reserve == NULL;
-    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
 /* Forward of each chunk but the last to keep the states, and of each for its gradients. */
 CASE(no_pass_is_run_that_is_not_needed) {
-    const ashlar_rnn_backend counting = {.sizes = ashlar_rnn_backend_cpu.sizes,
+    const ashlar_rnn_backend counting = {.sizes = ashlar__rnn_backend_cpu.sizes,
                                          .queue = count_passes};
     const ashlar_model_config before = model_config;
     made_batch made;
@@ -171,9 +171,9 @@ CASE(buffers_are_those_of_a_chunk_and_go_back) {
     ashlar_step_sizes s, all, one;
     REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 13, 4, LENGTHS);
-    CHECK(ashlar_model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
-    CHECK(ashlar_model_chunk_sizes(model, 13, 4, 0, &all) == ASHLAR_OK);
-    CHECK(ashlar_model_sizes(model, 4, 4, &one) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 13, 4, 0, &all) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 4, 4, &one) == ASHLAR_OK);
     CHECK(s.x == one.x && s.y == one.y && s.logits == one.logits && s.reserve == one.reserve);
     CHECK(s.work >= one.work && all.x > 3 * s.x && all.states == 0);
     /* h and c of two layers; three borders, and two gradients at a time */
@@ -196,35 +196,35 @@ CASE(buffers_are_those_of_a_chunk_and_go_back) {
 static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {
     const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
     *reserve = training ? 1000000 - steps : 0;
     *work = (training ? 2000000 : 3000000) - steps;
     return status;
 }
 
 CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
-    const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = ashlar_rnn_backend_cpu.queue};
+    const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     ashlar_step_sizes s;
     REQUIRE(open_window("memory=64MiB"));
     model->rnn->backend = &odd;
-    CHECK(ashlar_model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.reserve, 1000000 - 1);
     CHECK_ZU(s.work, 3000000 - 1); /* of a forward pass for the states */
-    CHECK(ashlar_model_chunk_sizes(model, 12, 4, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 12, 4, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.reserve, 1000000 - 4);
-    CHECK(ashlar_model_chunk_sizes(model, 3, 4, 4, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 3, 4, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.reserve, 1000000 - 3);
     CHECK_ZU(s.states, 0);
-    CHECK(ashlar_model_chunk_sizes(model, 0, 4, 4, &s) == ASHLAR_EINVAL);
-    CHECK(ashlar_model_chunk_sizes(model, 4, SIZE_MAX / 64, 2, &s) == ASHLAR_EOVERFLOW);
-    CHECK(ashlar_model_chunk_sizes(model, SIZE_MAX / 16, 4, 1, &s) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__model_chunk_sizes(model, 0, 4, 4, &s) == ASHLAR_EINVAL);
+    CHECK(ashlar__model_chunk_sizes(model, 4, SIZE_MAX / 64, 2, &s) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__model_chunk_sizes(model, SIZE_MAX / 16, 4, 1, &s) == ASHLAR_EOVERFLOW);
     close_window();
 }
 
 static void check_peak(size_t chunk, size_t loss_work) {
     ashlar_step_sizes s;
     REQUIRE(open_window("memory=64MiB"));
-    CHECK(ashlar_model_chunk_sizes(model, 13, 4, chunk, &s) == ASHLAR_OK);
+    CHECK(ashlar__model_chunk_sizes(model, 13, 4, chunk, &s) == ASHLAR_OK);
     s.loss_work = loss_work;
     size_t *const fields[] = {&s.x, &s.y, &s.logits, &s.reserve, &s.work, &s.states};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -232,8 +232,8 @@ static void check_peak(size_t chunk, size_t loss_work) {
     }
     const uint64_t live = stats_now().live_bytes;
     CHECK_ZU(stats_now().live_peak_bytes, live);
-    CHECK(ashlar_model_dry_run(model, chunk != 0, &s) == ASHLAR_OK);
-    CHECK_ZU(stats_now().live_peak_bytes - live, ashlar_model_step_peak(chunk != 0, &s));
+    CHECK(ashlar__model_dry_run(model, chunk != 0, &s) == ASHLAR_OK);
+    CHECK_ZU(stats_now().live_peak_bytes - live, ashlar__model_step_peak(chunk != 0, &s));
     close_window();
 }
 
@@ -265,13 +265,13 @@ CASE(long_steps_take_an_eighth_of_the_memory) {
                                              .projection = i == ASHLAR_RNN_CELL_COUNT ? 128 : 0};
         ashlar_step_sizes all, chunk;
         REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
-        CHECK(ashlar_model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
-        CHECK(ashlar_model_chunk_sizes(model, T, 16, CHUNK, &chunk) == ASHLAR_OK);
+        CHECK(ashlar__model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
+        CHECK(ashlar__model_chunk_sizes(model, T, 16, CHUNK, &chunk) == ASHLAR_OK);
         const size_t at_once = all.x + all.y + all.logits + all.reserve;
         const size_t held = 2 * chunk.x + 2 * chunk.y + chunk.logits + chunk.reserve + chunk.states;
         CHECK(held * AT_LEAST <= at_once);
-        CHECK(ashlar_model_step_peak(true, &chunk) * AT_LEAST <=
-              ashlar_model_step_peak(false, &all));
+        CHECK(ashlar__model_step_peak(true, &chunk) * AT_LEAST <=
+              ashlar__model_step_peak(false, &all));
         close_model();
     }
     model_config = before;
@@ -291,9 +291,9 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = i == 0 ? 1 : 2; /* the fixture's own copy comes first */
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 200; n++) {
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
             status = queue_window(&made, &r);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             CHECK_ZU(stats_now().live_blocks, live_blocks);
         }
@@ -318,9 +318,9 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
         REQUIRE(open_window("memory=256MiB"));
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar_model_dry_run(model, true, &sizes);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
+        status = ashlar__model_dry_run(model, true, &sizes);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_window();

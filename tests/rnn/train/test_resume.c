@@ -160,8 +160,8 @@ CASE(every_so_many_steps_the_training_is_saved) {
     config.save_file = path;
     config.save_every = 10;
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, look, &watched, &report) == ASHLAR_OK);
-    ashlar_trainer_destroy(trainer);
+    CHECK(ashlar__trainer_run(trainer, look, &watched, &report) == ASHLAR_OK);
+    ashlar__trainer_destroy(trainer);
     for (size_t i = 1; i < STEPS; i++) { /* a save comes after the step was shown */
         CHECK((watched.files[i] != watched.files[i - 1]) == (i % 10 == 0));
     }

@@ -174,12 +174,12 @@ CASE(the_host_is_one_step_behind) {
     log_count = 0;
     watch();
     runs[0].count = 0;
-    CHECK(ashlar_trainer_run(trainer, show, &runs[0], &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, show, &runs[0], &report) == ASHLAR_OK);
     driver->table = real;
     /* The warm-up's upload, then draw and queue; no stream is waited for by the host. */
     CHECK(strcmp(log_text, "UUWUWSUWSUWSUWSS") == 0);
     CHECK(steps_stream != copies_stream);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 
@@ -199,11 +199,11 @@ CASE(a_step_that_is_saved_is_waited_for) {
     watch();
     driver->table.stream_synchronize = real.stream_synchronize; /* a save waits */
     runs[0].count = 0;
-    CHECK(ashlar_trainer_run(trainer, show, &runs[0], &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, show, &runs[0], &report) == ASHLAR_OK);
     driver->table = real;
     CHECK(strcmp(log_text, "UUWUWSSUWUWSSUWS") == 0);
     CHECK_ZU(runs[0].count, 5);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     (void)unlink(path);
     close_text();
 }
@@ -216,10 +216,10 @@ CASE(an_end_amid_queued_work_waits_for_it) {
         ashlar_trainer *trainer = NULL;
         REQUIRE(open_text(ADVERSARIAL[n % SEEDS]));
         REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN);
-        CHECK(ashlar_trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
-        ashlar_trainer_destroy(trainer);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN);
+        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__trainer_destroy(trainer);
         CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
         close_text();
     }

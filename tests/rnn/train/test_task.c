@@ -20,15 +20,15 @@ CASE(batches_are_those_of_the_batcher) {
         .batch = BATCH, .max_steps = MAX_LENGTH, .seed = config.seed};
     ashlar_batcher *batcher = NULL;
     REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     REQUIRE(open_task(&config));
-    CHECK_ZU(task->max_length, ashlar_batcher_max_steps(batcher));
+    CHECK_ZU(task->max_length, ashlar__batcher_max_steps(batcher));
     CHECK_ZU(task->max_part_length, 9);
     CHECK_ZU(task->max_parts, (task->max_length + 8) / 9);
     CHECK_ZU(task->batch, BATCH);
-    CHECK_ZU(task->sequences, ashlar_batcher_piece_count(batcher));
+    CHECK_ZU(task->sequences, ashlar__batcher_piece_count(batcher));
     for (size_t i = 0; i < 20; i++) {
-        ashlar_batcher_next(batcher, &want);
+        ashlar__batcher_next(batcher, &want);
         const ashlar_task_batch got = task->table->next(task, i % 2);
         CHECK(got.length == want.steps && got.tokens == want.tokens && got.epoch == want.epoch);
         CHECK_ZU(got.parts, (want.steps + 8) / 9);
@@ -42,7 +42,7 @@ CASE(batches_are_those_of_the_batcher) {
         CHECK(tokens == want.tokens && length == want.steps);
     }
     close_task();
-    ashlar_batcher_destroy(batcher);
+    ashlar__batcher_destroy(batcher);
     close_text();
 }
 
@@ -80,7 +80,7 @@ CASE(a_made_up_batch_is_of_zeros) {
         CHECK(part.length == length && part.tokens == length * BATCH);
     }
     (void)run_buffer(1, 0);
-    const ashlar_model *model = ashlar_task_text_model(task);
+    const ashlar_model *model = ashlar__task_text_model(task);
     size_t used = 0; /* rows of the table that a symbol other than 0 would have */
     for (size_t i = config.embedding; i < 256 * config.embedding; i++) {
         used += ((const float *)model->gradients.embedding)[i] != 0;
@@ -97,15 +97,15 @@ CASE(steps_add_to_what_is_there) {
     REQUIRE(open_task(&config));
     (void)task->table->next(task, 0);
     const double loss = run_buffer(0, 5);
-    const float bias = *(const float *)ashlar_task_text_model(task)->gradients.bias;
+    const float bias = *(const float *)ashlar__task_text_model(task)->gradients.bias;
     CHECK(task->table->step(task, 0, 0, 5, losses) == ASHLAR_OK);
     CHECK_NEAR(*losses, 2 * loss, 0, 1e-15);
-    CHECK_NEAR((double)*(const float *)ashlar_task_text_model(task)->gradients.bias,
+    CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                2 * (double)bias, 0, 1e-6);
     const double scale = 16;
     task->loss_scale = &scale; /* on a software device, as good as device memory */
     CHECK(run_buffer(0, 5) == loss);
-    CHECK_NEAR((double)*(const float *)ashlar_task_text_model(task)->gradients.bias,
+    CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                16 * (double)bias, 0, 1e-6);
     task->loss_scale = NULL;
     close_task();
@@ -155,7 +155,7 @@ CASE(facts_tell_options_and_text) {
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     metadata.count = position.count = later.count = 0;
-    ashlar_task_add_facts(task, &metadata);
+    ashlar__task_add_facts(task, &metadata);
     CHECK(strcmp(metadata_text(&metadata, "ashlar.cell"), "lstm") == 0);
     CHECK(strcmp(metadata_text(&metadata, "ashlar.layers"), "2") == 0);
     CHECK(strcmp(metadata_text(&metadata, "ashlar.accumulate"), "2") == 0);
@@ -166,7 +166,7 @@ CASE(facts_tell_options_and_text) {
     (void)task->table->next(task, 1);
     task->table->position(task, &position);
     ashlar_task *opened = task, *other = NULL;
-    CHECK(ashlar_task_text_create(corpus, &config, &other) == ASHLAR_OK);
+    CHECK(ashlar__task_text_create(corpus, &config, &other) == ASHLAR_OK);
     other->table->skip(other, 2);
     other->table->position(other, &later);
     CHECK(position.count == 1 && strcmp(position.pairs[0].value, later.pairs[0].value) == 0);
@@ -188,8 +188,8 @@ CASE(chunks_of_two_roots_are_rounded_up) {
         config.bptt = lengths[i][0];
         config.recomputes_auto = true;
         metadata.count = 0;
-        CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        ashlar_task_add_facts(task, &metadata);
+        CHECK(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
+        ashlar__task_add_facts(task, &metadata);
         (void)snprintf(want, sizeof want, "%zu", lengths[i][1]);
         CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), want) == 0);
         task->table->destroy(task);
@@ -210,8 +210,8 @@ CASE(the_fingerprint_tells_what_sizes_depend_on) {
         }
         config.cell = i == 8 ? ASHLAR_RNN_GRU : ASHLAR_RNN_LSTM;
         config.dropout = i == 9 ? 0.5 : 0;
-        CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        ashlar_task_print_fingerprint(task, i == 0 ? first : other, sizeof first);
+        CHECK(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
+        ashlar__task_print_fingerprint(task, i == 0 ? first : other, sizeof first);
         CHECK(i == 0 || strcmp(first, other) != 0);
         task->table->destroy(task);
     }
@@ -231,16 +231,16 @@ CASE(the_options_are_in_the_report) {
     config.bptt = 9;
     config.recompute = 3;
     REQUIRE(open_text("memory=256MiB"));
-    CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
+    CHECK(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
     ashlar_json_writer writer;
     char file[96], text[1024] = "";
     (void)snprintf(file, sizeof file, "%s/options", folder);
-    ashlar_json_writer_init(&writer, 1);
-    ashlar_json_open_object(&writer);
-    ashlar_task_put_config(task, &writer);
-    ashlar_json_close_object(&writer);
-    CHECK(ashlar_json_writer_save(&writer, file) == ASHLAR_OK);
-    ashlar_json_writer_finish(&writer);
+    ashlar__json_writer_init(&writer, 1);
+    ashlar__json_open_object(&writer);
+    ashlar__task_put_config(task, &writer);
+    ashlar__json_close_object(&writer);
+    CHECK(ashlar__json_writer_save(&writer, file) == ASHLAR_OK);
+    ashlar__json_writer_finish(&writer);
     FILE *in = fopen(file, "r");
     REQUIRE(in != NULL);
     CHECK(fread(text, 1, sizeof text - 1, in) > 0);
@@ -262,14 +262,14 @@ CASE(failures_at_each_point_leave_nothing_behind) {
     for (bool is_open = false; !is_open && n < 500; n++) {
         ashlar_task *made = NULL;
         CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-        ashlar_host_fail_at(n);
-        ashlar_status status = ashlar_task_text_create(corpus, &config, &made);
+        ashlar__host_fail_at(n);
+        ashlar_status status = ashlar__task_text_create(corpus, &config, &made);
         CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && made == NULL));
         if (status == ASHLAR_OK) {
             status = made->table->open(made, allocator, streams[1], ASHLAR_REGIONS_ALL);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         }
-        ashlar_host_fail_at(0);
+        ashlar__host_fail_at(0);
         is_open = status == ASHLAR_OK;
         if (made != NULL) {
             made->table->close(made);

@@ -11,7 +11,7 @@
 static ashlar_tagger *make_tagger(const ashlar_train_config *c) {
     ashlar_tagger_counts n;
     ashlar_tagger *tagger = NULL;
-    ashlar_tagger_corpus_counts(corpus, &n);
+    ashlar__tagger_corpus_counts(corpus, &n);
     const ashlar_tagger_config config = {.words = n.words,
                                          .characters = n.characters,
                                          .tags = n.tags,
@@ -25,9 +25,9 @@ static ashlar_tagger *make_tagger(const ashlar_train_config *c) {
                                          .dropout = c->dropout,
                                          .directions = tags_config.is_unidirectional ? 1 : 2,
                                          .label_embedding = tags_config.label_embedding};
-    CHECK(ashlar_tagger_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &tagger) ==
+    CHECK(ashlar__tagger_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &tagger) ==
           ASHLAR_OK);
-    CHECK(ashlar_tagger_init_weights(tagger, c->seed) == ASHLAR_OK);
+    CHECK(ashlar__tagger_init_weights(tagger, c->seed) == ASHLAR_OK);
     return tagger;
 }
 
@@ -36,12 +36,12 @@ static ashlar_batch_sampler *make_batch_sampler(const ashlar_train_config *c) {
     ashlar_batch_sampler *batch_sampler = NULL;
     size_t count = 0;
     for (size_t i = 0; i < SENTENCES; i++) {
-        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(corpus, i);
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(corpus, i);
         if (!s.is_held_out) {
             items[count++] = (ashlar_batch_sampler_item){i, s.count};
         }
     }
-    CHECK(ashlar_batch_sampler_create(items, count, c->batch, ASHLAR_BATCH_SAMPLER_WINDOW, c->seed,
+    CHECK(ashlar__batch_sampler_create(items, count, c->batch, ASHLAR_BATCH_SAMPLER_WINDOW, c->seed,
                                       &batch_sampler) == ASHLAR_OK);
     return batch_sampler;
 }
@@ -52,16 +52,16 @@ static void predict_sentence(ashlar_tagger *tagger, size_t number, ashlar_tagger
     ashlar_tagger_bytes sizes;
     double *loss = (double *)(void *)take(sizeof *loss, streams[1]);
     ashlar_tagger_batch batch = {.data = data};
-    const size_t count = ashlar_tagger_corpus_sentence(corpus, number).count;
-    ashlar_tagger_batch_fill(&batch, corpus, &(ashlar_batch_sampler_item){number, count}, 1);
+    const size_t count = ashlar__tagger_corpus_sentence(corpus, number).count;
+    ashlar__tagger_batch_fill(&batch, corpus, &(ashlar_batch_sampler_item){number, count}, 1);
     batch.device = (int32_t *)(void *)take(sizeof data, streams[1]);
     memcpy(batch.device, data, sizeof data);
     *loss = 0;
-    CHECK(ashlar_tagger_sizes(tagger, &batch.shape, &sizes) == ASHLAR_OK);
-    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
+    CHECK(ashlar__tagger_sizes(tagger, &batch.shape, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
     wait_for(streams[1]);
     for (size_t t = 0; t < count; t++) {
-        sum->right += labels[t] == ashlar_tagger_corpus_sentence(corpus, number).tokens[t].tag;
+        sum->right += labels[t] == ashlar__tagger_corpus_sentence(corpus, number).tokens[t].tag;
     }
     sum->words += count;
     sum->loss += *loss * (double)count;
@@ -82,14 +82,14 @@ static void train_by_hand(const ashlar_train_config *c, ashlar_tagger *tagger, d
     tagger->loss_scale = ashlar_optimizer_loss_scale_address(optimizer);
     for (size_t i = 0; i < c->steps; i++) {
         ashlar_tagger_bytes sizes;
-        ashlar_tagger_batch_fill(&batch, corpus, ashlar_batch_sampler_next(batch_sampler),
+        ashlar__tagger_batch_fill(&batch, corpus, ashlar__batch_sampler_next(batch_sampler),
                                  c->batch);
         memcpy(batch.device, data, sizeof data);
         *loss = 0;
         tagger->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-        CHECK(ashlar_tagger_sizes(tagger, &batch.shape, &sizes) == ASHLAR_OK);
+        CHECK(ashlar__tagger_sizes(tagger, &batch.shape, &sizes) == ASHLAR_OK);
         CHECK(ashlar_arena_zero(tagger->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-        CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
+        CHECK(ashlar__tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
         CHECK(ashlar_optimizer_step(optimizer, ashlar_schedule_rate(&c->schedule, i + 1), 1,
                                     streams[1]) == ASHLAR_OK);
         wait_for(streams[1]);
@@ -97,7 +97,7 @@ static void train_by_hand(const ashlar_train_config *c, ashlar_tagger *tagger, d
         lengths[i] = batch.shape.steps;
     }
     ashlar_optimizer_destroy(optimizer);
-    ashlar_batch_sampler_destroy(batch_sampler);
+    ashlar__batch_sampler_destroy(batch_sampler);
     give(batch.device);
     give(loss);
 }
@@ -115,7 +115,7 @@ static void check_against_reference(const ashlar_train_config *config) {
     for (size_t i = 6; i < SENTENCES; i += 7) {
         predict_sentence(tagger, i, &want);
     }
-    ashlar_tagger_destroy(tagger);
+    ashlar__tagger_destroy(tagger);
     ashlar_allocator_destroy(allocator);
     REQUIRE(train(config, NULL, &seen, &report, &test) == ASHLAR_OK);
     CHECK_ZU(seen.count, config->steps);
@@ -227,13 +227,13 @@ CASE(the_test_is_served_from_the_plans) {
     REQUIRE(open_tags("memory=64MiB", 7));
     const ashlar_train_config config = small_config(4);
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    ashlar_plan_get_stats(ashlar_trainer_allocator(trainer), &before);
-    CHECK(ashlar_task_tagger_evaluate(trainer, &test) == ASHLAR_OK);
-    ashlar_plan_get_stats(ashlar_trainer_allocator(trainer), &after);
+    CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
+    ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &before);
+    CHECK(ashlar__task_tagger_evaluate(trainer, &test) == ASHLAR_OK);
+    ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &after);
     CHECK_ZU(after.steps_replayed - before.steps_replayed, 11); /* of 42 sentences */
     CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
     close_tags();
 }
@@ -249,14 +249,14 @@ CASE(the_estimate_is_what_the_training_takes) {
     ashlar_train_config config = small_config(2);
     config.batch = 64;
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    REQUIRE(ashlar_task_tagger_estimate(ashlar_trainer_task(trainer), &estimate) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
+    REQUIRE(ashlar__task_tagger_estimate(ashlar__trainer_task(trainer), &estimate) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     CHECK(report.stats.reserved_peak_bytes >= estimate.needed_bytes);
     CHECK(report.step_bytes == estimate.step_bytes && report.savings_count == 0);
     CHECK((double)report.stats.live_peak_bytes <= 1.01 * (double)estimate.needed_bytes);
     CHECK((double)report.stats.reserved_peak_bytes <=
           1.05 * (double)estimate.needed_bytes + 2 * (double)MIB);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_tags();
 }
 
@@ -353,26 +353,26 @@ static void check_failures(void (*arm)(uint64_t n), uint64_t most, ashlar_status
 }
 
 static void arm_host(uint64_t n) {
-    ashlar_host_fail_at((unsigned long)n);
+    ashlar__host_fail_at((unsigned long)n);
 }
 
 static void arm_launch(uint64_t n) {
-    ashlar_driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_launch_host_func : -1, n,
+    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_launch_host_func : -1, n,
                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_copy(uint64_t n) {
-    ashlar_driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_htod_async : -1, n,
+    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_htod_async : -1, n,
                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_read(uint64_t n) {
-    ashlar_driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_dtoh_async : -1, n,
+    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_dtoh_async : -1, n,
                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_host_memory(uint64_t n) {
-    ashlar_driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_mem_host_alloc : -1, n,
+    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_mem_host_alloc : -1, n,
                           n > 0 ? CU_OUT_OF_MEMORY : CU_SUCCESS);
 }
 
@@ -389,7 +389,7 @@ CASE(batches_that_cannot_be_counted_are_refused) {
     REQUIRE(open_tags("memory=64MiB", 5));
     ashlar_train_config config = small_config(2);
     config.batch = (size_t)1 << 30;
-    CHECK(ashlar_task_tagger_create(corpus, &config, &tags_config, &task) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__task_tagger_create(corpus, &config, &tags_config, &task) == ASHLAR_EOVERFLOW);
     CHECK(task == NULL);
     close_tags();
 }

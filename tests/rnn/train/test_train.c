@@ -28,7 +28,7 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
     double *loss = loss_memory;
     for (size_t i = 0; i < c->steps; i++) {
         ashlar_step_sizes sizes;
-        ashlar_batcher_next(batcher, batch);
+        ashlar__batcher_next(batcher, batch);
         memcpy(inputs, batch->inputs, MAX_LENGTH * BATCH * sizeof *inputs);
         memcpy(targets, batch->targets, MAX_LENGTH * BATCH * sizeof *targets);
         memcpy(lengths, batch->lengths, BATCH * sizeof *lengths);
@@ -41,8 +41,8 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
                                             .rnn_lengths = batch->lengths};
         model->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
         CHECK(ashlar_arena_zero(model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-        CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
-        CHECK(ashlar_model_step(model, &window, &sizes, loss) == ASHLAR_OK);
+        CHECK(ashlar__model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
+        CHECK(ashlar__model_step(model, &window, &sizes, loss) == ASHLAR_OK);
         const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
         CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[1]) == ASHLAR_OK);
         wait_for(streams[1]);
@@ -70,18 +70,18 @@ static void run_reference(reference *r, const ashlar_train_config *c) {
     ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths};
     ashlar_batcher *batcher = NULL;
     ashlar_model *model = NULL;
-    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
+    REQUIRE(ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
             ASHLAR_OK);
-    CHECK(ashlar_model_init_weights(model, c->seed) == ASHLAR_OK);
+    CHECK(ashlar__model_init_weights(model, c->seed) == ASHLAR_OK);
     reference_steps(r, c, batcher, model, &batch);
     r->parameters = ashlar_arena_elements(model->arena);
-    r->max_steps = ashlar_batcher_max_steps(batcher);
-    r->pieces = ashlar_batcher_piece_count(batcher);
-    ashlar_model_destroy(model);
+    r->max_steps = ashlar__batcher_max_steps(batcher);
+    r->pieces = ashlar__batcher_piece_count(batcher);
+    ashlar__model_destroy(model);
     ashlar_allocator_destroy(allocator);
-    ashlar_batcher_destroy(batcher);
+    ashlar__batcher_destroy(batcher);
 }
 
 /* Of the last ten steps up to and with step number `last`, from 0, weighted by tokens. */
@@ -189,7 +189,7 @@ CASE(driver_calls_are_counted_by_phase) {
     ashlar_device_get_counts(device, &before);
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
+    REQUIRE(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     ashlar_device_get_counts(device, &after);
     CHECK_ZU(report.training.management, 0);
     CHECK_ZU(report.training.work, STEPS * (14 + 3));
@@ -206,7 +206,7 @@ CASE(driver_calls_are_counted_by_phase) {
     CHECK(after.order - before.order > 3 * STEPS);
     CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
     CHECK(report.stats.live_blocks == 7 && report.stats.alloc_count > STEPS * 9);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
     CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
     CHECK(CALLS(event_create) == CALLS(event_destroy));
@@ -291,12 +291,12 @@ CASE(show_may_be_left_out_and_the_model_is_there_afterwards) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
     const ashlar_model *model = model_of(trainer);
     CHECK(model->config.classes == 256 && model->config.hidden == 16);
     CHECK(model->config.embedding == 8 && model->config.layers == 2);
-    ashlar_trainer_destroy(trainer);
-    ashlar_trainer_destroy(NULL);
+    ashlar__trainer_destroy(trainer);
+    ashlar__trainer_destroy(NULL);
     close_text();
 }
 
@@ -332,8 +332,8 @@ CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    l.allocator = ashlar_trainer_allocator(trainer);
-    CHECK(ashlar_trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
+    l.allocator = ashlar__trainer_allocator(trainer);
+    CHECK(ashlar__trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
     CHECK_ZU(l.found, 1u << ASHLAR_TAG_ACTIVATIONS);
     CHECK(l.found_at > 7 && l.found_at <= 7 + 24);
     const ashlar_tag_growth *growth = &report.growth[ASHLAR_TAG_ACTIVATIONS];
@@ -344,7 +344,7 @@ CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
     for (size_t i = 0; i < l.count; i++) {
         CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 

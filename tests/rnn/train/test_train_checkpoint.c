@@ -13,7 +13,7 @@ static void check_refused(const ashlar_train_config *config, ashlar_status statu
     CHECK_HAS(ashlar_error_detail(), message);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK(trainer == NULL);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
 }
 
 /* Each count one larger. */
@@ -108,7 +108,7 @@ CASE(another_configuration_is_refused_and_named) {
 typedef enum difference { CHANGED, SHIFTED, CUT, DIFFERENCES } difference;
 
 static void write_record(FILE *file, size_t i, difference kind) {
-    const ashlar_record record = ashlar_corpus_record(corpus, i);
+    const ashlar_record record = ashlar__corpus_record(corpus, i);
     const size_t first = kind == SHIFTED && i == 40 ? 1 : 0;
     for (size_t j = first; j < record.count; j++) {
         const bool is_changed = kind == CHANGED && i == 59 && j == record.count - 1;
@@ -116,7 +116,7 @@ static void write_record(FILE *file, size_t i, difference kind) {
         (void)fputs(kind == CUT && i == 40 && j == 9 ? "\n%\n" : "", file);
     }
     if (kind == SHIFTED && i == 39) { /* what the next one lacks */
-        (void)fputc(ashlar_corpus_record(corpus, 40).bytes[0], file);
+        (void)fputc(ashlar__corpus_record(corpus, 40).bytes[0], file);
     }
     (void)fputs("\n%\n", file);
 }
@@ -125,13 +125,13 @@ static ashlar_corpus *other_text(difference kind) {
     ashlar_corpus *other = NULL;
     FILE *file = fopen(other_path, "wb");
     CHECK(file != NULL);
-    for (size_t i = 0; file != NULL && i < ashlar_corpus_count(corpus); i++) {
+    for (size_t i = 0; file != NULL && i < ashlar__corpus_count(corpus); i++) {
         write_record(file, i, kind);
     }
     CHECK(file != NULL && fclose(file) == 0);
-    CHECK(ashlar_corpus_open(&(const char *){other_path}, 1, &other) == ASHLAR_OK);
-    CHECK_ZU(ashlar_corpus_count(other), ashlar_corpus_count(corpus) + (kind == CUT));
-    CHECK(kind == CUT || ashlar_corpus_bytes(other) == ashlar_corpus_bytes(corpus));
+    CHECK(ashlar__corpus_open(&(const char *){other_path}, 1, &other) == ASHLAR_OK);
+    CHECK_ZU(ashlar__corpus_count(other), ashlar__corpus_count(corpus) + (kind == CUT));
+    CHECK(kind == CUT || ashlar__corpus_bytes(other) == ashlar__corpus_bytes(corpus));
     return other;
 }
 
@@ -147,12 +147,12 @@ CASE(another_text_is_refused) {
     for (int kind = 0; kind < DIFFERENCES; kind++) {
         corpus = other_text((difference)kind);
         check_refused(&config, ASHLAR_EFORMAT, "ashlar.text is 60 records, ");
-        ashlar_corpus_destroy(corpus);
+        ashlar__corpus_destroy(corpus);
         corpus = own;
     }
     ashlar_trainer *trainer = NULL; /* the control */
     CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_case();
 }
 
@@ -229,7 +229,7 @@ static bool open_forge(forge *f) {
 
 static void close_forge(forge *f) {
     ashlar_checkpoint_close(f->file);
-    ashlar_trainer_destroy(f->trainer);
+    ashlar__trainer_destroy(f->trainer);
 }
 
 static void write_forged(const forge *f, size_t count, unsigned flags) {
@@ -257,7 +257,7 @@ CASE(metadata_that_is_missing_or_damaged_is_named) {
     config.resume_file = path;
     write_forged(&f, KEYS_COUNT, ASHLAR_CHECKPOINT_STATE); /* the control */
     CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     for (size_t i = 0; i < KEYS_COUNT; i++) {
         write_forged(&f, i, ASHLAR_CHECKPOINT_STATE);
         check_refused(&config, ASHLAR_EFORMAT, KEYS[i]);
@@ -330,20 +330,20 @@ CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
     unsigned long n = 1, failures = 0;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 2000; n++) {
         ashlar_trainer *trainer = NULL;
-        ashlar_host_fail_at(n);
+        ashlar__host_fail_at(n);
         status = open_trainer(&config, &trainer);
         const bool was_armed = is_still_armed(1); /* fails now: it has not yet */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         failures += status != ASHLAR_OK;
         status = was_armed ? status : ASHLAR_EHOSTMEM; /* a failure that did not matter: go on */
-        ashlar_trainer_destroy(trainer);
+        ashlar__trainer_destroy(trainer);
     }
     CHECK(failures > 40 && n < 2000);
     for (uint64_t call = 1; call <= 4; call++) { /* the first is that of the initial weights */
         ashlar_trainer *trainer = NULL;
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN);
         CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(trainer == NULL);
     }
     close_case();

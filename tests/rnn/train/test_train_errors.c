@@ -69,7 +69,7 @@ static ashlar_status spoil_weight_gradients(const ashlar_rnn *rnn, ashlar_rnn_pa
                                             const ashlar_rnn_batch *batch,
                                             const ashlar_rnn_buffers *buffers,
                                             ashlar_stream stream) {
-    const ashlar_status status = ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
     if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
         *(float *)buffers->dweights = NAN; /* eager: the pass has run */
     }
@@ -78,7 +78,7 @@ static ashlar_status spoil_weight_gradients(const ashlar_rnn *rnn, ashlar_rnn_pa
 
 static void spoil_the_third_step(void *context, const ashlar_train_progress *progress) {
     static ashlar_rnn_backend backend;
-    backend = ashlar_rnn_backend_cpu;
+    backend = ashlar__rnn_backend_cpu;
     backend.queue = spoil_weight_gradients;
     if (progress->step == 1) { /* step 2 is queued already */
         model_of(context)->rnn->backend = &backend;
@@ -92,9 +92,9 @@ CASE(gradients_that_are_no_numbers_are_an_error) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_EFORMAT);
+    CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "step 3:");
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 
@@ -105,10 +105,10 @@ CASE(with_loss_scaling_such_steps_are_skipped) {
     config.optimizer.loss_scale = 1024;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
     CHECK(report.steps_skipped == 3); /* from the third on */
-    CHECK(*ashlar_trainer_task(trainer)->loss_scale == 1024 / 8);
-    ashlar_trainer_destroy(trainer);
+    CHECK(*ashlar__trainer_task(trainer)->loss_scale == 1024 / 8);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 
@@ -133,11 +133,11 @@ CASE(seconds_are_those_that_have_passed) {
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
     const double begin = now_seconds();
-    CHECK(ashlar_trainer_run(trainer, doze, &seen, &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, doze, &seen, &report) == ASHLAR_OK);
     const double passed = now_seconds() - begin;
     CHECK(seen.steps[1].seconds - seen.steps[0].seconds >= 0.02);
     CHECK(report.seconds <= passed);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 
@@ -154,9 +154,9 @@ CASE(a_weight_that_left_the_arena_is_reported) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar_trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
     CHECK(!report.weights_contiguous);
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     close_text();
 }
 
@@ -213,13 +213,13 @@ static size_t count_failures(bool of_driver, uint64_t calls) {
             return 0;
         }
         if (of_driver) {
-            ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
         } else {
-            ashlar_host_fail_at(n);
+            ashlar__host_fail_at(n);
         }
         const ashlar_status status = train(&config, &seen, &report);
-        ashlar_host_fail_at(0);
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        ashlar__host_fail_at(0);
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(report.steps == (status == ASHLAR_OK ? 3 : 77));
         CHECK(seen.count == 3 || status != ASHLAR_OK);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER ||
@@ -254,9 +254,9 @@ CASE(each_call_of_a_step_may_fail) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
             REQUIRE(open_text("memory=256MiB"));
-            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
             status = train(&config, &seen, &report);
-            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }

@@ -24,7 +24,7 @@ CASE(every_name_is_known) {
         ashlar_train_rule rule = usual();
         rule.optimizer = optimizers[i];
         rule.schedule = schedules[i % 3];
-        CHECK(ashlar_train_rule_apply(&rule, &config) == ASHLAR_OK);
+        CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
         CHECK((int)config.optimizer.kind == i && (int)config.schedule.kind == i % 3);
         CHECK(config.schedule.rate == config.optimizer.learning_rate);
         CHECK(config.schedule.total_steps == 20 && config.schedule.warmup_steps == 3);
@@ -37,21 +37,21 @@ CASE(what_cannot_be_is_refused) {
     ashlar_train_config config = small_config(20);
     ashlar_train_rule rule = usual();
     rule.optimizer = "Adam";
-    CHECK(ashlar_train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
+    CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "--optimizer: \"Adam\" is none of");
     rule = usual();
     rule.schedule = "linear";
-    CHECK(ashlar_train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
+    CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "--schedule: \"linear\" is none of");
     rule = usual();
     rule.schedule = "cosine";
     rule.warmup_steps = 21;
-    CHECK(ashlar_train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
+    CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "20 steps with 21 of warm-up");
     rule = usual();
     rule.optimizer = "sgd";
     config.optimizer.nesterov = true;
-    CHECK(ashlar_train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
+    CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "momentum");
 }
 
@@ -74,7 +74,7 @@ CASE(every_optimizer_makes_the_loss_fall) {
         config.optimizer.learning_rate = rates[i];
         config.optimizer.momentum = i == 0 ? 0.5 : 0;
         rule.optimizer = names[i];
-        REQUIRE(ashlar_train_rule_apply(&rule, &config) == ASHLAR_OK);
+        REQUIRE(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
         train_all(&config, &seen, &report);
         CHECK(report.loss_last < 0.8 * report.loss_first);
         CHECK(report.steps_skipped == 0);

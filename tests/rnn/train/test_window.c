@@ -13,7 +13,7 @@ static void check_windows(size_t border, size_t chunk) {
     ashlar_step_sizes sizes;
     make_batch(&made, 13, 4, LENGTHS);
     const double weight = 1 / (double)made.batch.tokens;
-    CHECK(ashlar_model_sizes(model, 13, 4, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(model, 13, 4, &sizes) == ASHLAR_OK);
     unsigned char *set = take(sizes.state, streams[1]);
     memset(set, 0xff, sizes.state); /* NaN: it must be written */
     run_window(&made, &(recipe){.weight = weight}, &whole);

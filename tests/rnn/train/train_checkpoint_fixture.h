@@ -44,7 +44,7 @@ static ashlar_trainer *running;
 static inline ashlar_status spoil(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                   ashlar_stream stream) {
-    const ashlar_status status = ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
     if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
         *(float *)buffers->dweights = NAN; /* eager: the pass has run */
     }
@@ -55,9 +55,9 @@ static inline void show_and_spoil(void *context, const ashlar_train_progress *pr
     static ashlar_rnn_backend spoiling;
     const size_t next = progress->step + 2; /* the one after it is queued already */
     const bool is_spoilt = has_spoilt_steps && (next == 3 || next == 4 || next == 25);
-    spoiling = ashlar_rnn_backend_cpu;
+    spoiling = ashlar__rnn_backend_cpu;
     spoiling.queue = spoil;
-    model_of(running)->rnn->backend = is_spoilt ? &spoiling : &ashlar_rnn_backend_cpu;
+    model_of(running)->rnn->backend = is_spoilt ? &spoiling : &ashlar__rnn_backend_cpu;
     show(context, progress);
 }
 
@@ -69,12 +69,12 @@ static inline ashlar_status train_and_save(const ashlar_train_config *config, co
     ashlar_status status = open_trainer(config, &trainer);
     if (status == ASHLAR_OK) {
         running = trainer;
-        status = ashlar_trainer_run(trainer, show_and_spoil, seen, report);
+        status = ashlar__trainer_run(trainer, show_and_spoil, seen, report);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_save(trainer, to);
+        status = ashlar__trainer_save(trainer, to);
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     return status;
 }
 

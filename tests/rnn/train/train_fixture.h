@@ -55,13 +55,13 @@ static inline bool open_text(const char *spec) {
     }
     (void)snprintf(path, sizeof path, "%s/text", folder);
     write_text(path);
-    const ashlar_status status = ashlar_corpus_open(&(const char *){path}, 1, &corpus);
+    const ashlar_status status = ashlar__corpus_open(&(const char *){path}, 1, &corpus);
     (void)unlink(path);
     return status == ASHLAR_OK;
 }
 
 static inline void close_text(void) {
-    ashlar_corpus_destroy(corpus);
+    ashlar__corpus_destroy(corpus);
     (void)rmdir(folder);
     tear_down_device();
 }
@@ -85,12 +85,12 @@ static inline void show(void *context, const ashlar_train_progress *progress) {
 static inline ashlar_status open_trainer(const ashlar_train_config *config,
                                          ashlar_trainer **trainer) {
     ashlar_task *task = NULL;
-    const ashlar_status status = ashlar_task_text_create(corpus, config, &task);
-    return status == ASHLAR_OK ? ashlar_trainer_create(device, task, config, trainer) : status;
+    const ashlar_status status = ashlar__task_text_create(corpus, config, &task);
+    return status == ASHLAR_OK ? ashlar__trainer_create(device, task, config, trainer) : status;
 }
 
 static inline ashlar_model *model_of(ashlar_trainer *trainer) {
-    return ashlar_task_text_model(ashlar_trainer_task(trainer));
+    return ashlar__task_text_model(ashlar__trainer_task(trainer));
 }
 
 /* One training, from nothing to its report. */
@@ -100,9 +100,9 @@ static inline ashlar_status train(const ashlar_train_config *config, shown *seen
     *seen = (shown){0};
     ashlar_status status = open_trainer(config, &trainer);
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_run(trainer, show, seen, report);
+        status = ashlar__trainer_run(trainer, show, seen, report);
     }
-    ashlar_trainer_destroy(trainer);
+    ashlar__trainer_destroy(trainer);
     return status;
 }
 

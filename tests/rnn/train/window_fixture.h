@@ -74,10 +74,10 @@ static inline ashlar_status queue_window(const made_batch *made, const recipe *r
     made_batch part;
     slice(made, r->first_step, r->steps == 0 ? rest : r->steps, &part);
     const ashlar_batch_split_config config = {.batch = made->count, .chunk = r->chunk};
-    const ashlar_batch_split cut = ashlar_batch_split_make(&config, part.batch.steps);
-    const ashlar_batch_window at = ashlar_batch_split_window(&cut, 0, 0);
+    const ashlar_batch_split cut = ashlar__batch_split_make(&config, part.batch.steps);
+    const ashlar_batch_window at = ashlar__batch_split_window(&cut, 0, 0);
     CHECK(cut.image + cut.extra <= IMAGE_MAX);
-    ashlar_batch_split_fill(&cut, &part.batch, host);
+    ashlar__batch_split_fill(&cut, &part.batch, host);
     CHECK(ashlar_copy_to_device(device, image, host, cut.image * sizeof *host, streams[1]) ==
           ASHLAR_OK);
     const ashlar_model_window window = {.steps = at.steps,
@@ -91,9 +91,9 @@ static inline ashlar_status queue_window(const made_batch *made, const recipe *r
                                         .first = r->first,
                                         .last = r->last};
     ashlar_step_sizes sizes;
-    CHECK(ashlar_model_chunk_sizes(model, window.steps, window.count, window.chunk, &sizes) ==
+    CHECK(ashlar__model_chunk_sizes(model, window.steps, window.count, window.chunk, &sizes) ==
           ASHLAR_OK);
-    return ashlar_model_step(model, &window, &sizes, &results->loss);
+    return ashlar__model_step(model, &window, &sizes, &results->loss);
 }
 
 static inline void run_window(const made_batch *made, const recipe *r, answer *out) {
