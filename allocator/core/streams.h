@@ -24,6 +24,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator
                                                                ashlar_stream stream,
                                                                ashlar_stream_state **out);
 
+/* Delete a record that nothing refers to. Lock: held. */
+void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/* Enter the allocator into the process's list, for ashlar_stream_destroy(), and take it out. */
+void ashlar__allocator_enlist(ashlar_allocator *allocator);
+void ashlar__allocator_delist(ashlar_allocator *allocator);
+
+/* A new record, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *allocator,
+                                                                ashlar_stream stream,
+                                                                ashlar_stream_state **out);
+
 /* Give the blocks of one stream in all caches to the heap, and forget its magazines. Lock: held. */
 void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator,
                                         const ashlar_stream_state *state);

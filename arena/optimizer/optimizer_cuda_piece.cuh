@@ -30,7 +30,7 @@ typedef struct __align__(16) ASHLAR_NAME(reals) {
 static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, double *squares) {
     const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
     unsigned done = 0;
-    if (ashlar_is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
+    if (ashlar__is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
         const unsigned lines = p->count / ASHLAR_NAME(line_count);
         for (unsigned i = threadIdx.x; i < lines; i += ASHLAR_CHUNK_THREADS) {
             const ASHLAR_NAME(line) line = ((const ASHLAR_NAME(line) *)(const void *)gradients)[i];
@@ -72,10 +72,10 @@ ASHLAR_NAME(find)(const ashlar_optimizer_piece *p, bool has1, bool has2) {
 }
 
 static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(arrays) *a) {
-    return ashlar_is_aligned(a->parameters, sizeof(ASHLAR_NAME(stored))) &&
-           ashlar_is_aligned(a->gradients, sizeof(ASHLAR_NAME(stored))) &&
-           ashlar_is_aligned(a->moment1, 16) && ashlar_is_aligned(a->moment2, 16) &&
-           ashlar_is_aligned(a->master, 16);
+    return ashlar__is_aligned(a->parameters, sizeof(ASHLAR_NAME(stored))) &&
+           ashlar__is_aligned(a->gradients, sizeof(ASHLAR_NAME(stored))) &&
+           ashlar__is_aligned(a->moment1, 16) && ashlar__is_aligned(a->moment2, 16) &&
+           ashlar__is_aligned(a->master, 16);
 }
 
 /* What a thread has in hand: a unit, or one element in the first place of each. */
@@ -86,7 +86,7 @@ typedef struct ASHLAR_NAME(hand) {
 
 /* Element k of what is in hand. */
 #define ASHLAR_UPDATE(function, f, h, k)                                                     \
-    ASHLAR_REAL_NAME(ashlar_update_##function)                                                 \
+    ASHLAR_REAL_NAME(ashlar__update_##function)                                                 \
     (f, ASHLAR_WIDEN((h)->gradient.at[k]), &(h)->value.at[k], &(h)->moment1.at[k],           \
      &(h)->moment2.at[k])
 

@@ -86,6 +86,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops,
                                                            const ashlar_linear_args *args,
                                                            ashlar_stream stream);
+/* dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops,
+                                                            const ashlar_linear_args *args,
+                                                            ashlar_stream stream);
 
 typedef struct ashlar_loss_args {
     size_t steps;           /* T */

@@ -21,10 +21,10 @@ static size_t loss_work_bytes(size_t positions) {
 /* The launch copies the arguments. */
 #define DEFINE_OP(op, kind)                                                                    \
     static void run_##op##_f32(void *args) {                                                   \
-        ashlar_##op##_f32(args);                                                               \
+        ashlar__##op##_f32(args);                                                              \
     }                                                                                          \
     static void run_##op##_f64(void *args) {                                                   \
-        ashlar_##op##_f64(args);                                                               \
+        ashlar__##op##_f64(args);                                                              \
     }                                                                                          \
     static ashlar_status queue_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
                                     ashlar_stream stream) {                                    \
