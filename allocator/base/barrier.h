@@ -13,7 +13,8 @@ bool ashlar__barrier_init(void);
 /* Every other thread has passed a full barrier between this call's begin and its end. */
 void ashlar__barrier_everywhere(void);
 
-/* Tests: pretend that the kernel has it (true) or not (false), for the next ashlar__barrier_init. */
+/* Tests: pretend that the kernel has it (true) or not (false), for the next ashlar__barrier_init.
+ *        */
 void ashlar__barrier_pretend(bool is_there);
 
 #endif /* ASHLAR_BARRIER_H */

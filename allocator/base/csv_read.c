@@ -8,7 +8,7 @@
 ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
     char shown[ASHLAR_SHOWN_BYTES];
     return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
-                       ashlar__piece_show(field, shown));
+                        ashlar__piece_show(field, shown));
 }
 
 /* The next line that is not blank; false at the end. */
@@ -34,9 +34,9 @@ static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
     for (size_t i = 0; f->refused != NULL && f->refused[i] != NULL; i++) {
         if (ashlar__piece_is(name, f->refused[i])) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "%s:%zu: a column %s is not supported; take it out if every row "
-                               "can do without it",
-                               csv->name, csv->line, f->refused[i]);
+                                "%s:%zu: a column %s is not supported; take it out if every row "
+                                "can do without it",
+                                csv->name, csv->line, f->refused[i]);
         }
     }
     for (size_t c = 0; c < f->count; c++) {
@@ -51,7 +51,7 @@ static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
 }
 
 ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
-                               const char *text, size_t bytes) {
+                                const char *text, size_t bytes) {
     static const char mark[] = "\xef\xbb\xbf"; /* of the byte order */
     const size_t skipped = bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
     ashlar_piece line = {"", 0};
@@ -72,7 +72,7 @@ ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format
     for (size_t c = 0; c < format->count; c++) {
         if (csv->places[c] == SIZE_MAX) {
             return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no column %s; %s", name, csv->line,
-                               format->columns[c], format->begins);
+                                format->columns[c], format->begins);
         }
     }
     return ASHLAR_OK;
@@ -102,5 +102,5 @@ ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count) {
     return count == csv->field_count
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %zu fields where the header has %zu",
-                             csv->name, csv->line, count, csv->field_count);
+                              csv->name, csv->line, count, csv->field_count);
 }

@@ -38,7 +38,7 @@ typedef struct ashlar_csv {
  * Errors:    ASHLAR_EFORMAT; the detail begins with FILE:LINE: and names the column.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
-                                                 const char *name, const char *text, size_t bytes);
+                                                  const char *name, const char *text, size_t bytes);
 
 /* The fields of the next line that is not blank, by column, empty where it is too short for one;
  * false at the end. *count is how many fields there are. */

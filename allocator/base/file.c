@@ -25,7 +25,7 @@ struct ashlar_file {
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
     return ashlar__fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
-                       verb, path, strerror(error));
+                        verb, path, strerror(error));
 }
 
 static ashlar_status resolve_target(ashlar_file *file, const char *path) {
@@ -33,20 +33,20 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
     if (realpath(path, file->target) == NULL) {
         if (errno == ENOENT && lstat(path, &info) == 0) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "%s is a link to nothing; remove it, or make the file", path);
+                                "%s is a link to nothing; remove it, or make the file", path);
         }
         /* No such file yet, most often; what else is wrong, opening the temporary will tell. */
         const size_t bytes = strlen(path) + 1;
         if (bytes == 1 || bytes > sizeof file->target) {
             return ashlar__fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
-                               sizeof file->target - 1);
+                                sizeof file->target - 1);
         }
         memcpy(file->target, path, bytes);
     } else if (stat(file->target, &info) == 0) {
         if (!S_ISREG(info.st_mode)) {
             /* A rename would replace a device, or fail after all the work on a folder. */
             return ashlar__fail(ASHLAR_EINVAL, "%s is not a regular file; give the path of a file",
-                               path);
+                                path);
         }
         file->mode = info.st_mode & 0777;
     }
@@ -129,8 +129,8 @@ static ashlar_status sync_folder(ashlar_file *file) {
     ashlar_status status = ASHLAR_OK;
     if (!synced) {
         status = ashlar__fail(ASHLAR_EIO,
-                             "the file is written, but its folder %s cannot be made durable: %s",
-                             folder, strerror(errno));
+                              "the file is written, but its folder %s cannot be made durable: %s",
+                              folder, strerror(errno));
     }
     if (fd >= 0) {
         (void)close(fd);

@@ -5,8 +5,8 @@
  * over it. Whoever opens the target meanwhile, or after a crash, finds the old file or the new.
  *
  * A process that is killed leaves its temporary, TARGET.<process>.<number>.tmp. The next
- * ashlar__file_create() of the same target removes it (see file_stale.h), so there are never more of
- * them than writers were killed since.
+ * ashlar__file_create() of the same target removes it (see file_stale.h), so there are never more
+ * of them than writers were killed since.
  *
  * Threads: one at a time per file.
  */
@@ -33,7 +33,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_create(const char *path, ashlar_fil
  * Append `bytes` bytes. Errors: ASHLAR_EIO; abort the file then, for what it holds is unknown.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write(ashlar_file *file, const void *data,
-                                                  size_t bytes);
+                                                   size_t bytes);
 
 /*
  * Make the new file durable and put it in the target's place. Ends `file`, failed or not.
@@ -48,6 +48,6 @@ void ashlar__file_abort(ashlar_file *file);
 
 /* All in one: replace the file `path` by `text` and an end of line. Errors: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
-                                                       size_t bytes);
+                                                        size_t bytes);
 
 #endif /* ASHLAR_FILE_H */

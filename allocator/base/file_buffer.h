@@ -19,7 +19,7 @@ typedef struct ashlar_file_buffer ashlar_file_buffer;
 
 /* Ownership: the caller ends *out with a commit or an abort. Errors: as ashlar__file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
-                                                          ashlar_file_buffer **out);
+                                                           ashlar_file_buffer **out);
 
 void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
 

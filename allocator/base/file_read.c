@@ -12,7 +12,7 @@
 
 static ashlar_status fail_errno(const char *path) {
     return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
-                       strerror(errno));
+                        strerror(errno));
 }
 
 /* As far as the file goes: it may have been cut since it was asked for its size. */
@@ -39,7 +39,7 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
     }
     if (!S_ISREG(info.st_mode)) {
         return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
-                           path);
+                            path);
     }
     size_t got = (size_t)info.st_size;
     char *text = ashlar__host_calloc(got + 1, 1);

@@ -18,6 +18,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, 
 
 /* The same of whatever can be opened, a pipe too, which is read to its end. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
-                                                        size_t *bytes);
+                                                         size_t *bytes);
 
 #endif /* ASHLAR_FILE_READ_H */

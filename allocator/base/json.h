@@ -77,15 +77,15 @@ void ashlar__json_add_bool(ashlar_json_writer *writer, const char *key, bool val
  * Errors:    ASHLAR_EHOSTMEM (at any call since the beginning).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer,
-                                                        const char **text, size_t *bytes);
+                                                         const char **text, size_t *bytes);
 
 /* Write the finished document and a line's end, whole or not at all. Errors: also ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
-                                                        const char *path);
+                                                         const char *path);
 
 /* The same, and finish the writer, also where that fails. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_end(ashlar_json_writer *writer,
-                                                       const char *path);
+                                                        const char *path);
 
 /* --- reading -------------------------------------------------------------------------------- */
 
@@ -125,7 +125,7 @@ struct ashlar_json {
  * Cost:      one block of host memory.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
-                                                  ashlar_json **out);
+                                                   ashlar_json **out);
 
 void ashlar__json_free(ashlar_json *document); /* NULL is allowed */
 

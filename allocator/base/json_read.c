@@ -333,8 +333,8 @@ ashlar_status ashlar__json_parse(const char *text, size_t bytes, ashlar_json **o
         value_max += text[i] == ',' || text[i] == '[' || text[i] == '{';
     }
     size_t total;
-    if (!ashlar__mul(value_max, sizeof(ashlar_json), &total) || !ashlar__add(total, bytes, &total) ||
-        !ashlar__add(total, 1, &total)) {
+    if (!ashlar__mul(value_max, sizeof(ashlar_json), &total) ||
+        !ashlar__add(total, bytes, &total) || !ashlar__add(total, 1, &total)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "JSON: %zu bytes of text are too many", bytes);
     }
     ashlar_json *values = ashlar__host_calloc(total, 1);

@@ -234,7 +234,7 @@ void ashlar__json_put_null(ashlar_json_writer *writer) {
 }
 
 ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer, const char **text,
-                                      size_t *bytes) {
+                                       size_t *bytes) {
     ASHLAR_ASSERT(writer->depth == 0 && (writer->frames[0] & HAS_ITEM) != 0);
     if (writer->has_failed) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);

@@ -8,10 +8,10 @@
 #include "allocator/base/error.h"
 
 ashlar_status ashlar__pairs_refuse(const char *source, const char *key, ashlar_piece value,
-                                  const char *allowed) {
+                                   const char *allowed) {
     char shown[ASHLAR_SHOWN_BYTES];
     return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, key,
-                       ashlar__piece_show(value, shown), allowed);
+                        ashlar__piece_show(value, shown), allowed);
 }
 
 static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, ashlar_piece value) {
@@ -22,10 +22,10 @@ static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, as
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                       "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
-                       "commas; the keys are %s",
-                       f->source, ashlar__piece_show(key, shown_key),
-                       ashlar__piece_show(value, shown), keys);
+                        "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
+                        "commas; the keys are %s",
+                        f->source, ashlar__piece_show(key, shown_key),
+                        ashlar__piece_show(value, shown), keys);
 }
 
 /* One "key=value". Bit i of *seen: key i has been given. */
@@ -48,7 +48,7 @@ static ashlar_status read_pair(const ashlar_pairs_format *f, ashlar_piece pair, 
 }
 
 ashlar_status ashlar__pairs_read(const ashlar_pairs_format *format, const char *text,
-                                void *context) {
+                                 void *context) {
     uint32_t seen = 0;
     ashlar_piece rest = ashlar__piece_of(text);
     ASHLAR_ASSERT(format->count <= ASHLAR_PAIRS_KEYS_MAX);

@@ -19,9 +19,9 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
     }
     if (opened == NULL) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "%s was not found: install it, or set %s to the path of its library, "
-                           "or use the software device, ASHLAR_DEVICE=soft (%s)",
-                           library->what, library->variable, dlerror());
+                            "%s was not found: install it, or set %s to the path of its library, "
+                            "or use the software device, ASHLAR_DEVICE=soft (%s)",
+                            library->what, library->variable, dlerror());
     }
     *handle = opened;
     return ASHLAR_OK;
@@ -37,7 +37,7 @@ static ashlar_status fill(const ashlar_shared_library *library, void *functions)
         const void *address = dlsym(handle, library->functions[i]);
         if (address == NULL) {
             return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
-                               library->what, library->functions[i], library->variable);
+                                library->what, library->functions[i], library->variable);
         }
         /* ISO C has no cast for it. */
         memcpy((char *)functions + i * sizeof address, &address, sizeof address);
@@ -46,7 +46,7 @@ static ashlar_status fill(const ashlar_shared_library *library, void *functions)
 }
 
 ashlar_status ashlar__shared_load(ashlar_shared_table *table, const ashlar_shared_library *library,
-                                 void *functions) {
+                                  void *functions) {
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&table->lock);
     if (!table->is_filled) {

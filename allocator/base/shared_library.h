@@ -35,7 +35,7 @@ typedef struct ashlar_shared_table {
  *         call tries again.  Threads: any, while none changes the environment.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shared_load(ashlar_shared_table *table,
-                                                   const ashlar_shared_library *library,
-                                                   void *functions);
+                                                    const ashlar_shared_library *library,
+                                                    void *functions);
 
 #endif /* ASHLAR_SHARED_LIBRARY_H */

@@ -10,7 +10,7 @@ void ashlar__svg_begin(ashlar_file_buffer *file, int width, int height) {
         "height=\"%d\" font-family=\"sans-serif\" font-size=\"120\" fill=\"#222\">\n",
         width, height, width / 10, height / 10);
     ashlar__file_buffer_print(file, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width,
-                             height);
+                              height);
 }
 
 void ashlar__svg_end(ashlar_file_buffer *file) {

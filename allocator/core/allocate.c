@@ -67,20 +67,20 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
                                 ashlar_stream stream) {
     const ashlar_range *range = &a->heap.range;
     ashlar__trace_put_if(a->client.trace, &(ashlar_trace_event){
-                                             .action = ASHLAR_TRACE_OOM,
-                                             .bytes = range->memory_bytes - range->mapped_bytes,
-                                             .requested = bytes,
-                                             .stream = (uintptr_t)ashlar__stream_named(stream),
-                                             .tag = (uint8_t)tag,
-                                         });
+                                              .action = ASHLAR_TRACE_OOM,
+                                              .bytes = range->memory_bytes - range->mapped_bytes,
+                                              .requested = bytes,
+                                              .stream = (uintptr_t)ashlar__stream_named(stream),
+                                              .tag = (uint8_t)tag,
+                                          });
 }
 
 /* ---- allocating ---- */
 
 /*
- * As ashlar__stream_state_of_locked(), but mostly it is the stream of the thread's recent magazines:
- * where a stream has magazines its handle means the same to the whole of the thread (see free.c),
- * but for one that was found to be gone.
+ * As ashlar__stream_state_of_locked(), but mostly it is the stream of the thread's recent
+ * magazines: where a stream has magazines its handle means the same to the whole of the thread (see
+ * free.c), but for one that was found to be gone.
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
@@ -119,7 +119,7 @@ static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, 
                                      ashlar_stream stream) {
     return r->own != NULL && ashlar__cache_is_replaying(r->own) && !r->is_unplanned
                ? ashlar__replay_serve_otherwise(r->own->active_replay, requested, (unsigned)tag,
-                                               ashlar__stream_named(stream))
+                                                ashlar__stream_named(stream))
                : NULL;
 }
 
@@ -238,9 +238,9 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
     const ashlar_status status =
-        a->guards.unmap != NULL              ? alloc_pages_locked(a, bytes, tag, stream, out)
+        a->guards.unmap != NULL               ? alloc_pages_locked(a, bytes, tag, stream, out)
         : ashlar__dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
-                                             : alloc_locked(a, bytes, request, tag, stream, out);
+                                              : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
                : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
@@ -287,12 +287,12 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
 }
 
 ashlar_status ashlar__alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                ashlar_stream stream, void **out) {
+                                 ashlar_stream stream, void **out) {
     return alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
 }
 
 ashlar_status ashlar__alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                     ashlar_stream stream, void **out) {
+                                      ashlar_stream stream, void **out) {
     return alloc(a, bytes, tag, stream, (ashlar_request){.is_unplanned = true}, out);
 }
 
@@ -303,6 +303,6 @@ ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_h
 }
 
 ashlar_status ashlar__alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
-                                   void **out) {
+                                    void **out) {
     return alloc(a, bytes, ASHLAR_TAG_USER, stream, (ashlar_request){.is_at_hand = true}, out);
 }

@@ -69,7 +69,7 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
 }
 
 ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *config,
-                                         ashlar_range_kind kind, ashlar_allocator **out) {
+                                          ashlar_range_kind kind, ashlar_allocator **out) {
     ashlar_status status = ashlar_config_check(config);
     if (status != ASHLAR_OK) {
         return status;

@@ -9,7 +9,7 @@ static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t fou
     return counted == found
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu",
-                             what, (unsigned long long)counted, (unsigned long long)found);
+                              what, (unsigned long long)counted, (unsigned long long)found);
 }
 
 /* The counters against each other: the equations above ashlar_stats. */
@@ -96,7 +96,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
         in_bins += ashlar__free_bins_count(&state->free);
         if (state->completed > state->recorded || state->last_tick > state->recorded) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "allocator check: a stream is ahead of its recordings");
+                                "allocator check: a stream is ahead of its recordings");
         }
     }
     ashlar_status status = ASHLAR_OK;

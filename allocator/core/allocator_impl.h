@@ -68,8 +68,8 @@ static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
 
 /* As ashlar_allocator_create_with(), for memory of a kind; `virtual_memory` is not asked. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
-                                                           const ashlar_config *config,
-                                                           ashlar_range_kind kind,
-                                                           ashlar_allocator **out);
+                                                            const ashlar_config *config,
+                                                            ashlar_range_kind kind,
+                                                            ashlar_allocator **out);
 
 #endif /* ASHLAR_ALLOCATOR_IMPL_H */

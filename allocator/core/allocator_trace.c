@@ -26,7 +26,7 @@ static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
     return e->events != NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
-                             a->client.trace->capacity);
+                              a->client.trace->capacity);
 }
 
 static void read_events(const ashlar_allocator *a, events *e) {
@@ -52,7 +52,7 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
     }
     if (a->client.trace == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
-                                          "trace=N, the number of events to keep");
+                                           "trace=N, the number of events to keep");
     }
     ashlar_status status = reserve_events(a, &e);
     if (status != ASHLAR_OK) {
@@ -71,10 +71,10 @@ static ashlar_snapshot_state state_of(const ashlar_block *block) {
     if (block->state != ASHLAR_BLOCK_FREE) {
         return ashlar__block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
                : ashlar__block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
-                                                   : ASHLAR_SNAPSHOT_CACHED;
+                                                    : ASHLAR_SNAPSHOT_CACHED;
     }
     return ashlar__stream_state_is_past(block->stream_state, block->tick) ? ASHLAR_SNAPSHOT_IDLE
-                                                                         : ASHLAR_SNAPSHOT_PENDING;
+                                                                          : ASHLAR_SNAPSHOT_PENDING;
 }
 
 static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_block *block) {

@@ -272,7 +272,7 @@ ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_st
 }
 
 ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
-                                                          const ashlar_stream_state *state) {
+                                                           const ashlar_stream_state *state) {
     ashlar_magazines *m = cache->magazines;
     while (m != NULL && m->stream_state != state) {
         m = m->next;
@@ -457,7 +457,7 @@ void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
 
 static ashlar_status broken(const ashlar_cache *cache, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
-                       (unsigned long long)cache->thread, what);
+                        (unsigned long long)cache->thread, what);
 }
 
 static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state *state) {

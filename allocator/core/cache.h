@@ -8,11 +8,11 @@
  *
  * Who may touch a cache: its thread, between ashlar__cache_enter() and ashlar__cache_leave(), or
  * while it holds the allocator's lock; another thread that holds the lock, between
- * ashlar__caches_claim_locked() and ashlar__caches_release_locked(). Entering is two plain stores and
- * a load. What makes that enough is that the claiming thread, which is rare, pays for both: between
- * its store to `attention` and its load of `is_busy` it has the kernel put a full barrier into
- * every running thread (membarrier(2)). So either the owner sees the claim, or the claimer sees
- * that the owner is inside and waits for it to leave; it never waits for more than one hit.
+ * ashlar__caches_claim_locked() and ashlar__caches_release_locked(). Entering is two plain stores
+ * and a load. What makes that enough is that the claiming thread, which is rare, pays for both:
+ * between its store to `attention` and its load of `is_busy` it has the kernel put a full barrier
+ * into every running thread (membarrier(2)). So either the owner sees the claim, or the claimer
+ * sees that the owner is inside and waits for it to leave; it never waits for more than one hit.
  *
  * Invariants (ashlar__cache_check_locked):
  *   weight[large] == weights of the blocks in the magazines, by large or not
@@ -140,7 +140,7 @@ static inline size_t ashlar__cache_list(size_t block_bytes) {
 
 /* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has just this size. */
 static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
-                                                   size_t bytes) {
+                                                    size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
     ashlar_block *block = m->lists[ASHLAR_CACHE_LARGE_LIST];
     if (block == NULL || block->bytes != want) {
@@ -153,7 +153,7 @@ static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_
 
 /* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
 static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazines *m,
-                                             size_t bytes) {
+                                              size_t bytes) {
     if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
         return ashlar__cache_pop_large(cache, m, bytes);
     }
@@ -168,7 +168,7 @@ static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazi
 
 /* Put a block in; false where the cache is full. */
 static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
-                                     ashlar_block *block) {
+                                      ashlar_block *block) {
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
     /* One large block at most: that one is given up at the next miss. */

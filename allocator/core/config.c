@@ -211,7 +211,7 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     value v = {0};
     if (!parse_value(&options[i], given, &v)) {
         return ashlar__pairs_refuse(l->source, options[i].key, given,
-                                   write_allowed(&options[i], allowed));
+                                    write_allowed(&options[i], allowed));
     }
     store(&l->config, i, v);
     return ASHLAR_OK;
@@ -250,7 +250,7 @@ ashlar_status ashlar_config_check(const ashlar_config *config) {
             char shown[ASHLAR_NUMBER_BYTES], allowed[ALLOWED_BYTES];
             write_value(&options[i], v, shown);
             return ashlar__fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
-                               write_allowed(&options[i], allowed));
+                                write_allowed(&options[i], allowed));
         }
     }
     return ASHLAR_OK;
@@ -272,7 +272,7 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
     }
     if (bytes != 0 && bytes <= length) {
         return ashlar__fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
-                           bytes, length + 1);
+                            bytes, length + 1);
     }
     if (bytes != 0) {
         memcpy(buffer, line, length + 1);

@@ -23,10 +23,10 @@
  * Errors: as ashlar_alloc(); is_at_hand: ASHLAR_ENOMEM without a report.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
-                                                  bool is_at_hand, void **out);
+                                                   bool is_at_hand, void **out);
 /* The same for one stream. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
-                                                     ashlar_stream stream, void **out);
+                                                      ashlar_stream stream, void **out);
 
 /*
  * Take a live block back, however it was taken. Not in a guard mode.

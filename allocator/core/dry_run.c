@@ -4,7 +4,7 @@
 #include "allocator/core/streams.h"
 
 ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
-                                          ashlar_tag tag, ashlar_stream stream, void **out) {
+                                           ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_replay *replay = own->own_replay;
     ashlar_recording *recording = &replay->recording;
     ashlar_stream_state *state = NULL;
@@ -14,7 +14,7 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
     }
     if (recording->count == ASHLAR_DRY_RUN_BLOCKS_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a dry run of more than %d allocations",
-                           ASHLAR_DRY_RUN_BLOCKS_MAX);
+                            ASHLAR_DRY_RUN_BLOCKS_MAX);
     }
     const uint32_t index = recording->count;
     ashlar__recording_add(recording, bytes, (unsigned)tag, state, &replay->dry_block);
@@ -58,7 +58,7 @@ static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, 
 }
 
 ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
-                                         ashlar_stream stream) {
+                                          ashlar_stream stream) {
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;
@@ -70,7 +70,7 @@ ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own
 }
 
 ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
-                                         const ashlar_stream *stream) {
+                                          const ashlar_stream *stream) {
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;

@@ -35,9 +35,9 @@ static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr)
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,
-                                                            ashlar_cache *own, size_t bytes,
-                                                            ashlar_tag tag, ashlar_stream stream,
-                                                            void **out);
+                                                             ashlar_cache *own, size_t bytes,
+                                                             ashlar_tag tag, ashlar_stream stream,
+                                                             void **out);
 
 /*
  * Record that a block is freed, or from now on used on further streams.
@@ -47,10 +47,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a
  * Lock: held. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *allocator,
-                                                           ashlar_cache *own, const void *ptr,
-                                                           const ashlar_stream *stream);
+                                                            ashlar_cache *own, const void *ptr,
+                                                            const ashlar_stream *stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *allocator,
-                                                           ashlar_cache *own, const void *ptr,
-                                                           ashlar_stream stream);
+                                                            ashlar_cache *own, const void *ptr,
+                                                            ashlar_stream stream);
 
 #endif /* ASHLAR_DRY_RUN_H */

@@ -150,8 +150,8 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     pthread_mutex_lock(&a->lock);
     ashlar_status status =
         ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
-        : a->guards.unmap != NULL    ? free_pages_locked(a, ptr, stream)
-                                     : free_block_locked(a, own, ptr, stream, place);
+        : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
+                                      : free_block_locked(a, own, ptr, stream, place);
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;

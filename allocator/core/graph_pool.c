@@ -93,7 +93,7 @@ static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream strea
     ashlar_stream_state *to = NULL;
     if (pool->home != NULL) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "pool: its capture has not ended; ashlar_graph_pool_end() it");
+                            "pool: its capture has not ended; ashlar_graph_pool_end() it");
     }
     const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
     if (status == ASHLAR_OK) {

@@ -198,8 +198,8 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
         if (ashlar__stream_state_is_closed(other, &a->client)) {
             continue; /* what is known to be past there will do */
         }
-        const ashlar_status status =
-            ashlar__stream_state_ask(other, &a->client, other->last_tick, &a->stats.events_recorded);
+        const ashlar_status status = ashlar__stream_state_ask(other, &a->client, other->last_tick,
+                                                              &a->stats.events_recorded);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -286,7 +286,7 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
             continue;
         }
         status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
-                                           &a->stats.events_recorded);
+                                            &a->stats.events_recorded);
         const bool is_done = state->completed == state->recorded; /* found to be gone */
         if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
             *out = state;
@@ -373,7 +373,7 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
 }
 
 ashlar_status ashlar__ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
-                                        ashlar_block **out, ashlar_rung *rung) {
+                                         ashlar_block **out, ashlar_rung *rung) {
     if (request->own != NULL) {
         make_way(a, request->own);
     }

@@ -39,7 +39,7 @@ typedef struct ashlar_request {
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *allocator,
-                                                          const ashlar_request *request,
-                                                          ashlar_block **out, ashlar_rung *step);
+                                                           const ashlar_request *request,
+                                                           ashlar_block **out, ashlar_rung *step);
 
 #endif /* ASHLAR_LADDER_H */

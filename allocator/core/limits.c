@@ -18,7 +18,7 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
         if (!ashlar__stream_state_is_closed(state, &a->client) &&
             !ashlar__free_bins_is_empty(&state->free)) {
             status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
-                                             &a->stats.events_recorded);
+                                              &a->stats.events_recorded);
         }
     }
     ashlar__shared_settle_locked(a);
@@ -50,9 +50,9 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     ashlar_status status = trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
         status = ashlar__fail(ASHLAR_ENOMEM,
-                             "limit: %zu bytes are reserved, and what is above %zu is in use; it "
-                             "goes back when ashlar_allocator_trim() is called after it is free",
-                             range->mapped_bytes, range->limit_bytes);
+                              "limit: %zu bytes are reserved, and what is above %zu is in use; it "
+                              "goes back when ashlar_allocator_trim() is called after it is free",
+                              range->mapped_bytes, range->limit_bytes);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -84,11 +84,12 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     if (result != CU_SUCCESS && result != CU_INVALID_DEVICE) {
         return ashlar__driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
     }
-    return can_access ? ASHLAR_OK
-                      : ashlar__fail(ASHLAR_ENOTSUP,
-                                    "peer %d: it cannot use memory of device %d; copy between them "
-                                    "instead",
-                                    ordinal, own);
+    return can_access
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_ENOTSUP,
+                              "peer %d: it cannot use memory of device %d; copy between them "
+                              "instead",
+                              ordinal, own);
 }
 
 ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {

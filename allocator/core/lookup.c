@@ -32,8 +32,9 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
     if (requested == 0) {
         return ashlar__fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
-    return ashlar__fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
-                       ptr, offset - block->offset);
+    return ashlar__fail(ASHLAR_EPOINTER,
+                        "%p: %zu bytes inside a block; use the block's own address", ptr,
+                        offset - block->offset);
 }
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
@@ -50,7 +51,8 @@ ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ash
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
+ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **base,
+                                  size_t *bytes) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&a->lock);

@@ -11,14 +11,14 @@ bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *ow
 
 /* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *allocator,
-                                                        const void *ptr, ashlar_block **out);
+                                                         const void *ptr, ashlar_block **out);
 
 /*
  * The live block that `ptr` points into: where it begins, and the bytes asked for. Not guard=unmap.
  * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
-                                                   void **base, size_t *bytes);
+                                                    void **base, size_t *bytes);
 
 /*
  * Whether `ptr` points into memory that is reserved, live or not. Not what guard=unmap has mapped.

@@ -21,7 +21,7 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
-                              unsigned tag) {
+                               unsigned tag) {
     ashlar_counters *counters = ashlar__counters_of(a, own);
     counters->free_count++;
     ashlar__count_free(counters, requested, tag);
@@ -62,21 +62,22 @@ void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
 /* ---- tracing ---- */
 
 void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
-                               const ashlar_block *block, const ashlar_stream_state *state) {
+                                const ashlar_block *block, const ashlar_stream_state *state) {
     if (a->client.trace == NULL) {
         return;
     }
     ashlar__trace_put(a->client.trace, &(ashlar_trace_event){
-                                          .action = (uint8_t)action,
-                                          .address = a->constants.base + block->offset,
-                                          .bytes = block->bytes,
-                                          .requested = block->requested,
-                                          .stream = (uintptr_t)state->stream,
-                                          .tag = block->tag,
-                                      });
+                                           .action = (uint8_t)action,
+                                           .address = a->constants.base + block->offset,
+                                           .bytes = block->bytes,
+                                           .requested = block->requested,
+                                           .stream = (uintptr_t)state->stream,
+                                           .tag = block->tag,
+                                       });
 }
 
-void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
+void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
+                                 const ashlar_block *block) {
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
@@ -88,12 +89,12 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
-                             block->stream_state, block);
+                              block->stream_state, block);
     }
 }
 
 void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
-                                    bool is_planned) {
+                                     bool is_planned) {
     if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
         return;
     }

@@ -9,11 +9,11 @@
 
 /* Count and trace that a block is freed, on the stream that it was taken for. */
 void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
-                                const ashlar_block *block);
+                                 const ashlar_block *block);
 
 /* Count a free of a block with this many bytes asked for. */
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
-                              unsigned tag);
+                               unsigned tag);
 
 /* Where the calling thread counts, and its publication if that is due. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
@@ -21,7 +21,7 @@ void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
 /* Tell the trace, if there is one, of a block. */
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
-                               const ashlar_block *block, const ashlar_stream_state *state);
+                                const ashlar_block *block, const ashlar_stream_state *state);
 
 /* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
@@ -30,6 +30,6 @@ void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 /* Note an allocation, or a free, of a step that is being recorded. */
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
 void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
-                                    bool is_planned);
+                                     bool is_planned);
 
 #endif /* ASHLAR_NOTE_H */

@@ -50,7 +50,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
 }
 
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                      const char *cause) {
+                                       const char *cause) {
     const ashlar_device_info *info = &a->device->info;
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;

@@ -12,6 +12,6 @@
  * cause   the last step's own words
  */
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
-                                      const char *cause);
+                                       const char *cause);
 
 #endif /* ASHLAR_CORE_REPORT_H */

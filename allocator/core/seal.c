@@ -27,7 +27,7 @@ void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy po
 ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
     return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
                ? ashlar__fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
-                                            "memory be taken; warm up with the largest step")
+                                             "memory be taken; warm up with the largest step")
                : ASHLAR_OK;
 }
 

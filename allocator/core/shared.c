@@ -50,7 +50,7 @@ ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_s
 /* ---- freeing ---- */
 
 void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
-                              ashlar_stream_state *state) {
+                               ashlar_stream_state *state) {
     ASHLAR_ASSERT(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     if (find_use(block, state) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
@@ -126,7 +126,7 @@ void ashlar__shared_drop_uses_locked(ashlar_block *block) {
 /* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
 static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
     return ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
-                                     &a->stats.events_recorded);
+                                      &a->stats.events_recorded);
 }
 
 static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
@@ -146,7 +146,7 @@ static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
          use = use->next) {
         if (use->stream_state != but) {
             status = ashlar__stream_state_ask(use->stream_state, &a->client, use->tick,
-                                             &a->stats.events_recorded);
+                                              &a->stats.events_recorded);
         }
     }
     return status;
@@ -180,7 +180,7 @@ ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
 }
 
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
-                                        size_t bytes, bool *found) {
+                                         size_t bytes, bool *found) {
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
         if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar__block_is_of_slot(*link) &&
@@ -207,7 +207,7 @@ ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_stat
 }
 
 ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *block,
-                                        ashlar_stream_state *state) {
+                                         ashlar_stream_state *state) {
     while (ashlar__block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
         if (use->stream_state != state) {
@@ -268,7 +268,7 @@ static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_
 }
 
 void ashlar__shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
-                                 ashlar_stream_state *to) {
+                                  ashlar_stream_state *to) {
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         rehome(block, from, to);
     }

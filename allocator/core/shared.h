@@ -22,11 +22,11 @@ struct ashlar_use {
 
 /* Mark a live block as used on a further stream. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shared_add_use_locked(ashlar_block *block,
-                                                             ashlar_stream_state *state);
+                                                              ashlar_stream_state *state);
 
 /* Free a shared block: stamp every use, with `state`'s as the one it was freed on. */
 void ashlar__shared_put_locked(ashlar_allocator *allocator, ashlar_block *block,
-                              ashlar_stream_state *state);
+                               ashlar_stream_state *state);
 
 /* Give the heap the blocks with no more than one use that is not past. True: there were some. */
 bool ashlar__shared_settle_locked(ashlar_allocator *allocator);
@@ -46,25 +46,25 @@ ashlar__shared_return_slot_blocks_locked(ashlar_allocator *allocator);
  * give it to the heap as that stream's. *found: there was one.
  */
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *allocator, ashlar_stream_state *state,
-                                        size_t bytes, bool *found);
+                                         size_t bytes, bool *found);
 
 /* Make sure that every stream which a shared block waits for has an event that covers it. */
 ashlar_status ashlar__shared_cover_locked(ashlar_allocator *allocator);
 
 /* Whether a shared block waits for work of this stream that is not known to be over. */
 bool ashlar__shared_waits_for_locked(const ashlar_allocator *allocator,
-                                    const ashlar_stream_state *state);
+                                     const ashlar_stream_state *state);
 
 /*
  * Have `state` wait in-stream for every other use of a block that is about to be freed on it, so
  * that it is an ordinary block again. For modes in which blocks do not wait outside the heap.
  */
 ashlar_status ashlar__shared_join_locked(ashlar_allocator *allocator, ashlar_block *block,
-                                        ashlar_stream_state *state);
+                                         ashlar_stream_state *state);
 
 /* Every use by `from` is one by `to` until now. */
 void ashlar__shared_rehome_locked(ashlar_allocator *allocator, const ashlar_stream_state *from,
-                                 ashlar_stream_state *to);
+                                  ashlar_stream_state *to);
 
 /* Forget all uses of a live block. Lock: held. */
 void ashlar__shared_drop_uses_locked(ashlar_block *block);

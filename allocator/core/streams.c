@@ -102,7 +102,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
 /* ---- finding and making ---- */
 
 ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
-                                             ashlar_stream_state **out) {
+                                              ashlar_stream_state **out) {
     drop_gone_locked(a);
     ashlar_stream_state *state = ashlar__host_calloc(1, sizeof *state);
     if (state == NULL) {
@@ -125,7 +125,7 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
 }
 
 ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
-                                            ashlar_stream_state **out) {
+                                             ashlar_stream_state **out) {
     const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_stream_state *state = find_state(a, named);
     if (state == NULL) {

@@ -58,8 +58,8 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
         return ashlar__driver_open_soft(driver);
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                       "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N", source,
-                       name);
+                        "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N",
+                        source, name);
 }
 
 /* Fill in facts and, unless there is one, take the primary context. */
@@ -72,9 +72,9 @@ static ashlar_status open_ordinal(ashlar_device *device) {
     }
     if (device->info.ordinal >= count) {
         return ashlar__fail(ASHLAR_ENODEVICE,
-                           "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
-                           device->info.ordinal, count == 1 ? "is" : "are", count,
-                           count == 1 ? "" : "s");
+                            "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
+                            device->info.ordinal, count == 1 ? "is" : "are", count,
+                            count == 1 ? "" : "s");
     }
     cu_device handle = 0;
     result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, device->info.ordinal));
@@ -312,8 +312,8 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
         queued = ashlar__host_calloc(1, bytes);
     }
     if (queued == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a launch of %zu bytes of arguments",
-                           args_bytes);
+        return ashlar__fail(ASHLAR_EHOSTMEM,
+                            "no host memory for a launch of %zu bytes of arguments", args_bytes);
     }
     queued->fn = fn;
     if (args_bytes > 0) {
@@ -329,7 +329,7 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
 ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
     if (bytes == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "bytes: 0 bytes of page-locked memory; ask for at least 1");
+                            "bytes: 0 bytes of page-locked memory; ask for at least 1");
     }
     ASHLAR_IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
 }

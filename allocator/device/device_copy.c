@@ -44,9 +44,9 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
                                const void *src, size_t bytes, ashlar_stream stream) {
     if (dst_device->driver != src_device->driver) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "src_device: a %s device cannot copy from a %s device; copy by "
-                           "ashlar_copy_to_host() and ashlar_copy_to_device()",
-                           dst_device->driver->name, src_device->driver->name);
+                            "src_device: a %s device cannot copy from a %s device; copy by "
+                            "ashlar_copy_to_host() and ashlar_copy_to_device()",
+                            dst_device->driver->name, src_device->driver->name);
     }
     if (bytes == 0) {
         return ASHLAR_OK;
@@ -71,9 +71,9 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
     cu_result result = CU_SUCCESS;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
         if (spans[i].bytes > 0) {
-            result = ASHLAR_DRIVER_CALL(
-                driver, memcpy_dtod_async,
-                (ashlar__ptr_in(spans[i].dst), ashlar__ptr_in(spans[i].src), spans[i].bytes, stream));
+            result = ASHLAR_DRIVER_CALL(driver, memcpy_dtod_async,
+                                        (ashlar__ptr_in(spans[i].dst), ashlar__ptr_in(spans[i].src),
+                                         spans[i].bytes, stream));
         }
     }
     return result == CU_SUCCESS ? ASHLAR_OK

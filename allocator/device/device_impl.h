@@ -28,7 +28,7 @@ static inline void *ashlar__ptr_out(cu_ptr ptr) {
  * the context must outlive the device.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_context context,
-                                                          ashlar_device **out);
+                                                           ashlar_device **out);
 
 /*
  * Make the device's context the calling thread's, and give back the one before. Every driver call
@@ -38,15 +38,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
 /* All of a function's body: one driver call inside the device's context, its result as a status. */
-#define ASHLAR_IN_CONTEXT(device, what, field, args)                                         \
-    do {                                                                                     \
+#define ASHLAR_IN_CONTEXT(device, what, field, args)                                          \
+    do {                                                                                      \
         const ashlar_status entered_ = ashlar__device_enter(device);                          \
-        if (entered_ != ASHLAR_OK) {                                                         \
-            return entered_;                                                                 \
-        }                                                                                    \
-        const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);         \
+        if (entered_ != ASHLAR_OK) {                                                          \
+            return entered_;                                                                  \
+        }                                                                                     \
+        const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);          \
         ashlar__device_leave(device);                                                         \
-        return result_ == CU_SUCCESS ? ASHLAR_OK                                             \
+        return result_ == CU_SUCCESS ? ASHLAR_OK                                              \
                                      : ashlar__driver_error((device)->driver, what, result_); \
     } while (0)
 

@@ -69,5 +69,5 @@ ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_r
         text = "no description";
     }
     return ashlar__fail(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
-                       "%s on the %s device: %s (%u): %s", what, driver->name, name, result, text);
+                        "%s on the %s device: %s (%u): %s", what, driver->name, name, result, text);
 }

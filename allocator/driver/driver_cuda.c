@@ -33,10 +33,11 @@ static void store_function(void *function, const void *address) {
 }
 
 static ashlar_status too_old(const char *symbol, int version) {
-    return ashlar__fail(ASHLAR_ENODEVICE,
-                       "libcuda.so.1 is too old: it lacks %s of CUDA %d.%d; install a newer NVIDIA "
-                       "driver",
-                       symbol, version / 1000, version % 1000 / 10);
+    return ashlar__fail(
+        ASHLAR_ENODEVICE,
+        "libcuda.so.1 is too old: it lacks %s of CUDA %d.%d; install a newer NVIDIA "
+        "driver",
+        symbol, version / 1000, version % 1000 / 10);
 }
 
 static ashlar_status open_library(proc_lookup *out) {
@@ -47,9 +48,9 @@ static ashlar_status open_library(proc_lookup *out) {
     }
     if (library == NULL) {
         return ashlar__fail(ASHLAR_ENODEVICE,
-                           "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
-                           "software device with ASHLAR_DEVICE=soft (%s)",
-                           dlerror());
+                            "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
+                            "software device with ASHLAR_DEVICE=soft (%s)",
+                            dlerror());
     }
     store_function(&out->v2, dlsym(library, "cuGetProcAddress_v2"));
     store_function(&out->v1, dlsym(library, "cuGetProcAddress"));
@@ -129,9 +130,9 @@ static ashlar_status start(ashlar_driver *driver) {
     }
     if (device_count == 0) {
         return ashlar__fail(ASHLAR_ENODEVICE,
-                           "NVIDIA's driver is installed but sees no device: look at "
-                           "CUDA_VISIBLE_DEVICES, or use the software device with "
-                           "ASHLAR_DEVICE=soft");
+                            "NVIDIA's driver is installed but sees no device: look at "
+                            "CUDA_VISIBLE_DEVICES, or use the software device with "
+                            "ASHLAR_DEVICE=soft");
     }
     return ASHLAR_OK;
 }

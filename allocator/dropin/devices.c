@@ -181,14 +181,14 @@ static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
 static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out) {
     if (ashlar__dropin_is_forked()) {
         return ashlar__fail(ASHLAR_EDRIVER,
-                           "device %d: this process was forked from one that had used a device, "
-                           "and CUDA does not survive that; fork before, or start processes anew "
-                           "(\"spawn\")",
-                           ordinal);
+                            "device %d: this process was forked from one that had used a device, "
+                            "and CUDA does not survive that; fork before, or start processes anew "
+                            "(\"spawn\")",
+                            ordinal);
     }
     if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
-                           ASHLAR_DROPIN_DEVICES_MAX - 1);
+                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
     pthread_mutex_lock(&making_lock);
     ashlar_allocator *a = atomic_load(&allocators[place]);

@@ -69,7 +69,7 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     ashlar_status status = ASHLAR_OK;
     if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
-                           ASHLAR_DROPIN_DEVICES_MAX - 1);
+                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
     if (place < ASHLAR_DROPIN_DEVICES_MAX && atomic_load(&is_given_up[ordinal])) {
         return ashlar__fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
@@ -102,7 +102,7 @@ static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_fr
 
 static ashlar_frees *peek(int place) {
     return ashlar__dropin_is_forked() ? NULL
-                                     : atomic_load_explicit(&all[place], memory_order_acquire);
+                                      : atomic_load_explicit(&all[place], memory_order_acquire);
 }
 
 ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out) {
@@ -264,7 +264,7 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
 }
 
 ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
-                                    void **out) {
+                                     void **out) {
     if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__frees_has_pending(f)) {
         return alloc_at_last(f, bytes, &stream, out);
     }

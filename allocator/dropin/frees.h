@@ -51,8 +51,8 @@ ashlar_frees *ashlar__frees_peek_context(int place);
 void ashlar__frees_drop_context(int place);
 
 /*
- * The next device or context from *place on, *place set behind it; ashlar__frees_next: that may have
- * a block at `ptr`. NULL: none. *place begins at 0.
+ * The next device or context from *place on, *place set behind it; ashlar__frees_next: that may
+ * have a block at `ptr`. NULL: none. *place begins at 0.
  * Threads: any.  Cost: a look at each place, and at its range.
  */
 ashlar_frees *ashlar__frees_each(int *place);
@@ -69,7 +69,7 @@ ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
 /* As cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
-                                                      ashlar_stream stream, void **out);
+                                                       ashlar_stream stream, void **out);
 
 /* Bytes that are reserved and in no live block: what a program may count as free. */
 size_t ashlar__frees_spare_bytes(const ashlar_frees *frees);

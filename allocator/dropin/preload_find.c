@@ -232,7 +232,7 @@ cu_result cuGetProcAddress(const char *symbol, void **address, int version,
 /* ---- the driver's own, called ---- */
 
 #define REAL(name, params, args)                                              \
-    cu_result ashlar__real_##name params {                                     \
+    cu_result ashlar__real_##name params {                                    \
         static _Atomic(void *) found_;                                        \
         cu_result(*function_) params;                                         \
         void *address_ = atomic_load_explicit(&found_, memory_order_acquire); \

@@ -12,8 +12,8 @@ static bool has_given_back(cu_result result) {
     return has_any;
 }
 
-#define ASK_TWICE(name, params, args)                                       \
-    cu_result name params {                                                 \
+#define ASK_TWICE(name, params, args)                                        \
+    cu_result name params {                                                  \
         const cu_result result_ = ashlar__real_##name args;                  \
         ashlar__preload_note_passed();                                       \
         return has_given_back(result_) ? ashlar__real_##name args : result_; \

@@ -132,10 +132,10 @@ void ashlar_torch_memory_fraction(double fraction, int device) {
 }
 
 void ashlar_torch_refuse_graph(void) {
-    const ashlar_status unused =
-        ashlar__fail(ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
-                                    "told what memory the graph keeps; use it for a "
-                                    "torch.cuda.MemPool instead");
+    const ashlar_status unused = ashlar__fail(
+        ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
+                        "told what memory the graph keeps; use it for a "
+                        "torch.cuda.MemPool instead");
     (void)unused; /* there is nobody to take it */
     ashlar__dropin_report("capture");
     ashlar__dropin_throw_text(ashlar_error_detail());

@@ -4,7 +4,7 @@
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ashlar_heap *heap,
-                                  pthread_mutex_t *lock) {
+                                   pthread_mutex_t *lock) {
     if (mode == ASHLAR_GUARD_OFF) {
         return ASHLAR_OK;
     }
@@ -29,7 +29,7 @@ void ashlar__guard_destroy(ashlar_guards *guards) {
 }
 
 ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees, const void *ptr,
-                                           ashlar_call_site place, ashlar_status status) {
+                                            ashlar_call_site place, ashlar_status status) {
     char here[ASHLAR_CALL_SITE_BYTES], there[ASHLAR_CALL_SITE_BYTES];
     if (frees == NULL) {
         return status;
@@ -47,6 +47,6 @@ ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees, const void *
         return ashlar__fail(status, "%s; this free: %s", ashlar_error_detail(), here);
     }
     ashlar__call_site_write(before->place, there);
-    return ashlar__fail(status, "%s; this free: %s; the one before: %s", ashlar_error_detail(), here,
-                       there);
+    return ashlar__fail(status, "%s; this free: %s; the one before: %s", ashlar_error_detail(),
+                        here, there);
 }

@@ -21,7 +21,7 @@ typedef struct ashlar_guards {
  * Errors: as ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
-                                                    ashlar_heap *heap, pthread_mutex_t *lock);
+                                                     ashlar_heap *heap, pthread_mutex_t *lock);
 
 /* Nothing is queued any more. */
 void ashlar__guard_destroy(ashlar_guards *guards);
@@ -31,8 +31,8 @@ void ashlar__guard_destroy(ashlar_guards *guards);
  * Returns `status`, with a longer detail. `frees`: NULL is allowed. Lock: held.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
-                                                             const void *ptr,
-                                                             ashlar_call_site place,
-                                                             ashlar_status status);
+                                                              const void *ptr,
+                                                              ashlar_call_site place,
+                                                              ashlar_status status);
 
 #endif /* ASHLAR_GUARD_H */

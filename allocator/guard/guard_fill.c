@@ -121,7 +121,7 @@ ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, const ashl
 }
 
 ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
-                                            ashlar_stream_state *state) {
+                                             ashlar_stream_state *state) {
     ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
@@ -139,7 +139,7 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
 }
 
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
-                                  ashlar_stream_state *state, ashlar_call_site place) {
+                                   ashlar_stream_state *state, ashlar_call_site place) {
     block->stream_state = state;
     if (is_too_large(fill, block)) {
         ashlar__release_block_locked(fill->heap, block, state);
@@ -214,8 +214,8 @@ ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     }
     if (bytes != fill->bytes || bytes > fill->limit_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
-                           bytes, fill->bytes, fill->limit_bytes);
+                            "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
+                            bytes, fill->bytes, fill->limit_bytes);
     }
     return ASHLAR_OK;
 }

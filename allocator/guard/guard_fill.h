@@ -48,7 +48,7 @@ typedef struct ashlar_guard_fill {
 
 /* Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
-                                                         ashlar_guard_fill **out);
+                                                          ashlar_guard_fill **out);
 
 /*
  * Compare what is left: the red zones of live blocks, and the quarantine; and wait for it. What was
@@ -64,7 +64,7 @@ bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
 /* Queue a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
-                                                              const ashlar_block *block);
+                                                               const ashlar_block *block);
 
 /*
  * Queue what becomes of a live block that is freed on `state`, having made room for it. Then
@@ -73,10 +73,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill,
-                                                              const ashlar_block *block,
-                                                              ashlar_stream_state *state);
+                                                               const ashlar_block *block,
+                                                               ashlar_stream_state *state);
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
-                                  ashlar_stream_state *state, ashlar_call_site place);
+                                   ashlar_stream_state *state, ashlar_call_site place);
 
 /* Release the whole quarantine. Errors: as above; what is left of it stays. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill);

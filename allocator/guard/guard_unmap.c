@@ -33,7 +33,7 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
         if (!ashlar__mul(device_bytes, factor, &unmap->range_bytes) ||
             !ashlar__align_up(unmap->range_bytes, unmap->granularity, &unmap->range_bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
-                               device_bytes);
+                                device_bytes);
         }
         result = ASHLAR_CALL(unmap->client, mem_address_reserve,
                              (&unmap->base, unmap->range_bytes, 0, 0, 0));
@@ -42,7 +42,7 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
 }
 
 ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
-                                        ashlar_guard_unmap **out) {
+                                         ashlar_guard_unmap **out) {
     ashlar_guard_unmap *unmap = ashlar__host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
@@ -119,7 +119,7 @@ static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
         ashlar__host_realloc(unmap->blocks, capacity, sizeof(ashlar_guarded_block *));
     if (grown == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a list of %zu blocks",
-                           capacity);
+                            capacity);
     }
     unmap->blocks = grown;
     unmap->capacity = capacity;
@@ -254,7 +254,7 @@ static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t byte
         return ASHLAR_OK;
     }
     return ashlar__fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",
-                       bytes, unmap->range_bytes);
+                        bytes, unmap->range_bytes);
 }
 
 static ashlar_status create_memory(ashlar_guard_unmap *unmap, size_t bytes, cu_mem_handle *out) {
@@ -326,8 +326,8 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block
 }
 
 ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t bytes,
-                                             ashlar_tag tag, ashlar_stream_state *state,
-                                             ashlar_guarded_block **out) {
+                                              ashlar_tag tag, ashlar_stream_state *state,
+                                              ashlar_guarded_block **out) {
     size_t aligned, page_bytes;
     if (!ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
         !ashlar__align_up(aligned, unmap->granularity, &page_bytes)) {
@@ -360,7 +360,7 @@ ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t 
 /* ---- freeing ---- */
 
 ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap, const void *ptr,
-                                             ashlar_guarded_block **out) {
+                                              ashlar_guarded_block **out) {
     const cu_ptr address = ashlar__ptr_in(ptr);
     const size_t offset = (size_t)(address - unmap->base);
     const size_t idx = find_above(unmap, offset);
@@ -377,8 +377,8 @@ ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap, c
     }
     if (block != NULL && address > block->ptr) {
         return ashlar__fail(ASHLAR_EPOINTER,
-                           "%p: %zu bytes inside a block; use the block's own address", ptr,
-                           (size_t)(address - block->ptr));
+                            "%p: %zu bytes inside a block; use the block's own address", ptr,
+                            (size_t)(address - block->ptr));
     }
     return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this allocator, or freed before", ptr);
 }
@@ -401,8 +401,9 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block,
-                                             const ashlar_stream_state *state) {
+ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
+                                              ashlar_guarded_block *block,
+                                              const ashlar_stream_state *state) {
     ashlar_device *device = unmap->client->device;
     ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
@@ -441,8 +442,8 @@ ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) 
     if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || queued != freed ||
         queued != unmap->quarantine_count) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
-                           mapped, live, unmap->mapped_bytes, unmap->live_bytes);
+                            "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
+                            mapped, live, unmap->mapped_bytes, unmap->live_bytes);
     }
     return ASHLAR_OK;
 }

@@ -59,8 +59,8 @@ typedef struct ashlar_guard_unmap {
 
 /* Errors: as ashlar_allocator_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client,
-                                                          pthread_mutex_t *lock,
-                                                          ashlar_guard_unmap **out);
+                                                           pthread_mutex_t *lock,
+                                                           ashlar_guard_unmap **out);
 /* Return everything. The device must be done with it. NULL is allowed. */
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
@@ -71,22 +71,22 @@ void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap,
-                                                               size_t bytes, ashlar_tag tag,
-                                                               ashlar_stream_state *state,
-                                                               ashlar_guarded_block **out);
+                                                                size_t bytes, ashlar_tag tag,
+                                                                ashlar_stream_state *state,
+                                                                ashlar_guarded_block **out);
 
 /* The live block at `ptr`. Errors: ASHLAR_EPOINTER, with what is wrong. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap,
-                                                               const void *ptr,
-                                                               ashlar_guarded_block **out);
+                                                                const void *ptr,
+                                                                ashlar_guarded_block **out);
 
 /*
  * Put a live block, last used on `state`, into quarantine, and unmap what can be.
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
-                                                               ashlar_guarded_block *block,
-                                                               const ashlar_stream_state *state);
+                                                                ashlar_guarded_block *block,
+                                                                const ashlar_stream_state *state);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap);

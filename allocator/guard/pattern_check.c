@@ -70,7 +70,8 @@ static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_st
         void *staging = NULL;
         check_stream = ashlar__host_calloc(1, sizeof *check_stream);
         if (check_stream == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a stream's blocks");
+            return ashlar__fail(ASHLAR_EHOSTMEM,
+                                "guard: no host memory to check a stream's blocks");
         }
         const cu_result result =
             ASHLAR_CALL(checker->client, mem_host_alloc, (&staging, ASHLAR_STAGING_BYTES, 0));
@@ -156,7 +157,7 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
 }
 
 ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
-                                   const ashlar_check_subject *subject) {
+                                    const ashlar_check_subject *subject) {
     ashlar_check_stream *check_stream = NULL;
     ashlar_status status = find_stream(checker, state, &check_stream);
     if (status != ASHLAR_OK) {
@@ -208,16 +209,16 @@ static ashlar_status report(const ashlar_pattern_check *check) {
     if (s->is_freed) {
         ashlar__call_site_write(s->freed, place);
         return ashlar__fail(ASHLAR_EDAMAGE,
-                           "%p: written to after it was freed, first at offset %zu; a block of "
-                           "%zu bytes (%s, stream %p), freed by %s",
-                           ashlar__ptr_out(s->block), offset, s->requested,
-                           ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream, place);
+                            "%p: written to after it was freed, first at offset %zu; a block of "
+                            "%zu bytes (%s, stream %p), freed by %s",
+                            ashlar__ptr_out(s->block), offset, s->requested,
+                            ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream, place);
     }
     return ashlar__fail(ASHLAR_EDAMAGE,
-                       "%p: written to behind its end, first at offset %zu; a block of %zu bytes "
-                       "(%s, stream %p)",
-                       ashlar__ptr_out(s->block), offset, s->requested,
-                       ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream);
+                        "%p: written to behind its end, first at offset %zu; a block of %zu bytes "
+                        "(%s, stream %p)",
+                        ashlar__ptr_out(s->block), offset, s->requested,
+                        ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream);
 }
 
 ashlar_status ashlar__checker_take(ashlar_checker *checker) {

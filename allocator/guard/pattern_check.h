@@ -57,8 +57,8 @@ void ashlar__checker_finish(ashlar_checker *checker);
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; part of the bytes may be checked then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
-                                                     const ashlar_stream_state *state,
-                                                     const ashlar_check_subject *subject);
+                                                      const ashlar_stream_state *state,
+                                                      const ashlar_check_subject *subject);
 
 /* Whether there is work on any stream whose answer is still to come. */
 bool ashlar__checker_is_waiting(ashlar_checker *checker);

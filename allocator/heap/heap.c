@@ -6,7 +6,7 @@
 #include "allocator/heap/size_class.h"
 
 ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
-                               ashlar_range_kind kind) {
+                                ashlar_range_kind kind) {
     *heap = (ashlar_heap){0};
     ashlar_status status = ashlar__range_init(&heap->range, client, kind);
     if (status != ASHLAR_OK) {
@@ -112,7 +112,7 @@ static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
 }
 
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
-                     uint64_t tick) {
+                      uint64_t tick) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
     ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
@@ -126,7 +126,7 @@ void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_stat
 }
 
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
-                                 ashlar_stream_state *state) {
+                                  ashlar_stream_state *state) {
     state->last_tick = ashlar__stream_state_stamp(state);
     ashlar__heap_put(heap, block, state, state->last_tick);
 }
@@ -142,7 +142,7 @@ void ashlar__heap_sweep(ashlar_heap *heap) {
 }
 
 void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
-                         ashlar_stream_state *to, uint64_t tick) {
+                          ashlar_stream_state *to, uint64_t tick) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (block->stream_state == from && ashlar__block_is_free(block)) {
             ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);

@@ -39,7 +39,7 @@ typedef struct ashlar_heap {
 
 /* Errors: as ashlar_allocator_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
-                                                 ashlar_range_kind kind);
+                                                  ashlar_range_kind kind);
 void ashlar__heap_finish(ashlar_heap *heap);
 
 /*
@@ -51,7 +51,7 @@ void ashlar__heap_finish(ashlar_heap *heap);
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block,
-                                                 size_t bytes);
+                                                  size_t bytes);
 
 /*
  * Make a used block free, last used at (stream_state, tick), and merge it with its free
@@ -59,11 +59,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_bloc
  * is the lowest of them. Cannot fail.
  */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
-                     uint64_t tick);
+                      uint64_t tick);
 
 /* The same for a block that was last used on `state` no later than now. Lock: the allocator's. */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
-                                 ashlar_stream_state *state);
+                                  ashlar_stream_state *state);
 
 /*
  * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
@@ -75,7 +75,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state,
-                                                 size_t bytes, ashlar_block **out);
+                                                  size_t bytes, ashlar_block **out);
 
 /*
  * Map memory in one piece, until at least `bytes` are mapped in all. It is idle.
@@ -89,7 +89,7 @@ void ashlar__heap_sweep(ashlar_heap *heap);
 
 /* The free blocks last used on `from` were last used on `to`, at `tick`. */
 void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
-                         ashlar_stream_state *to, uint64_t tick);
+                          ashlar_stream_state *to, uint64_t tick);
 
 /*
  * Give memory that no queued work touches back to the device, in whole chunks from the top down,
@@ -110,7 +110,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t targ
  * Cost:   O(blocks * chunks), and three driver calls per chunk.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
-                                                   size_t bytes, ashlar_block **out);
+                                                    size_t bytes, ashlar_block **out);
 
 /*
  * Let another device use all memory of the heap, now and later.

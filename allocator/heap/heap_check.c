@@ -5,7 +5,7 @@
 
 static ashlar_status broken(const ashlar_block *block, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "heap check: block at offset %zu of %zu bytes: %s",
-                       block->offset, block->bytes, what);
+                        block->offset, block->bytes, what);
 }
 
 static bool is_hole(const ashlar_block *block) {
@@ -75,7 +75,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
         const ashlar_chunk *chunk = &range->chunks[i];
         if (chunk->offset < end || chunk->is_chosen || chunk->is_gone) {
             return ashlar__fail(ASHLAR_EFORMAT, "heap check: chunk %zu overlaps, or is half moved",
-                               i);
+                                i);
         }
         end = chunk->offset + chunk->bytes;
         mapped_bytes += chunk->bytes;
@@ -98,20 +98,20 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
     return mapped_bytes == range->mapped_bytes
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu bytes mapped, counted %zu",
-                             mapped_bytes, range->mapped_bytes);
+                              mapped_bytes, range->mapped_bytes);
 }
 
 /* The sums that the walk of the blocks has found. */
 static ashlar_status check_sums(const ashlar_heap *heap, size_t used_bytes, size_t free_bytes) {
     if (used_bytes != heap->used_bytes || free_bytes != heap->free_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "heap check: %zu used and %zu free bytes, counted %zu and %zu",
-                           used_bytes, free_bytes, heap->used_bytes, heap->free_bytes);
+                            "heap check: %zu used and %zu free bytes, counted %zu and %zu",
+                            used_bytes, free_bytes, heap->used_bytes, heap->free_bytes);
     }
     return used_bytes + free_bytes == heap->range.mapped_bytes
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks of %zu bytes, %zu mapped",
-                             used_bytes + free_bytes, heap->range.mapped_bytes);
+                              used_bytes + free_bytes, heap->range.mapped_bytes);
 }
 
 ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
@@ -133,7 +133,7 @@ ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
     }
     if (heap->last != prev) {
         return ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks end at %zu, but not with the last",
-                           offset);
+                            offset);
     }
     const ashlar_status status = check_sums(heap, used_bytes, free_bytes);
     return status == ASHLAR_OK ? check_chunks(heap) : status;

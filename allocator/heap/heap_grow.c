@@ -6,7 +6,7 @@
 #include "allocator/base/error.h"
 
 ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
-                                         size_t offset, size_t bytes) {
+                                          size_t offset, size_t bytes) {
     ashlar_block *block = ashlar__heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
@@ -26,7 +26,7 @@ ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream
 }
 
 ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
-                              const ashlar_map_place *place, size_t bytes, ashlar_block **out) {
+                               const ashlar_map_place *place, size_t bytes, ashlar_block **out) {
     size_t offset = ashlar__map_place_offset(place, bytes);
     ashlar_status status = ashlar__heap_reserve_nodes(heap, 2);
     if (status == ASHLAR_OK) {
@@ -110,14 +110,14 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_pl
 }
 
 ashlar_status ashlar__heap_find_place(const ashlar_heap *heap, const ashlar_stream_state *state,
-                                     size_t bytes, size_t slack, ashlar_map_place *out) {
+                                      size_t bytes, size_t slack, ashlar_map_place *out) {
     return find_place(heap, (search){.stream_state = state, .bytes = bytes, .slack = slack}, out);
 }
 
 /* ---- growing ---- */
 
 ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
-                               ashlar_block **out) {
+                                ashlar_block **out) {
     ashlar_map_place place = {0};
     ashlar_status status = ashlar__heap_find_place(heap, state, bytes, 0, &place);
     if (status != ASHLAR_OK) {

@@ -13,7 +13,7 @@ static inline bool ashlar__block_is_free(const ashlar_block *block) {
 
 /* Whether work on `state` may use a block, and merge it with memory that is idle. */
 static inline bool ashlar__block_is_usable(const ashlar_block *block,
-                                          const ashlar_stream_state *state) {
+                                           const ashlar_stream_state *state) {
     return ashlar__block_is_free(block) &&
            (ashlar__stream_state_is_past(block->stream_state, block->tick) ||
             (block->stream_state == state && !state->is_pool));
@@ -56,7 +56,7 @@ static inline void ashlar__heap_remove_block(ashlar_heap *heap, ashlar_block *bl
 
 /* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
 static inline ashlar_block *ashlar__heap_split(ashlar_heap *heap, ashlar_block *block,
-                                              size_t bytes) {
+                                               size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
     ashlar_block *rest = ashlar__heap_pop_spare(heap), *next = block->next;
     /* Field by field: of a compound literal compilers make a fill that costs as much again. */
@@ -95,7 +95,7 @@ bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar
 
 /* The same; most neighbours are not free. */
 static inline bool ashlar__heap_try_merge(ashlar_heap *heap, ashlar_block **block,
-                                         ashlar_block *other) {
+                                          ashlar_block *other) {
     return other != NULL && ashlar__block_is_free(other) &&
            ashlar__heap_try_merge_free(heap, block, other);
 }
@@ -112,7 +112,7 @@ void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
 /* ashlar__heap_add_memory(), merged with what work on `state` may use beside it, and put in its
  * bins. */
 ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
-                                         size_t offset, size_t bytes);
+                                          size_t offset, size_t bytes);
 
 /* Where a block could come to be. */
 typedef struct ashlar_map_place {
@@ -133,13 +133,14 @@ static inline size_t ashlar__map_place_offset(const ashlar_map_place *place, siz
  * and `slack` bytes more have room. Errors: ASHLAR_ENOMEM, if there is none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_find_place(const ashlar_heap *heap,
-                                                       const ashlar_stream_state *state,
-                                                       size_t bytes, size_t slack,
-                                                       ashlar_map_place *out);
+                                                        const ashlar_stream_state *state,
+                                                        size_t bytes, size_t slack,
+                                                        ashlar_map_place *out);
 
 /* Map new memory of `bytes` in a place, all or nothing. Errors: as ashlar__heap_grow(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
-                                                const ashlar_map_place *place, size_t bytes,
-                                                ashlar_block **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_map(ashlar_heap *heap,
+                                                 const ashlar_stream_state *state,
+                                                 const ashlar_map_place *place, size_t bytes,
+                                                 ashlar_block **out);
 
 #endif /* ASHLAR_HEAP_IMPL_H */

@@ -141,7 +141,7 @@ static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *
 }
 
 ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
-                                 ashlar_block **out) {
+                                  ashlar_block **out) {
     ashlar__heap_sweep(heap);
     ashlar_block *fit = ashlar__free_bins_best_fit(&heap->idle, bytes); /* merged just now */
     if (fit == NULL) {

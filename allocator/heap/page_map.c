@@ -70,7 +70,8 @@ static ashlar_status add_table(ashlar_page_entry *at) {
     }
     if (entry != 0) {
         const ashlar_block *block = (const ashlar_block *)entry;
-        atomic_store_explicit(&table[ashlar__table_idx(block->offset)], entry, memory_order_relaxed);
+        atomic_store_explicit(&table[ashlar__table_idx(block->offset)], entry,
+                              memory_order_relaxed);
     }
     atomic_store_explicit(at, (uintptr_t)table + ASHLAR_PAGE_IS_TABLE, memory_order_release);
     return ASHLAR_OK;

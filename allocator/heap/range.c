@@ -48,8 +48,8 @@ ashlar_status ashlar__range_map(ashlar_range *range, size_t *offset, size_t byte
     ASHLAR_ASSERT(bytes > 0 && bytes % range->granularity == 0);
     if (bytes > ashlar__range_left(range)) {
         return ashlar__fail(ASHLAR_ENOMEM,
-                           "%zu bytes more than the %zu mapped would exceed the limit of %zu",
-                           bytes, range->mapped_bytes, range->limit_bytes);
+                            "%zu bytes more than the %zu mapped would exceed the limit of %zu",
+                            bytes, range->mapped_bytes, range->limit_bytes);
     }
     const ashlar_status status = reserve_entries(range, bytes / ASHLAR_CHUNK_BYTES + 1);
     return status == ASHLAR_OK ? range->ops->map(range, offset, bytes) : status;
@@ -73,16 +73,17 @@ ashlar_status ashlar__range_allow_peer(ashlar_range *range, int ordinal) {
     }
     if (range->peer_count == ASHLAR_PEERS_MAX) {
         return ashlar__fail(ASHLAR_ENOTSUP, "peer %d: at most %d devices can share an allocator",
-                           ordinal, ASHLAR_PEERS_MAX + 1);
+                            ordinal, ASHLAR_PEERS_MAX + 1);
     }
     return range->ops->allow_peer(range, ordinal);
 }
 
 void ashlar__range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
-                        size_t bytes) {
-    ashlar__trace_put_if(range->client->trace, &(ashlar_trace_event){.action = (uint8_t)action,
-                                                                    .address = range->base + offset,
-                                                                    .bytes = bytes});
+                         size_t bytes) {
+    ashlar__trace_put_if(range->client->trace,
+                         &(ashlar_trace_event){.action = (uint8_t)action,
+                                               .address = range->base + offset,
+                                               .bytes = bytes});
 }
 
 void ashlar__range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle) {

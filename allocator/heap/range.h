@@ -34,16 +34,16 @@ static inline cu_result ashlar__driver_client_begin(ashlar_driver_client *client
 }
 
 static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *client,
-                                                 cu_result result) {
+                                                  cu_result result) {
     ashlar__driver_unrelax(client->device->driver, client->mode);
     return result;
 }
 
 /* One call, which spoils no capture of this thread or another. */
-#define ASHLAR_CALL(client, field, args)                                                       \
+#define ASHLAR_CALL(client, field, args)                                                        \
     (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
          ? ashlar__driver_client_end((client),                                                  \
-                                    ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
+                                     ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
          : (client)->refusal)
 
 /* A mapping can only be unmapped whole: the largest chunk is what trim and gather can miss by. */
@@ -117,8 +117,9 @@ struct ashlar_segment_calls {
  *
  * Errors: as ashlar_allocator_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range, ashlar_driver_client *client,
-                                                  ashlar_range_kind kind);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
+                                                   ashlar_driver_client *client,
+                                                   ashlar_range_kind kind);
 
 /* Unmap and return everything. The device must be done with it. */
 void ashlar__range_finish(ashlar_range *range);
@@ -137,7 +138,8 @@ size_t ashlar__range_left(const ashlar_range *range);
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t *offset, size_t bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t *offset,
+                                                  size_t bytes);
 
 /*
  * Return a chunk's memory to the device. The chunk is gone then: its entry stays, for the caller
@@ -178,7 +180,7 @@ void ashlar__range_lose(ashlar_range *range, ashlar_chunk *chunk);
 
 /* Tell the trace, if there is one, what happened to memory. */
 void ashlar__range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
-                        size_t bytes);
+                         size_t bytes);
 
 /* Put the chunks in address order again. */
 void ashlar__range_sort(ashlar_range *range);

@@ -18,7 +18,7 @@ static ashlar_status has_virtual_memory(const ashlar_range *range, bool *out) {
 }
 
 ashlar_status ashlar__range_init(ashlar_range *range, ashlar_driver_client *client,
-                                ashlar_range_kind kind) {
+                                 ashlar_range_kind kind) {
     const size_t memory_bytes =
         kind == ASHLAR_RANGE_HOST ? ashlar__host_memory_bytes() : client->device->info.total_bytes;
     ashlar_range fresh = {

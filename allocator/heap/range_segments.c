@@ -56,7 +56,7 @@ static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t by
     }
     if (!is_fit) {
         return ashlar__fail(ASHLAR_EDRIVER, "%s: address %llu is no multiple of %zu below 2^48",
-                           calls->take_name, ptr, ASHLAR_BLOCK_ALIGN);
+                            calls->take_name, ptr, ASHLAR_BLOCK_ALIGN);
     }
     ashlar__range_add(range, (size_t)ptr, bytes, 0);
     *offset = (size_t)ptr;
@@ -79,9 +79,9 @@ static ashlar_status segments_unmap(ashlar_range *range, ashlar_chunk *chunk) {
 
 static ashlar_status segments_allow_peer(ashlar_range *range, int ordinal) {
     return ashlar__fail(ASHLAR_ENOTSUP,
-                       "peer %d: device %d has no virtual memory management; copy between them "
-                       "instead",
-                       ordinal, range->client->device->info.ordinal);
+                        "peer %d: device %d has no virtual memory management; copy between them "
+                        "instead",
+                        ordinal, range->client->device->info.ordinal);
 }
 
 static void segments_finish(ashlar_range *range) {

@@ -222,7 +222,7 @@ static ashlar_status reserve_addresses(ashlar_range *range) {
         if (!ashlar__mul(range->memory_bytes, factor, &range->bytes) ||
             !ashlar__align_up(range->bytes, range->granularity, &range->bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
-                               range->memory_bytes);
+                                range->memory_bytes);
         }
         result =
             ASHLAR_CALL(range->client, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));

@@ -26,7 +26,7 @@ static bool is_capture_on(const ashlar_driver_client *client) {
 }
 
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
-                                   const ashlar_driver_client *client) {
+                                    const ashlar_driver_client *client) {
     return state->is_pool || state->pool != NULL ||
            (recordable(state) == NULL && is_capture_on(client));
 }
@@ -38,13 +38,13 @@ static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream
     if (result == CU_STREAM_CAPTURE_IMPLICIT ||
         (result == CU_SUCCESS && status != CU_CAPTURE_NONE)) {
         return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured without a pool of its own; "
-                                          "call ashlar_graph_pool_begin() before its capture");
+                                           "call ashlar_graph_pool_begin() before its capture");
     }
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
 }
 
 ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
-                                           ashlar_driver_client *client) {
+                                            ashlar_driver_client *client) {
     unsigned long long id = 0;
     const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
@@ -73,8 +73,8 @@ static bool is_lost(const ashlar_stream_state *state, ashlar_driver_client *clie
 static ashlar_status end_lost(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (is_capture_on(client)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "a stream was destroyed without ashlar_allocator_forget_stream(), "
-                           "and the device cannot be waited for during a capture");
+                            "a stream was destroyed without ashlar_allocator_forget_stream(), "
+                            "and the device cannot be waited for during a capture");
     }
     const cu_result result = ASHLAR_CALL(client, ctx_synchronize, ());
     if (result != CU_SUCCESS) {
@@ -112,7 +112,7 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
 }
 
 ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
-                                        uint64_t tick, uint64_t *recorded) {
+                                         uint64_t tick, uint64_t *recorded) {
     if (state->recorded > tick) {
         return ASHLAR_OK;
     }
@@ -144,7 +144,7 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
 /* Events of a stream complete in order: one recorded now would take the place of one that is to
  * complete sooner, and so on for ever where the stream is always asked while it is busy. */
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
-                                      uint64_t tick, uint64_t *recorded) {
+                                       uint64_t tick, uint64_t *recorded) {
     ashlar_status status = ASHLAR_OK;
     if (state->completed < state->recorded) {
         status = ashlar__stream_state_query(state, client);
@@ -159,7 +159,7 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
 }
 
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
-                                          ashlar_stream waiter) {
+                                           ashlar_stream waiter) {
     /* Past already, perhaps without an event: a stream that was found to be gone. */
     if (state->completed == state->recorded) {
         return ASHLAR_OK;
@@ -178,7 +178,8 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 }
 
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
-                                              ashlar_driver_client *client, pthread_mutex_t *lock) {
+                                               ashlar_driver_client *client,
+                                               pthread_mutex_t *lock) {
     ASHLAR_ASSERT(state->completed < state->recorded);
     const uint64_t awaited = state->recorded;
     ashlar_driver *driver = client->device->driver;

@@ -60,7 +60,7 @@ static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *sta
  * is, since that might be ordered with it.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
-                                   const ashlar_driver_client *client);
+                                    const ashlar_driver_client *client);
 
 /* Another thread's default stream: the calling thread has no name for it. */
 static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *state) {
@@ -69,7 +69,7 @@ static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *sta
 
 /* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
-                                                             ashlar_driver_client *client);
+                                                              ashlar_driver_client *client);
 
 /*
  * Make sure that a recording after `tick` exists. *recorded counts those of all streams, and gives
@@ -82,25 +82,25 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_identify(ashlar_stream_stat
  *         waited for during a capture), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state,
-                                                          ashlar_driver_client *client,
-                                                          uint64_t tick, uint64_t *recorded);
+                                                           ashlar_driver_client *client,
+                                                           uint64_t tick, uint64_t *recorded);
 
 /* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
-                                                          ashlar_driver_client *client);
+                                                           ashlar_driver_client *client);
 
 /*
  * Find out, without waiting, whether a use stamped `tick` is over, and at least the uses before the
  * newest recording: ask, and once that has completed record what is not recorded yet.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
-                                                        ashlar_driver_client *client, uint64_t tick,
-                                                        uint64_t *recorded);
+                                                         ashlar_driver_client *client,
+                                                         uint64_t tick, uint64_t *recorded);
 
 /* Queue on `waiter` a wait for the newest recording. Errors: also ASHLAR_EINVAL, as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
-                                                            ashlar_driver_client *client,
-                                                            ashlar_stream waiter);
+                                                             ashlar_driver_client *client,
+                                                             ashlar_stream waiter);
 
 /*
  * Wait on the host for the newest recording, which is not known to be over.
@@ -109,8 +109,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
  *        host waits for may itself wait for one of them
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
-                                                                ashlar_driver_client *client,
-                                                                pthread_mutex_t *lock);
+                                                                 ashlar_driver_client *client,
+                                                                 pthread_mutex_t *lock);
 
 /* Return the event to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);

@@ -11,7 +11,7 @@
 static ashlar_status check_alignment(size_t alignment) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
-                           alignment);
+                            alignment);
     }
     return ASHLAR_OK;
 }

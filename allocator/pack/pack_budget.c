@@ -10,7 +10,7 @@ static uint64_t now_ms(void) {
 }
 
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
-                             size_t bound_bytes) {
+                              size_t bound_bytes) {
     const uint64_t now = now_ms();
     *budget = (ashlar_pack_budget){
         .options = options,

@@ -19,7 +19,7 @@ typedef struct ashlar_pack_budget {
 } ashlar_pack_budget;
 
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
-                             size_t bound_bytes);
+                              size_t bound_bytes);
 
 /* Look at the clock, and tell the caller if it is time to. False: stop. */
 bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget);

@@ -57,14 +57,16 @@ static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUM
         return ashlar__csv_fail(&r->csv, "id has to be some text", fields[ID]);
     }
     if (!ashlar__parse_count(fields[LOWER], &lower)) {
-        return ashlar__csv_fail(&r->csv, "lower has to be a whole number of 64 bits", fields[LOWER]);
+        return ashlar__csv_fail(&r->csv, "lower has to be a whole number of 64 bits",
+                                fields[LOWER]);
     }
     if (!ashlar__parse_count(fields[UPPER], &upper)) {
-        return ashlar__csv_fail(&r->csv, "upper has to be a whole number of 64 bits", fields[UPPER]);
+        return ashlar__csv_fail(&r->csv, "upper has to be a whole number of 64 bits",
+                                fields[UPPER]);
     }
     if (!ashlar__parse_count(fields[SIZE], &size) || size == 0) {
         return ashlar__csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits",
-                               fields[SIZE]);
+                                fields[SIZE]);
     }
     if (lower >= upper) {
         return ashlar__csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);
@@ -110,10 +112,10 @@ static ashlar_status check_ids(const reader *r) {
         char shown[ASHLAR_SHOWN_BYTES];
         if (x->bytes == y->bytes && memcmp(x->text, y->text, x->bytes) == 0) {
             status = ashlar__fail(ASHLAR_EFORMAT,
-                                 "%s:%zu: the id \"%s\" is also that of line %zu; give each "
-                                 "buffer its own",
-                                 r->csv.name, r->lines[order[k]], ashlar__piece_show(*y, shown),
-                                 r->lines[order[k - 1]]);
+                                  "%s:%zu: the id \"%s\" is also that of line %zu; give each "
+                                  "buffer its own",
+                                  r->csv.name, r->lines[order[k]], ashlar__piece_show(*y, shown),
+                                  r->lines[order[k - 1]]);
         }
     }
     ashlar__host_free(order);
@@ -148,7 +150,7 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
 }
 
 ashlar_status ashlar__pack_table_parse(const char *name, const char *text, size_t bytes,
-                                      ashlar_pack_table *out) {
+                                       ashlar_pack_table *out) {
     char *copy = ashlar__host_calloc(bytes + 1, 1);
     if (copy == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
@@ -172,7 +174,7 @@ void ashlar__pack_table_finish(ashlar_pack_table *table) {
 }
 
 ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const size_t *offsets,
-                                      const char *path) {
+                                       const char *path) {
     ashlar_file_buffer *file;
     const ashlar_status status = ashlar__file_buffer_create(path, &file);
     if (status != ASHLAR_OK) {

@@ -36,7 +36,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_read(const char *path, ashlar
 
 /* The same from memory. `name` stands for the file in messages; the text is copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const char *text,
-                                                        size_t bytes, ashlar_pack_table *out);
+                                                         size_t bytes, ashlar_pack_table *out);
 
 void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 
@@ -45,6 +45,6 @@ void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
  * Errors: as ashlar__file_create() and ashlar__file_commit(); the old file is then as it was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
-                                                        const size_t *offsets, const char *path);
+                                                         const size_t *offsets, const char *path);
 
 #endif /* ASHLAR_PACK_CSV_H */

@@ -110,7 +110,7 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
             return ASHLAR_OK;
         }
         const ashlar_status status = ashlar__pack_occupancy_add(state->occupancy, item->first,
-                                                               item->end, offset, item->bytes);
+                                                                item->end, offset, item->bytes);
         if (status != ASHLAR_OK) {
             return status;
         }

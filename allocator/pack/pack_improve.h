@@ -16,6 +16,6 @@
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_improve(ashlar_pack_state *state, size_t rounds,
-                                                    uint64_t *random);
+                                                     uint64_t *random);
 
 #endif /* ASHLAR_PACK_IMPROVE_H */

@@ -33,7 +33,7 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
     size_t sum = 0;
     if (count > INT32_MAX / 2) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "pack: %zu buffers; at most %d can be packed", count,
-                           INT32_MAX / 2);
+                            INT32_MAX / 2);
     }
     for (size_t i = 0; i < count; i++) {
         const ashlar_pack_buffer *b = &buffers[i];
@@ -43,16 +43,16 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
         }
         if (b->begin >= b->end) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "pack: buffer %zu lives from %" PRIu64 " to %" PRIu64
-                               "; its end has to come after its beginning",
-                               i, b->begin, b->end);
+                                "pack: buffer %zu lives from %" PRIu64 " to %" PRIu64
+                                "; its end has to come after its beginning",
+                                i, b->begin, b->end);
         }
         if (!ashlar__align_up(b->bytes, alignment, &bytes) || !ashlar__add(sum, bytes, &sum) ||
             sum == SIZE_MAX) { /* which stands for no plan */
             return ashlar__fail(ASHLAR_EOVERFLOW,
-                               "pack: with buffer %zu of %zu bytes the sizes add up to more than "
-                               "size_t holds; is its unit right?",
-                               i, b->bytes);
+                                "pack: with buffer %zu of %zu bytes the sizes add up to more than "
+                                "size_t holds; is its unit right?",
+                                i, b->bytes);
         }
     }
     return ASHLAR_OK;
@@ -125,7 +125,7 @@ static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffer
 }
 
 ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
-                                     size_t count, size_t alignment) {
+                                      size_t count, size_t alignment) {
     ashlar_pack_items p = {.count = count};
     ashlar_status status = check_buffers(buffers, count, alignment);
     if (status == ASHLAR_OK) {

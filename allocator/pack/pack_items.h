@@ -40,8 +40,8 @@ typedef struct ashlar_pack_items {
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, as ashlar_pack().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_items_init(ashlar_pack_items *out,
-                                                       const ashlar_pack_buffer *buffers,
-                                                       size_t count, size_t alignment);
+                                                        const ashlar_pack_buffer *buffers,
+                                                        size_t count, size_t alignment);
 
 void ashlar__pack_items_finish(ashlar_pack_items *p);
 

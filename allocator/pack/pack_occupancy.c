@@ -128,7 +128,8 @@ ashlar_status ashlar__pack_occupancy_create(size_t section_count, ashlar_pack_oc
     if (occupancy == NULL || nodes == NULL) {
         ashlar__host_free(occupancy);
         ashlar__host_free(nodes);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections", section_count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections",
+                            section_count);
     }
     occupancy->nodes = nodes;
     occupancy->leaf_count = leaf_count;
@@ -191,7 +192,7 @@ static void bring_forward(cursor *sets, uint32_t i) {
  * long runs have few gaps, so they are asked first, and so are those that said no last.
  */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
-                                  uint32_t end, size_t bytes) {
+                                   uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];
     const uint32_t count =
         collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
@@ -231,7 +232,7 @@ static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint3
 }
 
 ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
-                                        uint32_t end, size_t offset, size_t bytes) {
+                                         uint32_t end, size_t offset, size_t bytes) {
     const interval taken = {offset, offset + bytes};
     if (!add(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, taken)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");

@@ -22,7 +22,7 @@ typedef struct ashlar_pack_occupancy ashlar_pack_occupancy;
 
 /* Ownership: the caller ends *out with a destroy. section_count > 0. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_create(size_t section_count,
-                                                             ashlar_pack_occupancy **out);
+                                                              ashlar_pack_occupancy **out);
 
 void ashlar__pack_occupancy_destroy(ashlar_pack_occupancy *occupancy); /* NULL is allowed */
 
@@ -31,14 +31,14 @@ void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
 
 /* The lowest offset at which `bytes` bytes are free in all of the sections [first, end). */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
-                                  uint32_t end, size_t bytes);
+                                   uint32_t end, size_t bytes);
 
 /*
  * Take [offset, offset + bytes) in the sections [first, end), where it has to be free.
  * Errors: ASHLAR_EHOSTMEM; the occupancy can then only be cleared or destroyed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy,
-                                                          uint32_t first, uint32_t end,
-                                                          size_t offset, size_t bytes);
+                                                           uint32_t first, uint32_t end,
+                                                           size_t offset, size_t bytes);
 
 #endif /* ASHLAR_PACK_OCCUPANCY_H */

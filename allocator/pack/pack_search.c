@@ -216,11 +216,11 @@ static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge
     if (search->level_count > 0) {
         const level *top = &search->levels[search->level_count - 1];
         view = ashlar__pack_skyline_find_edge(&search->skyline, top->first, top->end,
-                                             search->weights, edge, stuck);
+                                              search->weights, edge, stuck);
     }
     return view != ASHLAR_PACK_FILLED ? view
-                                      : ashlar__pack_skyline_find_edge(&search->skyline, 0, all,
-                                                                      search->weights, edge, stuck);
+                                      : ashlar__pack_skyline_find_edge(
+                                            &search->skyline, 0, all, search->weights, edge, stuck);
 }
 
 /* One move forward. *view says how it went; false: no host memory. */
@@ -297,8 +297,8 @@ static bool fits(const ashlar_pack_search *search) {
 }
 
 ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacity,
-                                     uint64_t node_limit, ashlar_pack_budget *budget,
-                                     size_t *offsets, ashlar_pack_outcome *outcome) {
+                                      uint64_t node_limit, ashlar_pack_budget *budget,
+                                      size_t *offsets, ashlar_pack_outcome *outcome) {
     ashlar_pack_outcome found = ASHLAR_PACK_UNDECIDED;
     if (capacity > search->memory_capacity) {
         memset(search->memory, 0, sizeof(uint64_t) << search->memory_shift);
@@ -330,7 +330,7 @@ ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacit
 /* ---- making ---- */
 
 ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
-                                        ashlar_pack_search **out) {
+                                         ashlar_pack_search **out) {
     ashlar_pack_search *search = ashlar__host_calloc(1, sizeof *search);
     if (search != NULL) {
         search->memory_shift = MEMORY_SHIFT_MIN;
@@ -347,7 +347,7 @@ ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
         search->preferences == NULL) {
         ashlar__pack_search_destroy(search);
         return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
-                           problem->count);
+                            problem->count);
     }
     for (size_t s = 0; s < problem->section_count; s++) {
         search->weights[s] = WEIGHT_MIN;

@@ -25,7 +25,7 @@ typedef enum ashlar_pack_outcome {
 /* Ownership: the caller ends *out with a destroy; `problem` outlives it. Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
-                                                          ashlar_pack_search **out);
+                                                           ashlar_pack_search **out);
 void ashlar__pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed */
 
 /*
@@ -36,8 +36,8 @@ void ashlar__pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacity,
-                                                       uint64_t node_limit,
-                                                       ashlar_pack_budget *budget, size_t *offsets,
-                                                       ashlar_pack_outcome *outcome);
+                                                        uint64_t node_limit,
+                                                        ashlar_pack_budget *budget, size_t *offsets,
+                                                        ashlar_pack_outcome *outcome);
 
 #endif /* ASHLAR_PACK_SEARCH_H */

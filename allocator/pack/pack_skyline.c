@@ -65,7 +65,8 @@ void ashlar__pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
     b->is_closed[section] = true;
 }
 
-void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end, size_t floor) {
+void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end,
+                                size_t floor) {
     for (uint32_t s = first; s < end; s++) {
         record_section(b, s);
         b->floors[s] = floor;
@@ -98,7 +99,7 @@ uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, 
     uint64_t key = 0;
     for (uint32_t s = first; s < end; s++) {
         key += ashlar__random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
-                                 s * 0xda942042e4dd58b5U + b->is_closed[s]);
+                                  s * 0xda942042e4dd58b5U + b->is_closed[s]);
     }
     return key | 1;
 }
@@ -168,7 +169,8 @@ static void fill(ashlar_pack_skyline *b) {
     }
 }
 
-ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out, const ashlar_pack_items *problem) {
+ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out,
+                                        const ashlar_pack_items *problem) {
     const size_t count = problem->count, sections = problem->section_count;
     ashlar_pack_skyline b = {
         .problem = problem,
@@ -192,7 +194,7 @@ ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out, const ashlar_p
         b.fills == NULL) {
         ashlar__pack_skyline_finish(&b);
         return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
-                           count);
+                            count);
     }
     fill(&b);
     *out = b;

@@ -72,7 +72,7 @@ typedef enum ashlar_pack_edge_result {
  * Errors:    ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out,
-                                                         const ashlar_pack_items *problem);
+                                                          const ashlar_pack_items *problem);
 void ashlar__pack_skyline_finish(ashlar_pack_skyline *skyline); /* all 0 is allowed */
 
 /*
@@ -84,8 +84,8 @@ void ashlar__pack_skyline_finish(ashlar_pack_skyline *skyline); /* all 0 is allo
  * stuck     where there is none, a section to blame
  */
 ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
-                                                      uint32_t end, const uint32_t *weights,
-                                                      ashlar_pack_edge *edge, uint32_t *stuck);
+                                                       uint32_t end, const uint32_t *weights,
+                                                       ashlar_pack_edge *edge, uint32_t *stuck);
 
 static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
     return edge->is_right ? edge->end - 1 : edge->first;
@@ -93,7 +93,7 @@ static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
 
 /* The items that may rest at an edge; out [candidate_count]. Returns how many. */
 uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *skyline,
-                                        const ashlar_pack_edge *edge, uint32_t *out);
+                                         const ashlar_pack_edge *edge, uint32_t *out);
 
 /* Place `item`, one of the candidates, on the floor below it. */
 void ashlar__pack_skyline_place(ashlar_pack_skyline *skyline, uint32_t item);
@@ -103,14 +103,14 @@ void ashlar__pack_skyline_close(ashlar_pack_skyline *skyline, uint32_t section);
 
 /* Raise the sections [first, end) to `floor`, and open them again. */
 void ashlar__pack_skyline_level(ashlar_pack_skyline *skyline, uint32_t first, uint32_t end,
-                               size_t floor);
+                                size_t floor);
 
 /* Back to when there were `change_count` changes. */
 void ashlar__pack_skyline_undo(ashlar_pack_skyline *skyline, size_t change_count);
 
 /* Widen *first and *end to all sections that unplaced items connect with [*first, *end). */
 void ashlar__pack_skyline_connect(const ashlar_pack_skyline *skyline, uint32_t *first,
-                                 uint32_t *end);
+                                  uint32_t *end);
 
 /* Stands for all that decides how the sections [first, end), connected, can be filled. Not 0. */
 uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *skyline, uint32_t first, uint32_t end);

@@ -37,7 +37,7 @@ static bool may_rest(const ashlar_pack_skyline *b, uint32_t item, uint32_t first
 }
 
 uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ashlar_pack_edge *edge,
-                                        uint32_t *out) {
+                                         uint32_t *out) {
     const uint32_t *items = edge->is_right ? b->by_end : b->by_first;
     const uint32_t *starts = edge->is_right ? &b->end_at[edge->end] : &b->first_at[edge->first];
     uint32_t count = 0;
@@ -170,8 +170,8 @@ static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, v
 }
 
 ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
-                                                      uint32_t end, const uint32_t *weights,
-                                                      ashlar_pack_edge *edge, uint32_t *stuck) {
+                                                       uint32_t end, const uint32_t *weights,
+                                                       ashlar_pack_edge *edge, uint32_t *stuck) {
     edge_search l = {.skyline = skyline, .weights = weights, .edge = edge, .stuck = stuck};
     for (uint32_t at = first; at < end;) {
         valley h;

@@ -54,13 +54,13 @@ static ashlar_status check_one(const verification *v, size_t i) {
     }
     if ((v->offsets[i] & (v->alignment - 1)) != 0) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "pack: the offset %zu of buffer %zu is no multiple of %zu",
-                           v->offsets[i], i, v->alignment);
+                            "pack: the offset %zu of buffer %zu is no multiple of %zu",
+                            v->offsets[i], i, v->alignment);
     }
     if (!ashlar__add(v->offsets[i], b->bytes, &end) || !ashlar__align_up(end, v->alignment, &end)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "pack: buffer %zu of %zu bytes at offset %zu ends beyond size_t", i,
-                           b->bytes, v->offsets[i]);
+                            "pack: buffer %zu of %zu bytes at offset %zu ends beyond size_t", i,
+                            b->bytes, v->offsets[i]);
     }
     return ASHLAR_OK;
 }
@@ -137,10 +137,10 @@ static ashlar_status check_overlaps(const verification *v) {
         const uint32_t below = find_highest(v, first, end);
         if (end_of(v, below) > v->offsets[i]) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "pack: buffers %u and %u overlap: both are live at one time, %u "
-                               "takes bytes %zu to %zu and %u begins at %zu",
-                               below, i, below, v->offsets[below], end_of(v, below), i,
-                               v->offsets[i]);
+                                "pack: buffers %u and %u overlap: both are live at one time, %u "
+                                "takes bytes %zu to %zu and %u begins at %zu",
+                                below, i, below, v->offsets[below], end_of(v, below), i,
+                                v->offsets[i]);
         }
         put(v, first, end, i);
     }
@@ -156,7 +156,8 @@ static ashlar_status verification_init(verification *v) {
     v->times = ashlar__host_calloc(v->count, 2 * sizeof *v->times);
     v->nodes = ashlar__host_calloc(v->leaf_count, 2 * sizeof *v->nodes);
     if (v->by_offset == NULL || v->times == NULL || v->nodes == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers", v->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers",
+                            v->count);
     }
     for (uint32_t i = 0; i < v->count; i++) {
         v->by_offset[i] = i;
@@ -203,11 +204,11 @@ ashlar_status ashlar_pack_verify(const ashlar_pack_buffer *buffers, size_t count
                       .alignment = alignment == 0 ? 1 : alignment};
     if ((v.alignment & (v.alignment - 1)) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
-                           alignment);
+                            alignment);
     }
     if (count > INT32_MAX / 2) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "pack: %zu buffers are more than can be verified",
-                           count);
+                            count);
     }
     if (count == 0) {
         *bytes = 0;

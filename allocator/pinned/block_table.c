@@ -108,13 +108,13 @@ void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *blo
 
 static ashlar_status refuse(const void *ptr) {
     return ashlar__pinned_fail(ASHLAR_EPOINTER,
-                              "%p: not a live block of this pool: given back before, inside a "
-                              "block, or of another allocator",
-                              ptr);
+                               "%p: not a live block of this pool: given back before, inside a "
+                               "block, or of another allocator",
+                               ptr);
 }
 
 ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
-                                      ashlar_pinned_block **out) {
+                                       ashlar_pinned_block **out) {
     ashlar_table_shard *shard = shard_of(table, ptr);
     pthread_mutex_lock(&shard->lock);
     ashlar_pinned_block **link = find_locked(shard, ptr), *block = *link;

@@ -50,10 +50,10 @@ void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *blo
 
 /* Take the live block at `ptr` out, counted as given back.  Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
-                                                        ashlar_pinned_block **out);
+                                                         ashlar_pinned_block **out);
 
-ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_bytes(ashlar_block_table *table, const void *ptr,
-                                                         size_t *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_bytes(ashlar_block_table *table,
+                                                          const void *ptr, size_t *out);
 
 /* Keep all counters still, to read them together. */
 void ashlar__block_table_lock(ashlar_block_table *table);

@@ -135,11 +135,12 @@ static int create_caches(ashlar_jemalloc_arena *arena) {
 
 static ashlar_status report(int error) {
     if (error == EAGAIN || error == ENOMEM || error == EFAULT) {
-        return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for an arena's records");
+        return ashlar__pinned_fail(ASHLAR_EHOSTMEM,
+                                   "jemalloc has no memory for an arena's records");
     }
     return ashlar__pinned_fail(ASHLAR_ENOTSUP,
-                              "jemalloc: no arena with hooks (%s); it must be 5.3 or later",
-                              strerror(error));
+                               "jemalloc: no arena with hooks (%s); it must be 5.3 or later",
+                               strerror(error));
 }
 
 ashlar_status ashlar__jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemalloc_arena **out) {
@@ -203,7 +204,8 @@ void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
     return ptr;
 }
 
-ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes, void **out) {
+ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes,
+                                            void **out) {
     request.may_grow = true;
     request.refusal = ASHLAR_OK;
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE_NONE);

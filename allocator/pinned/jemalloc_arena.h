@@ -26,7 +26,7 @@ size_t ashlar__jemalloc_page_bytes(void);
 
 /* `heap` outlives the arena.  Errors: ASHLAR_ENOTSUP (jemalloc before 5.3), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__jemalloc_arena_create(ashlar_page_heap *heap,
-                                                             ashlar_jemalloc_arena **out);
+                                                              ashlar_jemalloc_arena **out);
 
 /* All blocks are gone with it, and all runs given back. NULL is allowed. */
 void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena);
@@ -39,7 +39,7 @@ void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes);
  * Errors: those of ashlar__page_heap_grow().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena,
-                                                             size_t bytes, void **out);
+                                                              size_t bytes, void **out);
 
 void ashlar__jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr);
 

@@ -74,7 +74,7 @@ void *ashlar__page_heap_take(ashlar_page_heap *heap, size_t bytes);
  * Errors: ASHLAR_ENOMEM (limit, driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes,
-                                                      void **out);
+                                                       void **out);
 
 /* Free pages that are not: any whole pages of what was taken. */
 void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);

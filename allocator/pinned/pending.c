@@ -155,12 +155,12 @@ static ashlar_status add_locked(ashlar_pending *pending, ashlar_block_table *tab
 }
 
 ashlar_status ashlar__pending_add(ashlar_pending *pending, ashlar_block_table *table,
-                                 const void *ptr, const ashlar_stream *streams, size_t count) {
+                                  const void *ptr, const ashlar_stream *streams, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (streams[i] == PER_THREAD_STREAM) {
             return ashlar__pinned_fail(ASHLAR_ENOTSUP,
-                                      "stream: the per-thread default stream; name a stream that "
-                                      "is the same in every thread");
+                                       "stream: the per-thread default stream; name a stream that "
+                                       "is the same in every thread");
         }
     }
     pthread_mutex_lock(&pending->lock);

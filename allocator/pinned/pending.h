@@ -73,8 +73,8 @@ void ashlar__pending_finish(ashlar_pending *pending);
  * has changed then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_add(ashlar_pending *pending,
-                                                   ashlar_block_table *table, const void *ptr,
-                                                   const ashlar_stream *streams, size_t count);
+                                                    ashlar_block_table *table, const void *ptr,
+                                                    const ashlar_stream *streams, size_t count);
 
 /*
  * Record what is open and look what has completed. *released is the list of blocks that nobody
@@ -82,7 +82,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pending_add(ashlar_pending *pending,
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the others were looked at all the same.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_poll(ashlar_pending *pending,
-                                                    ashlar_pinned_block **released);
+                                                     ashlar_pinned_block **released);
 
 /*
  * Wait on the host, without the lock, for the event that was recorded first.
@@ -92,7 +92,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pending_wait(ashlar_pending *pending, bo
 
 /* Record the open batch of `stream` and forget the handle.  Errors: ASHLAR_EDRIVER, -ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending,
-                                                             ashlar_stream stream);
+                                                              ashlar_stream stream);
 
 void ashlar__pending_drop_spares(ashlar_pending *pending);
 

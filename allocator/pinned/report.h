@@ -11,6 +11,7 @@
 #include "allocator/base/compiler.h"
 
 /* As ashlar__fail() in the core. */
-ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
+ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...)
+    ASHLAR_PRINTF(2, 3);
 
 #endif /* ASHLAR_PINNED_REPORT_H */

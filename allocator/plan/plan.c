@@ -220,7 +220,8 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
     size_t *offsets = ashlar__host_calloc(room, sizeof *offsets);
     ashlar_status status = ASHLAR_OK;
     if (starts == NULL || buffers == NULL || offsets == NULL) {
-        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
+        status =
+            ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
     } else {
         link_kinds(plan);
         sort_by_end(plan, starts);
@@ -244,7 +245,7 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
     ashlar_plan *plan = new_plan(recording->count);
     if (plan == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
-                           recording->count);
+                            recording->count);
     }
     ashlar_status status = fill_slots(plan, recording);
     if (status == ASHLAR_OK) {
@@ -259,12 +260,12 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
 }
 
 ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
-                               ashlar_plan **out) {
+                                ashlar_plan **out) {
     return make(recording, &(origin){.search_ms = search_ms}, out);
 }
 
 ashlar_status ashlar__plan_restore(const ashlar_recording *recording, const size_t *offsets,
-                                  ashlar_plan **out) {
+                                   ashlar_plan **out) {
     return make(recording, &(origin){.given = offsets}, out);
 }
 

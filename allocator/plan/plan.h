@@ -25,7 +25,8 @@ struct ashlar_slot {
         size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */
     };
     ashlar_block *before; /* the slot block of the one slot that ends just here: it has to be dead;
-                           * ashlar__no_slot_block: none does; ashlar__many_slot_blocks: several do */
+                           * ashlar__no_slot_block: none does; ashlar__many_slot_blocks: several do
+                           *                        */
     uintptr_t who; /* ashlar__slot_who() of the requests that it is for, in the step under way */
     uint32_t end;         /* the slot is dead from allocation `end` on */
     unsigned char tag;
@@ -75,7 +76,7 @@ typedef struct ashlar_plan {
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *recording,
-                                                 uint64_t search_ms, ashlar_plan **out);
+                                                  uint64_t search_ms, ashlar_plan **out);
 
 /*
  * The plan that has these offsets, [recording->count], which are checked; those of allocations that
@@ -84,7 +85,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
  * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_restore(const ashlar_recording *recording,
-                                                    const size_t *offsets, ashlar_plan **out);
+                                                     const size_t *offsets, ashlar_plan **out);
 void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 /*

@@ -67,7 +67,7 @@ static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const s
 }
 
 ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
-                                         ashlar_block *block, const size_t *offsets) {
+                                          ashlar_block *block, const size_t *offsets) {
     const ashlar_status status = reserve_map(&heap->map, block, offsets, memory->slot_block_count);
     if (status == ASHLAR_OK) {
         memory->block = block;
@@ -158,7 +158,7 @@ size_t ashlar__plan_memories_idle_blocks(const ashlar_plan_memory *memories) {
 
 static ashlar_status broken(const ashlar_block *slot_block, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "plan memory check: block at offset %zu: %s",
-                       slot_block->offset, what);
+                        slot_block->offset, what);
 }
 
 static bool is_late(const ashlar_plan_memory *memory, const ashlar_block *slot_block) {
@@ -210,7 +210,7 @@ static ashlar_status check_memory(const ashlar_page_map *map, const ashlar_plan_
 }
 
 ashlar_status ashlar__plan_memories_check_locked(const ashlar_plan_memory *memories,
-                                                const ashlar_page_map *map) {
+                                                 const ashlar_page_map *map) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_plan_memory *memory = memories; memory != NULL && status == ASHLAR_OK;
          memory = memory->next) {

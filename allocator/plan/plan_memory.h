@@ -44,8 +44,8 @@ ashlar_plan_memory *ashlar__region_new(size_t count);
  * `offsets`, different and in order. Lock: held. Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory,
-                                                           ashlar_heap *heap, ashlar_block *block,
-                                                           const size_t *offsets);
+                                                            ashlar_heap *heap, ashlar_block *block,
+                                                            const size_t *offsets);
 
 /* Give its memory back to the heap. Requires that no slot block is live. Lock: held. */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
@@ -82,7 +82,7 @@ static inline bool ashlar__slot_block_is_taken(const ashlar_block *slot_block) {
  */
 static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     const ashlar_block *memory = ashlar__block_is_of_slot(block) ? block->prev : block;
-    ashlar_block *slot_block = ashlar__block_is_of_slot(block)             ? block->next
+    ashlar_block *slot_block = ashlar__block_is_of_slot(block)            ? block->next
                                : block->state == ASHLAR_BLOCK_PLAN_MEMORY ? block->older
                                                                           : NULL;
     while (slot_block != NULL && !ashlar__slot_block_is_taken(slot_block)) {

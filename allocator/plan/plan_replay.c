@@ -220,7 +220,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
 }
 
 ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes,
-                                                            unsigned tag, ashlar_stream stream) {
+                                                             unsigned tag, ashlar_stream stream) {
     const request r = {bytes, tag, stream};
     if (bytes == 0) {
         return NULL; /* an error, told by the ordinary path */
@@ -240,7 +240,7 @@ void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planne
 }
 
 void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
-                              uint64_t planned_count) {
+                               uint64_t planned_count) {
     ashlar_plan_stats *stats = &planner->stats;
     uint64_t misses = 0;
     ashlar__replay_stop(replay);

@@ -53,11 +53,11 @@ static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
 
 /*
  * The block for the next request of the step, if that is what is expected and nothing is in the
- * way; else NULL, and ashlar__replay_serve_otherwise() is to be asked. It calls nothing, so that its
- * caller has nothing to save on the stack; nor does it know the default stream's other name.
+ * way; else NULL, and ashlar__replay_serve_otherwise() is to be asked. It calls nothing, so that
+ * its caller has nothing to save on the stack; nor does it know the default stream's other name.
  */
 static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
-                                                ashlar_stream stream) {
+                                                 ashlar_stream stream) {
     const ashlar_slot *slot = replay->next;
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->who == ashlar__slot_who(stream, tag) &&
                        !ashlar__slot_block_is_taken(slot->before))) {
@@ -72,7 +72,7 @@ uint64_t ashlar__replay_served(const ashlar_replay *replay);
 
 /* For any request. NULL: the ordinary path has to serve it. */
 ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes, unsigned tag,
-                                            ashlar_stream stream);
+                                             ashlar_stream stream);
 
 /* Begin at the plan's first slot; its streams and memories are the replay's. */
 void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan);
@@ -83,7 +83,7 @@ void ashlar__replay_stop(ashlar_replay *replay);
 /* The same for the planner: its recording is over, or its replay, which ashlar__replay_stop()s. */
 void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner);
 void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
-                              uint64_t planned_count);
+                               uint64_t planned_count);
 
 /* A run that is replayed serves `state`'s stream no more. */
 void ashlar__replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state);

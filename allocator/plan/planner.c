@@ -12,7 +12,7 @@ const ashlar_plan_options ashlar__plan_defaults = {.search_ms = 200, .build_afte
 /* ---- plan memories ---- */
 
 ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
-                                          const ashlar_stream_state *state) {
+                                           const ashlar_stream_state *state) {
     ashlar_plan_memory *memory = planner->memories;
     while (memory != NULL && (memory->stream_state != state || memory->is_unused)) {
         memory = memory->next;
@@ -82,7 +82,7 @@ void ashlar__planner_free_keys(ashlar_planner *planner) {
 }
 
 void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
-                                         const ashlar_stream_state *state) {
+                                          const ashlar_stream_state *state) {
     bool is_any = false;
     for (ashlar_step_key **link = &planner->keys; *link != NULL;) {
         ashlar_step_key *key = *link;

@@ -44,7 +44,7 @@ static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {
 
 /* The memory of the plans of a stream, or NULL. Lock: the allocator's, as for all that follow. */
 ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
-                                          const ashlar_stream_state *state);
+                                           const ashlar_stream_state *state);
 
 /* Give back the plan memories that no plan uses and nothing is live in. */
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
@@ -57,7 +57,7 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
  * that are not busy. No step is replayed on a plan of theirs.
  */
 void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
-                                         const ashlar_stream_state *state);
+                                          const ashlar_stream_state *state);
 
 /* Mark the records that recordings and plans know as referenced; steps under way know more. */
 void ashlar__planner_mark_referenced(const ashlar_planner *planner);

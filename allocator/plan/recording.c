@@ -52,7 +52,7 @@ static uint32_t part_of(ashlar_recording *r, ashlar_stream_state *state) {
 }
 
 void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
-                          ashlar_stream_state *state, ashlar_block *block) {
+                           ashlar_stream_state *state, ashlar_block *block) {
     const uint32_t stream_idx = part_of(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
         return; /* of one stream too many: a replay does not look for it either */
@@ -189,7 +189,7 @@ static ashlar_status map_parts(merger *m) {
             const uint32_t to = part_of(&m->out, m->from[which]->stream_states[stream_idx]);
             if (to == ASHLAR_PLAN_STREAMS_MAX) {
                 return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
-                                   ASHLAR_PLAN_STREAMS_MAX);
+                                    ASHLAR_PLAN_STREAMS_MAX);
             }
             m->part_map[which][stream_idx] = to;
         }
@@ -206,7 +206,7 @@ ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recor
     }
     if (most > ASHLAR_RECORDING_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key with %llu allocations",
-                           (unsigned long long)most);
+                            (unsigned long long)most);
     }
     m.out.allocs = ashlar__host_calloc((size_t)most + 1, sizeof *m.out.allocs);
     m.to[0] = ashlar__host_calloc((size_t)into->count + 1, sizeof *m.to[0]);

@@ -45,7 +45,7 @@ void ashlar__recording_finish(ashlar_recording *recording);
 
 /* The next allocation. Where there is no host memory, the recording is incomplete. */
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
-                          ashlar_stream_state *state, ashlar_block *block);
+                           ashlar_stream_state *state, ashlar_block *block);
 
 /* `block` is freed, or is from now on used by further streams. False: not of this recording. */
 bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
@@ -67,6 +67,6 @@ void ashlar__recording_close(ashlar_recording *recording);
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(ashlar_recording *into,
-                                                       const ashlar_recording *from);
+                                                        const ashlar_recording *from);
 
 #endif /* ASHLAR_RECORDING_H */

@@ -107,7 +107,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
         status = ashlar__soft_ensure();
         if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
             status = ashlar__fail(ASHLAR_EDRIVER,
-                                 "the software device was opened inside a host function");
+                                  "the software device was opened inside a host function");
         }
         is_open = status == ASHLAR_OK;
     }

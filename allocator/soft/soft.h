@@ -75,6 +75,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
-                                                      bool *is_ordered);
+                                                       bool *is_ordered);
 
 #endif /* ASHLAR_SOFT_H */

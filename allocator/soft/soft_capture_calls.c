@@ -30,7 +30,7 @@ cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode)
     }
     if (found == found->device->legacy || found->capture != NULL) {
         return ashlar__soft_leave(found->capture != NULL ? CU_ILLEGAL_STATE
-                                                        : CU_STREAM_CAPTURE_UNSUPPORTED);
+                                                         : CU_STREAM_CAPTURE_UNSUPPORTED);
     }
     soft_capture *capture = ashlar__host_calloc(1, sizeof *capture);
     soft_graph *graph = capture == NULL ? NULL : ashlar__soft_graph_new(found->serial);
@@ -53,8 +53,8 @@ cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode)
 static bool is_joined(const soft_capture *capture) {
     bool joined = true;
     for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        joined = joined && (s->capture != capture ||
-                            ashlar__soft_clock_covers_all(&capture->origin->captured, &s->captured));
+        joined = joined && (s->capture != capture || ashlar__soft_clock_covers_all(
+                                                         &capture->origin->captured, &s->captured));
     }
     return joined;
 }
@@ -83,7 +83,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     } else if (!is_joined(capture)) {
         result = CU_STREAM_CAPTURE_UNJOINED;
     } else if (!ashlar__soft_handles_put(&ashlar__soft_state.graphs, SOFT_GRAPH, capture->graph,
-                                        &handle)) {
+                                         &handle)) {
         result = CU_OUT_OF_MEMORY;
     } else {
         capture->graph = NULL; /* the handle's now */

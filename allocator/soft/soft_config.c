@@ -25,7 +25,8 @@ static ashlar_status read_devices(ashlar_piece value, soft_config *config) {
 
 static ashlar_status read_memory(ashlar_piece value, soft_config *config) {
     uint64_t bytes;
-    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES || bytes < SOFT_PAGE_BYTES) {
+    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES ||
+        bytes < SOFT_PAGE_BYTES) {
         return refuse("memory", value, "2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
     }
     config->memory_bytes = bytes & ~(uint64_t)(SOFT_PAGE_BYTES - 1);

@@ -58,7 +58,7 @@ cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device)
     }
     if (found->retains == 0) {
         if (!ashlar__soft_handles_put(&ashlar__soft_state.contexts, SOFT_CONTEXT, found,
-                                     &found->context)) {
+                                      &found->context)) {
             return ashlar__soft_leave(CU_OUT_OF_MEMORY);
         }
         found->fault = CU_SUCCESS;
@@ -70,7 +70,8 @@ cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device)
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *flags, int *is_active) {
+cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *flags,
+                                             int *is_active) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;

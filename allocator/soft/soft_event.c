@@ -49,7 +49,7 @@ static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_ev
     }
     result = (*event)->capture != 0
                  ? ashlar__soft_capture_spoil(ashlar__soft_capture_find((*event)->capture),
-                                             CU_CAPTURED_EVENT)
+                                              CU_CAPTURED_EVENT)
                  : ashlar__soft_capture_admit_unsafe();
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
@@ -68,7 +68,7 @@ cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
     }
     if (event == NULL || flags > EVENT_FLAGS_ALLOWED) {
         return ashlar__soft_leave((flags & EVENT_INTERPROCESS) != 0 ? CU_NOT_SUPPORTED
-                                                                   : CU_INVALID_VALUE);
+                                                                    : CU_INVALID_VALUE);
     }
     uintptr_t handle;
     soft_event *created = ashlar__host_calloc(1, sizeof *created);
@@ -174,7 +174,8 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     if (found->capture != 0) {
-        return ashlar__soft_leave(ashlar__soft_capture_join(queue, found->capture, &found->captured));
+        return ashlar__soft_leave(
+            ashlar__soft_capture_join(queue, found->capture, &found->captured));
     }
     if (queue->capture != NULL) { /* an event without a record is no dependency */
         return ashlar__soft_leave(

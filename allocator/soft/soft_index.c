@@ -22,7 +22,8 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
     return grown;
 }
 
-bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle) {
+bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item,
+                              uintptr_t *handle) {
     ASHLAR_CHECK2(item != NULL && (int)kind < (int)HANDLE_STEP);
     size_t idx;
     if (handles->first_free != 0) {

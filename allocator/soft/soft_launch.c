@@ -190,7 +190,7 @@ static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
 /* ---- the calls on graphs ---- */
 
 cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
-                                        unsigned long long flags) {
+                                         unsigned long long flags) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
@@ -225,8 +225,8 @@ cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     return ashlar__soft_leave(found->capture != NULL
-                                 ? capture_launch(launched->graph, found)
-                                 : launch_now(launched->graph, found, &launched->last));
+                                  ? capture_launch(launched->graph, found)
+                                  : launch_now(launched->graph, found, &launched->last));
 }
 
 /* Launches of it that are queued still run. */

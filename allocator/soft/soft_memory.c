@@ -112,7 +112,7 @@ static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
 }
 
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
-                          soft_memory *memory) {
+                           soft_memory *memory) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(base >= reservation->range.base &&
                   bytes <= reservation->range.base + reservation->range.bytes - base);
@@ -148,7 +148,7 @@ static size_t mapped_bytes(const soft_reservation *reservation, size_t first, si
 }
 
 cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
-                            uint32_t devices) {
+                             uint32_t devices) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(devices != 0);
     uintptr_t base;

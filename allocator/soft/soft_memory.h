@@ -50,12 +50,12 @@ cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_
 void ashlar__soft_unreserve(soft_reservation *reservation);
 /* Map the first `bytes` of `memory`, inaccessible; the mapping becomes one of its users. */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
-                          soft_memory *memory);
+                           soft_memory *memory);
 /* Unmap `count` mappings, contiguous from the `first` on. */
 cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count);
 /* Make `count` mappings, contiguous from the `first` on, accessible to `devices` (bits) too. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
-                            uint32_t devices);
+                             uint32_t devices);
 /* Every byte is mapped, and some device may use it. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* Every byte is mapped, and this device may use it. */

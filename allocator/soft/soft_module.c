@@ -13,7 +13,7 @@ cu_result ashlar__soft_module_unload(cu_module module) {
 }
 
 cu_result ashlar__soft_module_get_function(cu_function *function, cu_module module,
-                                          const char *name) {
+                                           const char *name) {
     (void)function;
     (void)module;
     (void)name;
@@ -21,9 +21,10 @@ cu_result ashlar__soft_module_get_function(cu_function *function, cu_module modu
 }
 
 cu_result ashlar__soft_launch_kernel(cu_function function, unsigned int grid_x, unsigned int grid_y,
-                                    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                                    unsigned int block_z, unsigned int shared_bytes,
-                                    cu_stream stream, void **params, void **extra) {
+                                     unsigned int grid_z, unsigned int block_x,
+                                     unsigned int block_y, unsigned int block_z,
+                                     unsigned int shared_bytes, cu_stream stream, void **params,
+                                     void **extra) {
     (void)function;
     (void)grid_x;
     (void)grid_y;

@@ -7,9 +7,9 @@
 
 static ashlar_status lost(const char *what) {
     return ashlar__fail(ASHLAR_EHOSTMEM,
-                       "%s: host memory ran out, so that the order is no longer known; give the "
-                       "process more memory, and the devices a new configuration",
-                       what);
+                        "%s: host memory ran out, so that the order is no longer known; give the "
+                        "process more memory, and the devices a new configuration",
+                        what);
 }
 
 /* Begin a call of the oracle: the lock is held if it succeeds. */
@@ -17,9 +17,9 @@ static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu
                                   soft_stream **stream) {
     if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "%s: %zu bytes at %#llx; give a range that is not empty "
-                           "and does not wrap",
-                           what, bytes, ptr);
+                            "%s: %zu bytes at %#llx; give a range that is not empty "
+                            "and does not wrap",
+                            what, bytes, ptr);
     }
     const cu_result result = ashlar__soft_enter_stream(handle, stream);
     if (result == CU_OUT_OF_MEMORY) {
@@ -27,18 +27,18 @@ static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu
     }
     if (result != CU_SUCCESS) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "%s: CUDA error %u; make a context current that has no "
-                           "fault, and give a live stream",
-                           what, result);
+                            "%s: CUDA error %u; make a context current that has no "
+                            "fault, and give a live stream",
+                            what, result);
     }
     ashlar_status status = ASHLAR_OK;
     if (!ashlar__soft_state.config.has_clocks) {
         status = ashlar__fail(ASHLAR_EINVAL, "%s: put clocks=on into ASHLAR_SOFT", what);
     } else if ((*stream)->capture != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL,
-                             "%s: the stream is capturing; what is captured is not "
-                             "queued",
-                             what);
+                              "%s: the stream is capturing; what is captured is not "
+                              "queued",
+                              what);
     } else if (ashlar__soft_state.oracle.is_lost) {
         status = lost(what);
     }
@@ -79,7 +79,8 @@ ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
     if (ashlar__soft_state.oracle.is_lost) {
         status = lost(what);
     } else {
-        *is_ordered = ashlar__soft_oracle_is_ordered((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
+        *is_ordered =
+            ashlar__soft_oracle_is_ordered((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
     }
     ashlar__soft_clock_clear(&after);
     (void)ashlar__soft_leave(CU_SUCCESS);

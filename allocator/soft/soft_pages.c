@@ -45,9 +45,9 @@ ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
         }
         ashlar__host_free(bits);
         return ashlar__fail(ASHLAR_EHOSTMEM,
-                           "software device %d: no memory file of %zu bytes: %s; give a smaller "
-                           "memory= in ASHLAR_SOFT",
-                           device->ordinal, bytes, strerror(error));
+                            "software device %d: no memory file of %zu bytes: %s; give a smaller "
+                            "memory= in ASHLAR_SOFT",
+                            device->ordinal, bytes, strerror(error));
     }
     device->page_bits = bits;
     device->memory_fd = fd;

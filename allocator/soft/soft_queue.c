@@ -375,7 +375,8 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
 
 void ashlar__soft_poll(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && ashlar__soft_draw(POLLS_PER_OP) == 0) {
+    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL &&
+        ashlar__soft_draw(POLLS_PER_OP) == 0) {
         soft_stream *stream = pick_drawn(true);
         if (stream != NULL) {
             run_head(stream);

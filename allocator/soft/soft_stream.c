@@ -39,8 +39,8 @@ static void orphan(soft_stream *stream) {
 
 /* NULL: the thread has none on device `i`. */
 static soft_stream *thread_stream(int i) {
-    soft_stream *stream =
-        ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
+    soft_stream *stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM,
+                                                   thread_streams[i].handle);
     return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
 }
 
@@ -55,7 +55,7 @@ static void end_thread(void *unused) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
             (void)ashlar__soft_handles_take(&ashlar__soft_state.streams, SOFT_STREAM,
-                                           thread_streams[i].handle);
+                                            thread_streams[i].handle);
             orphan(stream);
         }
     }

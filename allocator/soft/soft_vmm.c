@@ -19,7 +19,7 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
 }
 
 cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
-                                                     unsigned int option) {
+                                                      unsigned int option) {
     cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
         return result;
@@ -40,7 +40,7 @@ cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_me
 }
 
 cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
-                                 unsigned long long flags) {
+                                  unsigned long long flags) {
     cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
@@ -102,7 +102,7 @@ static bool is_page_multiple(uintptr_t number) {
 }
 
 cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
-                                          unsigned long long flags) {
+                                           unsigned long long flags) {
     cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
@@ -113,7 +113,7 @@ cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t ali
     }
     soft_reservation *reservation;
     result = ashlar__soft_reserve(bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align,
-                                 (uintptr_t)hint, &reservation);
+                                  (uintptr_t)hint, &reservation);
     if (result == CU_SUCCESS) {
         *ptr = reservation->range.base;
     }
@@ -140,7 +140,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
 
 /* CUDA: "offset: currently must be zero". Allowing more here would hide what fails on a GPU. */
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
-                              unsigned long long flags) {
+                               unsigned long long flags) {
     const cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
@@ -236,7 +236,7 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
 }
 
 cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
-                                     size_t count) {
+                                      size_t count) {
     cu_result result = ashlar__soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;

@@ -10,7 +10,7 @@
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     return ashlar__soft_leave(stream->capture != NULL ? ashlar__soft_capture_op(stream, model)
-                                                     : ashlar__soft_submit(stream, model));
+                                                      : ashlar__soft_submit(stream, model));
 }
 
 cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
@@ -46,7 +46,7 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
 /* Pageable bytes are taken over at the call: the caller may change them at once. A captured copy
  * reads them whenever it runs. */
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
-                                        cu_stream stream) {
+                                         cu_stream stream) {
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
@@ -125,7 +125,7 @@ cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, c
 
 /* Each side is reached by its own device, so that no peer access is needed. */
 cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
-                                        cu_context src_context, size_t bytes, cu_stream stream) {
+                                         cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
@@ -195,9 +195,9 @@ static bool may_batch(const soft_device *device, cu_ptr dst, cu_ptr src, size_t 
  * wants a stream of its own; where CUDA's documentation leaves it open, the stricter reading is
  * taken: no empty copies, and none in a capture (CUDA allows that from 13.1 on). */
 cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
-                                         cu_copy_attributes *attributes, size_t *attribute_starts,
-                                         size_t attribute_count, size_t *failed_index,
-                                         cu_stream stream) {
+                                          cu_copy_attributes *attributes, size_t *attribute_starts,
+                                          size_t attribute_count, size_t *failed_index,
+                                          cu_stream stream) {
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS) {
@@ -229,7 +229,7 @@ cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *si
 /* ---- fills ---- */
 
 cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
-                                      cu_stream stream) {
+                                       cu_stream stream) {
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_work(stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {

@@ -61,15 +61,15 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0 && !key->is_current) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "key %llu was recorded, but not planned since; call "
-                               "ashlar_plan_build() before its plan is saved",
-                               (unsigned long long)key->key);
+                                "key %llu was recorded, but not planned since; call "
+                                "ashlar_plan_build() before its plan is saved",
+                                (unsigned long long)key->key);
         }
         count += key->step_count > 0;
     }
     if (count == 0 || count > ASHLAR_PLAN_FILE_KEYS_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "%u keys have plans to save; record 1 .. %d", count,
-                           ASHLAR_PLAN_FILE_KEYS_MAX);
+                            ASHLAR_PLAN_FILE_KEYS_MAX);
     }
     *out = count;
     return ASHLAR_OK;
@@ -181,16 +181,16 @@ static ashlar_status find_states(ashlar_allocator *a, const ashlar_stream *strea
         }
         if (in->stream_states[i]->pool != NULL) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "streams: number %u is being captured; load the "
-                               "plans before",
-                               i);
+                                "streams: number %u is being captured; load the "
+                                "plans before",
+                                i);
         }
         for (uint32_t other = 0; other < i; other++) {
             if (in->stream_states[other] == in->stream_states[i]) {
                 return ashlar__fail(ASHLAR_EINVAL,
-                                   "streams: numbers %u and %u are the same; give "
-                                   "one for each of the file's %u",
-                                   other, i, in->state_count);
+                                    "streams: numbers %u and %u are the same; give "
+                                    "one for each of the file's %u",
+                                    other, i, in->state_count);
             }
         }
     }
@@ -218,9 +218,9 @@ static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) 
         }
         if (is_on) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "key %llu has steps on one of these streams already; "
-                               "load plans before, or call ashlar_plan_drop()",
-                               (unsigned long long)key->key);
+                                "key %llu has steps on one of these streams already; "
+                                "load plans before, or call ashlar_plan_drop()",
+                                (unsigned long long)key->key);
         }
     }
     return ASHLAR_OK;
@@ -281,18 +281,18 @@ ashlar_status ashlar_plan_load(ashlar_allocator *a, const ashlar_stream *streams
     ashlar_status status = ashlar__plan_image_read(path, &image);
     if (status == ASHLAR_OK && strcmp(image.fingerprint, text_of(fingerprint)) != 0) {
         status = ashlar__fail(ASHLAR_EINVAL,
-                             "%s:2: the plans are of '%.400s', not of '%.400s'; record and save "
-                             "them again",
-                             path, image.fingerprint, text_of(fingerprint));
+                              "%s:2: the plans are of '%.400s', not of '%.400s'; record and save "
+                              "them again",
+                              path, image.fingerprint, text_of(fingerprint));
     }
     if (status == ASHLAR_OK && image.stream_count > stream_count) {
         status = ashlar__fail(ASHLAR_EINVAL, "%s:3: the plans are for %u streams; %zu were given",
-                             path, image.stream_count, stream_count);
+                              path, image.stream_count, stream_count);
     }
     if (status == ASHLAR_OK && a->cache_bytes > 0) {
         status = load(a, streams, &image);
         status = status == ASHLAR_ENOMEM ? ashlar__fail(status, "%s: no memory for its plans: %s",
-                                                       path, ashlar_error_detail())
+                                                        path, ashlar_error_detail())
                                          : status;
     }
     ashlar__plan_image_finish(&image);

@@ -52,7 +52,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_check_fingerprint(const char *finge
 
 /* Errors: those of ashlar__file_create() and ashlar__file_commit(); the old file is as it was. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image,
-                                                        const char *path);
+                                                         const char *path);
 
 /*
  * Read an image from memory: every number in its range, each packing checked, the sum right.
@@ -64,7 +64,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image
  *         alignment, likewise), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_parse(const char *name, const char *text,
-                                                        size_t bytes, ashlar_plan_image *out);
+                                                         size_t bytes, ashlar_plan_image *out);
 
 /* The same from a file. Errors: also ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out);

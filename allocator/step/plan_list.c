@@ -36,12 +36,13 @@ static ashlar_status begin(size_t count, ashlar_recording *out) {
     *out = (ashlar_recording){0};
     if (count > ASHLAR_RECORDING_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a step of %zu allocations; give at most %u", count,
-                           ASHLAR_RECORDING_MAX);
+                            ASHLAR_RECORDING_MAX);
     }
     out->allocs = ashlar__host_calloc(count + 1, sizeof *out->allocs);
-    return out->allocs != NULL ? ASHLAR_OK
-                               : ashlar__fail(ASHLAR_EHOSTMEM,
-                                             "no host memory for a step of %zu allocations", count);
+    return out->allocs != NULL
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu allocations",
+                              count);
 }
 
 static ashlar_status check_alloc(const char *what, size_t i, size_t bytes, ashlar_tag tag) {
@@ -60,11 +61,11 @@ static ashlar_status add_event(const ashlar_plan_event *events, size_t count, si
     const ashlar_plan_event *e = &events[i];
     if (e->block >= count || (live[e->block] != 0) != e->is_free) {
         return ashlar__fail(ASHLAR_EINVAL, "events[%zu]: block %zu is %s; number blocks below %zu",
-                           i, e->block,
-                           e->block >= count ? "out of range"
-                           : e->is_free      ? "not live"
-                                             : "live already",
-                           count);
+                            i, e->block,
+                            e->block >= count ? "out of range"
+                            : e->is_free      ? "not live"
+                                              : "live already",
+                            count);
     }
     if (e->is_free) {
         out->allocs[live[e->block] - 1].end = out->count;
@@ -136,7 +137,8 @@ static ashlar_status sort_buffers(const ashlar_pack_buffer *buffers, size_t coun
             return status;
         }
         if (buffers[i].begin >= buffers[i].end) {
-            return ashlar__fail(ASHLAR_EINVAL, "buffers[%zu]: it ends before it begins, or then", i);
+            return ashlar__fail(ASHLAR_EINVAL, "buffers[%zu]: it ends before it begins, or then",
+                                i);
         }
         sorted[i] = &buffers[i];
     }
@@ -147,7 +149,8 @@ static ashlar_status sort_buffers(const ashlar_pack_buffer *buffers, size_t coun
 static ashlar_status of_buffers(const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag,
                                 ashlar_recording *out) {
     ashlar_status status = begin(count, out);
-    const ashlar_pack_buffer **sorted = ashlar__host_calloc(count + 1, sizeof(ashlar_pack_buffer *));
+    const ashlar_pack_buffer **sorted =
+        ashlar__host_calloc(count + 1, sizeof(ashlar_pack_buffer *));
     if (status == ASHLAR_OK && sorted == NULL) {
         status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step of %zu buffers", count);
     }

@@ -15,7 +15,8 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_s
     ashlar_block *block = NULL;
     ashlar_rung unused;
     if (bytes > a->heap.range.memory_bytes) {
-        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has", bytes);
+        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
+                            bytes);
     }
     ashlar_status status = ashlar__ladder_find_locked(a, &request, &block, &unused);
     ashlar__update_reserved_peak_locked(a);
@@ -30,9 +31,9 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_s
 }
 
 ashlar_status ashlar__plan_memory_create_locked(ashlar_allocator *a, ashlar_cache *own,
-                                               ashlar_stream_state *state, size_t bytes,
-                                               const size_t *offsets, size_t count,
-                                               ashlar_plan_memory **out) {
+                                                ashlar_stream_state *state, size_t bytes,
+                                                const size_t *offsets, size_t count,
+                                                ashlar_plan_memory **out) {
     ASHLAR_ASSERT(count > 0 && bytes > 0);
     ashlar_block *block = NULL;
     ashlar_plan_memory *memory = ashlar__region_new(count);

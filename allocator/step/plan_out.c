@@ -41,8 +41,8 @@ static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint
     const uint32_t stream_idx = plan != NULL ? part_of(plan, user_state) : 0;
     if (plan == NULL || stream_idx == plan->stream_count) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "key %llu has no plan with slots for this stream; record one first",
-                           (unsigned long long)number);
+                            "key %llu has no plan with slots for this stream; record one first",
+                            (unsigned long long)number);
     }
     *out = (slots){.plan = plan, .stream_idx = stream_idx};
     return ASHLAR_OK;
@@ -60,7 +60,7 @@ static void write_rows(const slots *s, ashlar_file_buffer *file) {
         const ashlar_slot *slot = &s->plan->slots[i];
         if (is_of(s, i)) {
             ashlar__file_buffer_print(file, "%u,%u,%u,%zu,%zu\n", i, i, slot->end, slot->bytes,
-                                     s->plan->offsets[i]);
+                                      s->plan->offsets[i]);
         }
     }
 }

@@ -33,7 +33,7 @@ static ashlar_status next_line(reader *r, ashlar_piece *out) {
     r->line++;
     if (!is_whole) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: the file is cut off here; " REMEDY, r->name,
-                           r->line);
+                            r->line);
     }
     *out = ashlar__piece_cut(&r->rest, '\n');
     return ASHLAR_OK;
@@ -50,7 +50,7 @@ static ashlar_status next_row(reader *r, const char *word, ashlar_piece *out) {
     *out = line;
     if (!ashlar__piece_is(ashlar__piece_cut(out, ','), word)) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: '%s' in place of a line '%s,...'; " REMEDY,
-                           r->name, r->line, ashlar__piece_show(line, shown), word);
+                            r->name, r->line, ashlar__piece_show(line, shown), word);
     }
     return ASHLAR_OK;
 }
@@ -62,8 +62,8 @@ typedef struct field {
 
 static ashlar_status bad_field(const reader *r, const field *f, const char *shown) {
     return ashlar__fail(ASHLAR_EFORMAT,
-                       "%s:%zu: %s is '%s', not %" PRIu64 " .. %" PRIu64 "; " REMEDY, r->name,
-                       r->line, f->name, shown, f->low, f->high);
+                        "%s:%zu: %s is '%s', not %" PRIu64 " .. %" PRIu64 "; " REMEDY, r->name,
+                        r->line, f->name, shown, f->low, f->high);
 }
 
 static size_t count_fields(ashlar_piece row) {
@@ -80,7 +80,7 @@ static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field
     char shown[ASHLAR_SHOWN_BYTES];
     if (count_fields(row) != count) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %zu numbers in place of %zu; " REMEDY, r->name,
-                           r->line, count_fields(row), count);
+                            r->line, count_fields(row), count);
     }
     for (size_t i = 0; i < count; i++) {
         const ashlar_piece piece = ashlar__piece_cut(&row, ',');
@@ -108,9 +108,9 @@ static ashlar_status check_room(const reader *r, uint64_t count, size_t line_byt
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT,
-                             "%s:%zu: the file is cut off: less follows than %" PRIu64
-                             " lines; " REMEDY,
-                             r->name, r->line, count);
+                              "%s:%zu: the file is cut off: less follows than %" PRIu64
+                              " lines; " REMEDY,
+                              r->name, r->line, count);
 }
 
 /* ---- one key ---- */
@@ -128,8 +128,8 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
     for (uint32_t other = 0; other < stream_idx; other++) {
         if (key->streams[other] == values[0]) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "%s:%zu: a second part of stream %" PRIu64 "; " REMEDY, r->name,
-                               r->line, values[0]);
+                                "%s:%zu: a second part of stream %" PRIu64 "; " REMEDY, r->name,
+                                r->line, values[0]);
         }
     }
     key->streams[stream_idx] = (uint32_t)values[0];
@@ -176,17 +176,17 @@ static ashlar_status restore(const reader *r, const size_t *offsets,
         return status == ASHLAR_EHOSTMEM
                    ? status
                    : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
-                                 r->line, key->key, ashlar_error_detail());
+                                  r->line, key->key, ashlar_error_detail());
     }
     for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count; stream_idx++) {
         const ashlar_stream_plan *is = &key->plan->stream_plans[stream_idx],
                                  *says = &parts[stream_idx];
         if (is->plan_bytes != says->plan_bytes || is->bound_bytes != says->bound_bytes) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
-                               " but its allocations need %zu,%zu; " REMEDY,
-                               r->name, r->line, key->key, stream_idx, says->plan_bytes,
-                               says->bound_bytes, is->plan_bytes, is->bound_bytes);
+                                "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
+                                " but its allocations need %zu,%zu; " REMEDY,
+                                r->name, r->line, key->key, stream_idx, says->plan_bytes,
+                                says->bound_bytes, is->plan_bytes, is->bound_bytes);
         }
     }
     return ASHLAR_OK;
@@ -233,7 +233,7 @@ static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
     }
     if (is_known(image, values[0], values[1])) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 " is there twice; " REMEDY,
-                           r->name, r->line, values[0]);
+                            r->name, r->line, values[0]);
     }
     if (values[3] == 0 && values[4] > 0) {
         return bad_field(r, &(field){"PARTS", 1, ASHLAR_PLAN_STREAMS_MAX}, "0");
@@ -261,9 +261,9 @@ static ashlar_status read_version(reader *r) {
     }
     if (version != ASHLAR_PLAN_FILE_VERSION) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "%s:%zu: version %" PRIu64
-                           " of the format, and this library reads %d; " REMEDY,
-                           r->name, r->line, version, ASHLAR_PLAN_FILE_VERSION);
+                            "%s:%zu: version %" PRIu64
+                            " of the format, and this library reads %d; " REMEDY,
+                            r->name, r->line, version, ASHLAR_PLAN_FILE_VERSION);
     }
     return ASHLAR_OK;
 }
@@ -282,8 +282,8 @@ static ashlar_status read_fingerprint(reader *r, ashlar_plan_image *image) {
     status = ashlar__plan_check_fingerprint(image->fingerprint);
     if (status != ASHLAR_OK || strlen(image->fingerprint) != row.bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s:%zu: the fingerprint is too long, or no text; " REMEDY, r->name,
-                           r->line);
+                            "%s:%zu: the fingerprint is too long, or no text; " REMEDY, r->name,
+                            r->line);
     }
     return ASHLAR_OK;
 }
@@ -302,9 +302,9 @@ static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
     }
     if (values[0] != ASHLAR_BLOCK_ALIGN) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "%s:%zu: slots aligned to %" PRIu64 " bytes, and this library's are to "
-                           "%zu; " REMEDY,
-                           r->name, r->line, values[0], (size_t)ASHLAR_BLOCK_ALIGN);
+                            "%s:%zu: slots aligned to %" PRIu64 " bytes, and this library's are to "
+                            "%zu; " REMEDY,
+                            r->name, r->line, values[0], (size_t)ASHLAR_BLOCK_ALIGN);
     }
     image->stream_count = (uint32_t)values[1];
     image->keys = ashlar__host_calloc((size_t)values[2], sizeof *image->keys);
@@ -329,19 +329,19 @@ static ashlar_status read_end(reader *r) {
     ashlar__plan_write_sum(sum, wanted);
     if (!ashlar__piece_is(row, wanted)) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s:%zu: the sum of the lines above is %s, not this: "
-                           "they were changed; " REMEDY,
-                           r->name, r->line, wanted);
+                            "%s:%zu: the sum of the lines above is %s, not this: "
+                            "they were changed; " REMEDY,
+                            r->name, r->line, wanted);
     }
     if (r->rest.bytes > 0) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: more lines behind the end; " REMEDY, r->name,
-                           r->line + 1);
+                            r->line + 1);
     }
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__plan_image_parse(const char *name, const char *text, size_t bytes,
-                                      ashlar_plan_image *out) {
+                                       ashlar_plan_image *out) {
     reader r = {.name = name, .text = text, .rest = {text, bytes}};
     ashlar_plan_image image = {0};
     ashlar_status status = read_version(&r);

@@ -30,12 +30,12 @@ ashlar_status ashlar__plan_check_fingerprint(const char *fingerprint) {
     const size_t bytes = strlen(fingerprint);
     if (bytes > ASHLAR_PLAN_FINGERPRINT_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "fingerprint: %zu bytes; give at most %d", bytes,
-                           ASHLAR_PLAN_FINGERPRINT_MAX);
+                            ASHLAR_PLAN_FINGERPRINT_MAX);
     }
     for (size_t i = 0; i < bytes; i++) {
         if ((unsigned char)fingerprint[i] < ' ' || fingerprint[i] == 0x7f) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "fingerprint: a control character at byte %zu; give one line", i);
+                                "fingerprint: a control character at byte %zu; give one line", i);
         }
     }
     return ASHLAR_OK;

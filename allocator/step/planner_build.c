@@ -188,7 +188,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
 }
 
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
-                                          ashlar_step_key *key) {
+                                           ashlar_step_key *key) {
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
     key->is_busy = true;
@@ -227,7 +227,7 @@ static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
 }
 
 ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
-                                          ashlar_step_key **keys, size_t count) {
+                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
     /* So that a plan's memory of these streams is one with slot blocks for these keys. */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);

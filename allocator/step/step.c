@@ -181,8 +181,8 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
 }
 
 ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
-                                      ashlar_stream_state *state, uint64_t number,
-                                      ashlar_recording *recording) {
+                                       ashlar_stream_state *state, uint64_t number,
+                                       ashlar_recording *recording) {
     ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
     if (!a->planner.is_installing) {
@@ -190,8 +190,8 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
     }
     if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
         status = ashlar__fail(ASHLAR_EINVAL,
-                             "a step of key %llu is recorded, or plans are made; wait for the end",
-                             (unsigned long long)number);
+                              "a step of key %llu is recorded, or plans are made; wait for the end",
+                              (unsigned long long)number);
     }
     if (status != ASHLAR_OK) {
         ashlar__recording_finish(recording);
@@ -261,6 +261,6 @@ ashlar_status ashlar__dry_run_end(ashlar_allocator *a) {
     return status != ASHLAR_OK || left_count == 0
                ? status
                : ashlar__fail(ASHLAR_EINVAL,
-                             "a dry run left %u of its blocks live; it must free what it takes",
-                             left_count);
+                              "a dry run left %u of its blocks live; it must free what it takes",
+                              left_count);
 }

@@ -109,9 +109,9 @@ static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) 
     char reasons[REASONS_BYTES];
     if (status == ASHLAR_OK && list_misses(&before, &after, reasons) > 0) {
         status = ashlar__fail(ASHLAR_EINVAL,
-                             "requests of the step were not served from its plan (%s); it must "
-                             "allocate as it did when it was recorded",
-                             reasons);
+                              "requests of the step were not served from its plan (%s); it must "
+                              "allocate as it did when it was recorded",
+                              reasons);
     }
     return say_where(status, length);
 }
@@ -196,9 +196,9 @@ static ashlar_status plan(warmup *w) {
     return status != ASHLAR_ENOMEM
                ? status
                : ashlar__fail(status,
-                             "warm-up: no memory for the plan of a step of length %zu; make the "
-                             "steps shorter or smaller: %s",
-                             w->options->max_length, ashlar_error_detail());
+                              "warm-up: no memory for the plan of a step of length %zu; make the "
+                              "steps shorter or smaller: %s",
+                              w->options->max_length, ashlar_error_detail());
 }
 
 /* Requests served from where the same one is served next time. */
@@ -249,8 +249,8 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
 static ashlar_status check_options(const ashlar_warmup_options *o) {
     if (o->min_length == 0 || o->min_length > o->max_length) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
-                           o->min_length, o->max_length);
+                            "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
+                            o->min_length, o->max_length);
     }
     return o->step != NULL || o->dry_run != NULL
                ? ASHLAR_OK
@@ -259,7 +259,7 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 
 static ashlar_status forget(const warmup *w) {
     return ashlar__planner_forget_keys(w->allocator, w->options->key,
-                                      (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
+                                       (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 
 /* Plan when asked to, and only then; what it was before. */

@@ -150,8 +150,8 @@ ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t ste
                                       const ashlar_stats *stats, unsigned *found) {
     if (monitor->has_reading && step <= monitor->step) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "growth: step %llu after step %llu; give each a larger number",
-                           (unsigned long long)step, (unsigned long long)monitor->step);
+                            "growth: step %llu after step %llu; give each a larger number",
+                            (unsigned long long)step, (unsigned long long)monitor->step);
     }
     unsigned bits = 0;
     for (unsigned i = 0; i < ASHLAR_TAG_COUNT; i++) {

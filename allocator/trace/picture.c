@@ -135,7 +135,8 @@ static ashlar_status find_peak(scene *s) {
         changes = ashlar__host_calloc(count, sizeof *changes);
     }
     if (changes == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a picture of %zu blocks", p->count);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a picture of %zu blocks",
+                            p->count);
     }
     const ashlar_status status = sweep(s, changes);
     ashlar__host_free(changes);
@@ -198,9 +199,9 @@ static void put_head(const scene *s) {
     ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"300\" font-size=\"180\">", LEFT);
     ashlar__svg_put_text(s->file, p->title, TITLE_BYTES);
     ashlar__file_buffer_print(s->file,
-                             "</text>\n<text x=\"%d\" y=\"520\">%zu blocks; peak of live "
-                             "bytes %s",
-                             LEFT, p->count, readable(s->peak_bytes, peak));
+                              "</text>\n<text x=\"%d\" y=\"520\">%zu blocks; peak of live "
+                              "bytes %s",
+                              LEFT, p->count, readable(s->peak_bytes, peak));
     if (p->limit_label != NULL) {
         ashlar__file_buffer_print(s->file, "; ");
         ashlar__svg_put_text(s->file, p->limit_label, LABEL_BYTES);
@@ -218,16 +219,16 @@ static void put_rectangle(const scene *s, size_t i) {
     x = x + width > RIGHT ? RIGHT - width : x;
     y = y + height > BOTTOM ? BOTTOM - height : y;
     ashlar__file_buffer_print(s->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\"><title>",
-                             x, y, width, height);
+                              x, y, width, height);
     if (block->name != NULL) {
         ashlar__svg_put_text(s->file, block->name, NAME_BYTES);
     } else {
         ashlar__file_buffer_print(s->file, "#%zu", i);
     }
     ashlar__file_buffer_print(s->file, "%s%s: %zu B at %zu, %" PRIu64 " to %" PRIu64,
-                             s->picture->has_tags ? ", " : "",
-                             s->picture->has_tags ? ashlar_tag_name((ashlar_tag)block->tag) : "",
-                             block->bytes, block->offset, block->begin, block->end);
+                              s->picture->has_tags ? ", " : "",
+                              s->picture->has_tags ? ashlar_tag_name((ashlar_tag)block->tag) : "",
+                              block->bytes, block->offset, block->begin, block->end);
     ashlar__file_buffer_print(s->file, "</title></rect>\n");
 }
 
@@ -284,17 +285,18 @@ static void put_time_axis(const scene *s) {
         const uint64_t time = s->begin + first + n * step;
         const unsigned x = x_of(s, time);
         ashlar__file_buffer_print(s->file,
-                                 "<text x=\"%u\" y=\"%d\">%" PRIu64
-                                 "</text><path d=\"M%u %dv60\" stroke=\"#222\" "
-                                 "stroke-width=\"8\"/>\n",
-                                 x, BOTTOM + 190, time, x, BOTTOM);
+                                  "<text x=\"%u\" y=\"%d\">%" PRIu64
+                                  "</text><path d=\"M%u %dv60\" stroke=\"#222\" "
+                                  "stroke-width=\"8\"/>\n",
+                                  x, BOTTOM + 190, time, x, BOTTOM);
     }
-    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2, BOTTOM + 380);
+    ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2,
+                              BOTTOM + 380);
     ashlar__svg_put_text(s->file, s->picture->time_unit, LABEL_BYTES);
     ashlar__file_buffer_print(s->file,
-                             "</text>\n</g>\n<path d=\"M%d %dV%dH%d\" fill=\"none\" "
-                             "stroke=\"#222\" stroke-width=\"8\"/>\n",
-                             LEFT, TOP, BOTTOM, RIGHT);
+                              "</text>\n</g>\n<path d=\"M%d %dV%dH%d\" fill=\"none\" "
+                              "stroke=\"#222\" stroke-width=\"8\"/>\n",
+                              LEFT, TOP, BOTTOM, RIGHT);
 }
 
 /* The labels are at opposite ends and sides, as the lines of a good plan are nearly one. */
@@ -303,25 +305,25 @@ static void put_lines(const scene *s) {
     char text[SIZE_TEXT_BYTES];
     const unsigned peak = y_of(s, s->peak_bytes);
     ashlar__file_buffer_print(s->file,
-                             "<g paint-order=\"stroke\" stroke=\"#fff\" "
-                             "stroke-width=\"40\">\n<path d=\"M%d %uH%d\" "
-                             "stroke=\"#222\" stroke-width=\"12\"/>\n",
-                             LEFT, peak, RIGHT);
+                              "<g paint-order=\"stroke\" stroke=\"#fff\" "
+                              "stroke-width=\"40\">\n<path d=\"M%d %uH%d\" "
+                              "stroke=\"#222\" stroke-width=\"12\"/>\n",
+                              LEFT, peak, RIGHT);
     ashlar__file_buffer_print(s->file,
-                             "<path d=\"M%u %dV%d\" stroke=\"#222\" stroke-width=\"8\" "
-                             "stroke-dasharray=\"20 40\"/>\n",
-                             x_of(s, s->peak_time), TOP, BOTTOM);
+                              "<path d=\"M%u %dV%d\" stroke=\"#222\" stroke-width=\"8\" "
+                              "stroke-dasharray=\"20 40\"/>\n",
+                              x_of(s, s->peak_time), TOP, BOTTOM);
     ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%u\">peak of live bytes %s</text>\n",
-                             LEFT + 60, peak + 140, readable(s->peak_bytes, text));
+                              LEFT + 60, peak + 140, readable(s->peak_bytes, text));
     if (p->limit_label != NULL) {
         const unsigned limit = y_of(s, p->limit_bytes);
         ashlar__file_buffer_print(s->file,
-                                 "<path d=\"M%d %uH%d\" stroke=\"#c00000\" "
-                                 "stroke-width=\"12\" stroke-dasharray=\"80 50\"/>\n",
-                                 LEFT, limit, RIGHT);
+                                  "<path d=\"M%d %uH%d\" stroke=\"#c00000\" "
+                                  "stroke-width=\"12\" stroke-dasharray=\"80 50\"/>\n",
+                                  LEFT, limit, RIGHT);
         ashlar__file_buffer_print(s->file,
-                                 "<text x=\"%d\" y=\"%u\" text-anchor=\"end\" fill=\"#c00000\">",
-                                 RIGHT, limit - 40);
+                                  "<text x=\"%d\" y=\"%u\" text-anchor=\"end\" fill=\"#c00000\">",
+                                  RIGHT, limit - 40);
         ashlar__svg_put_text(s->file, p->limit_label, LABEL_BYTES);
         ashlar__file_buffer_print(s->file, " %s</text>\n", readable(p->limit_bytes, text));
     }
@@ -335,8 +337,8 @@ static void put_colour_name(const scene *s, unsigned colour) {
         const bool is_last = colour == COLOURS - 1;
         const size_t limit = size_limit(is_last ? colour - 1 : colour);
         const unsigned u = unit_of(limit);
-        ashlar__file_buffer_print(s->file, "%s %zu %s", is_last ? "above" : "up to", limit >> 10 * u,
-                                 units[u]);
+        ashlar__file_buffer_print(s->file, "%s %zu %s", is_last ? "above" : "up to",
+                                  limit >> 10 * u, units[u]);
     }
 }
 
@@ -356,7 +358,7 @@ static void put_legend(const scene *s) {
         ashlar__file_buffer_print(s->file, "<text x=\"%u\" y=\"%u\">", x + 180, y + 105);
         put_colour_name(s, colour);
         ashlar__file_buffer_print(s->file, ": %s at peak</text>\n",
-                                 readable(s->at_peak[colour], bytes));
+                                  readable(s->at_peak[colour], bytes));
         place++;
     }
 }

@@ -47,6 +47,6 @@ typedef struct ashlar_picture {
  *          for each, its name apart, while its numbers are below 10^10.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__picture_write(const ashlar_picture *picture,
-                                                     const char *path);
+                                                      const char *path);
 
 #endif /* ASHLAR_PICTURE_H */

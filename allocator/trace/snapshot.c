@@ -6,7 +6,7 @@
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
-                                     ashlar_snapshot **out) {
+                                      ashlar_snapshot **out) {
     ashlar_snapshot *snapshot = ashlar__host_calloc(1, sizeof *snapshot);
     if (snapshot != NULL) { /* both counts may be 0 */
         snapshot->segments = ashlar__host_calloc(segment_count + 1, sizeof *snapshot->segments);
@@ -15,7 +15,7 @@ ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
     if (snapshot == NULL || snapshot->segments == NULL || snapshot->blocks == NULL) {
         ashlar_snapshot_free(snapshot);
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a snapshot of %zu blocks",
-                           block_count);
+                            block_count);
     }
     snapshot->segment_count = segment_count;
     snapshot->block_count = block_count;

@@ -10,7 +10,7 @@
 
 /* A snapshot with room for so many, zeroed. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
-                                                       ashlar_snapshot **out);
+                                                        ashlar_snapshot **out);
 
 /* Errors: ASHLAR_EFORMAT, naming the first segment or block of which an invariant does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
@@ -22,11 +22,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *sn
  *          viewer, which plays it backwards from the snapshot, each block of it must lie in memory
  *          that is in the snapshot or unmapped by a later event.
  *
- * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and as ashlar__file_create() and
- *         ashlar__file_commit(); the old file is then as it was.
+ * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and as ashlar__file_create()
+ *         and ashlar__file_commit(); the old file is then as it was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
-                                                             const ashlar_trace_event *events,
-                                                             size_t count, const char *path);
+                                                              const ashlar_trace_event *events,
+                                                              size_t count, const char *path);
 
 #endif /* ASHLAR_SNAPSHOT_H */

@@ -216,8 +216,8 @@ static void put_settings(ashlar_pickle *p) {
 }
 
 ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
-                                           const ashlar_trace_event *events, size_t count,
-                                           const char *path) {
+                                            const ashlar_trace_event *events, size_t count,
+                                            const char *path) {
     ashlar_pickle p;
     ashlar_file_buffer *file = NULL;
     ashlar_status status = ashlar__snapshot_check(snapshot);

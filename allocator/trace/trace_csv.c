@@ -14,10 +14,11 @@ static void write_rmm_row(ashlar_file_buffer *file, const ashlar_trace_event *ev
     enum { MINUTE = 60, HOUR = 60 * MINUTE };
     const uint64_t us = event->time_ns / 1000, s = us / 1000000;
     ashlar__file_buffer_print(file,
-                             "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64
-                             ",%s,0x%" PRIx64 ",%" PRIu64 ",0x%" PRIx64 "\n",
-                             event->thread, s / HOUR, s % HOUR / MINUTE, s % MINUTE, us % 1000000,
-                             names[event->action], event->address, event->requested, event->stream);
+                              "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64
+                              ",%s,0x%" PRIx64 ",%" PRIu64 ",0x%" PRIx64 "\n",
+                              event->thread, s / HOUR, s % HOUR / MINUTE, s % MINUTE, us % 1000000,
+                              names[event->action], event->address, event->requested,
+                              event->stream);
 }
 
 static void write_rmm(ashlar_file_buffer *file, const ashlar_trace_event *events, size_t count,
@@ -40,7 +41,7 @@ static void write_minimalloc(ashlar_file_buffer *file, const ashlar_trace_event 
         const size_t end = p->partners[i];
         if (events[i].action == ASHLAR_TRACE_ALLOC && end != ASHLAR_TRACE_UNPAIRED) {
             ashlar__file_buffer_print(file, "%zu,%zu,%zu,%" PRIu64 "\n", id++, i,
-                                     end == ASHLAR_TRACE_LIVE ? count : end, events[i].bytes);
+                                      end == ASHLAR_TRACE_LIVE ? count : end, events[i].bytes);
         }
     }
 }
@@ -71,11 +72,11 @@ static ashlar_status write_paired(write_fn write, const ashlar_trace_event *even
 }
 
 ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events, size_t count,
-                                     const char *path, uint64_t *left_out) {
+                                      const char *path, uint64_t *left_out) {
     return write_paired(write_rmm, events, count, path, left_out);
 }
 
 ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events, size_t count,
-                                            const char *path, uint64_t *left_out) {
+                                             const char *path, uint64_t *left_out) {
     return write_paired(write_minimalloc, events, count, path, left_out);
 }

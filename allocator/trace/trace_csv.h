@@ -9,8 +9,8 @@
  * events    in ascending numbers, as ashlar__trace_read() has them
  * left_out  how many events could not be paired
  *
- * Errors:   ASHLAR_EHOSTMEM, and as ashlar__file_create() and ashlar__file_commit(); the old file is
- *           then as it was.
+ * Errors:   ASHLAR_EHOSTMEM, and as ashlar__file_create() and ashlar__file_commit(); the old file
+ *           is then as it was.
  * Cost:     O(count log count), two words of host memory for each event.
  */
 #ifndef ASHLAR_TRACE_CSV_H
@@ -23,15 +23,15 @@
  * one, Time is that of the monotonic clock. An OOM is a row too: an allocate failure.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events,
-                                                       size_t count, const char *path,
-                                                       uint64_t *left_out);
+                                                        size_t count, const char *path,
+                                                        uint64_t *left_out);
 
 /*
  * As MiniMalloc reads: id,lower,upper,size. Block `id` is live in [lower, upper); the times are
  * positions in the trace, its end is `count`. Size is the block's, since that is what needs room.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events,
-                                                              size_t count, const char *path,
-                                                              uint64_t *left_out);
+                                                               size_t count, const char *path,
+                                                               uint64_t *left_out);
 
 #endif /* ASHLAR_TRACE_CSV_H */

@@ -41,14 +41,14 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *state, s
 }
 
 ashlar_status ashlar__trace_pairs_find(const ashlar_trace_event *events, size_t count,
-                                      ashlar_trace_pairs *out) {
+                                       ashlar_trace_pairs *out) {
     size_t *partners = ashlar__host_calloc(count + 1, sizeof *partners); /* count may be 0 */
     size_t *state = ashlar__host_calloc(count + 1, sizeof *state);
     if (partners == NULL || state == NULL) {
         ashlar__host_free(partners);
         ashlar__host_free(state);
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
-                           count);
+                            count);
     }
     *out = (ashlar_trace_pairs){.partners = partners};
     size_t order_count = 0;

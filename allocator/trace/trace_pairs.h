@@ -33,7 +33,7 @@ typedef struct ashlar_trace_pairs {
  * Cost:      O(count log count), two words of host memory for each event.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_pairs_find(const ashlar_trace_event *events,
-                                                        size_t count, ashlar_trace_pairs *out);
+                                                         size_t count, ashlar_trace_pairs *out);
 
 void ashlar__trace_pairs_finish(ashlar_trace_pairs *pairs);
 

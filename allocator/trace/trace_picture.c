@@ -58,7 +58,7 @@ static void close_gaps(ashlar_picture_block *blocks, size_t count) {
 }
 
 ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events, size_t count,
-                                     const char *path, uint64_t *left_out) {
+                                      const char *path, uint64_t *left_out) {
     ashlar_trace_pairs pairs = {0};
     ashlar_status status = ashlar__trace_pairs_find(events, count, &pairs);
     if (status != ASHLAR_OK) {

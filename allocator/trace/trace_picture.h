@@ -19,7 +19,7 @@
  * Cost:   O(count log count), some 110 bytes of host memory for each event.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events,
-                                                       size_t count, const char *path,
-                                                       uint64_t *left_out);
+                                                        size_t count, const char *path,
+                                                        uint64_t *left_out);
 
 #endif /* ASHLAR_TRACE_PICTURE_H */

@@ -26,7 +26,7 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
     size_t entry_count = 1;
     if (capacity == 0 || capacity > CAPACITY_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "trace: a ring of %zu events; give 1 .. %llu", capacity,
-                           (unsigned long long)CAPACITY_MAX);
+                            (unsigned long long)CAPACITY_MAX);
     }
     while (entry_count < capacity) {
         entry_count *= 2;
@@ -34,7 +34,7 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
     ashlar_trace_entry *entries = ashlar__host_calloc(entry_count, sizeof *entries);
     if (entries == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
-                           entry_count);
+                            entry_count);
     }
     trace->entries = entries;
     trace->capacity = entry_count;
@@ -114,7 +114,7 @@ static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
 }
 
 size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
-                         uint64_t *lost) {
+                          uint64_t *lost) {
     const uint64_t end = atomic_load_explicit(&trace->next, memory_order_acquire);
     uint64_t span = end < trace->capacity ? end : trace->capacity;
     span = span < capacity ? span : capacity;

@@ -98,7 +98,7 @@ static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_
  * Threads: any, beside any number of writers.
  */
 size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
-                         uint64_t *lost);
+                          uint64_t *lost);
 
 /* This thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
 uint32_t ashlar__trace_thread(void);

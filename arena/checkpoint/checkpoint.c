@@ -53,7 +53,7 @@ static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream 
     s->images[region] = ashlar__host_calloc(bytes, 1);
     if (s->images[region] == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
-                           bytes, ashlar_region_text(region));
+                            bytes, ashlar_region_text(region));
     }
     return ashlar_copy_to_host(ashlar_allocator_device(ashlar_arena_allocator(s->arena)),
                                s->images[region], ashlar_arena_region(s->arena, region), bytes,
@@ -126,8 +126,8 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
                                      ashlar_stream stream) {
     if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
-                           ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
-                                                            : "no flags for a save");
+                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
+                                                             : "no flags for a save");
     }
     const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};

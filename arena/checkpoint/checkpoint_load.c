@@ -105,7 +105,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
     print_shape(entry->dtype, entry->rank, entry->shape, got);
     print_shape(dtype, info->rank, info->shape, want);
     return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is %s there, and %s in this model",
-                       l->file->path, entry->name, got, want);
+                        l->file->path, entry->name, got, want);
 }
 
 /* Note where one tensor of the file belongs. */
@@ -114,8 +114,8 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
     size_t tensor = 0;
     ashlar_tensor_info info;
     if (!resolve(l->arena, entry->name, &region, &tensor)) {
-        return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
-                           entry->name);
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's",
+                            l->file->path, entry->name);
     }
     ASHLAR_CHECK2(tensor < l->count);
     ashlar_arena_tensor(l->arena, tensor, &info);
@@ -129,8 +129,8 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
     return (l->flags & ASHLAR_CHECKPOINT_STATE) == 0
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT,
-                             "%s: tensor '%s' is the state of another optimizer than this one",
-                             l->file->path, entry->name);
+                              "%s: tensor '%s' is the state of another optimizer than this one",
+                              l->file->path, entry->name);
 }
 
 static ashlar_status check_complete(const loading *l) {
@@ -142,12 +142,12 @@ static ashlar_status check_complete(const loading *l) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(l->arena, i, &info);
             if (l->found[region * l->count + i] == NULL) {
-                return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s",
-                                   l->file->path, ashlar__checkpoint_prefix((ashlar_region)region),
-                                   info.name,
-                                   region == ASHLAR_REGION_PARAMETERS
-                                       ? ""
-                                       : "; to go on training, it must hold the optimizer's state");
+                return ashlar__fail(
+                    ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s", l->file->path,
+                    ashlar__checkpoint_prefix((ashlar_region)region), info.name,
+                    region == ASHLAR_REGION_PARAMETERS
+                        ? ""
+                        : "; to go on training, it must hold the optimizer's state");
             }
         }
     }
@@ -185,7 +185,7 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
                       ashlar_arena_region_bytes(l->arena, region));
         ashlar__convert(ashlar__layout_dtype(info.dtype, layout), image + info.offset[layout],
-                       from->dtype, from->data, info.elements);
+                        from->dtype, from->data, info.elements);
     }
 }
 
@@ -210,7 +210,7 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
     char *image = ashlar__host_calloc(most, 1);
     if (image == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
-                           l->file->path, most);
+                            l->file->path, most);
     }
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
@@ -227,8 +227,8 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
     const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
     if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
-                           ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
-                                                            : "no flags for a load");
+                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
+                                                             : "no flags for a load");
     }
     const unsigned weights =
         ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
@@ -245,7 +245,7 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
     l.found = ashlar__host_calloc(l.count, ASHLAR_REGION_COUNT * sizeof(void *));
     if (l.found == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", file->path,
-                           l.count);
+                            l.count);
     }
     ashlar_status status = check_tensors(&l);
     if (status == ASHLAR_OK) {

@@ -43,10 +43,10 @@ typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metad
  *            rank), ASHLAR_EOVERFLOW (a size, the header's too), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
-                                                         const ashlar_safetensors_entry *entries,
-                                                         size_t count,
-                                                         const ashlar_safetensors_pair *metadata,
-                                                         size_t metadata_count);
+                                                          const ashlar_safetensors_entry *entries,
+                                                          size_t count,
+                                                          const ashlar_safetensors_pair *metadata,
+                                                          size_t metadata_count);
 
 typedef struct ashlar_safetensors ashlar_safetensors;
 
@@ -60,7 +60,8 @@ typedef struct ashlar_safetensors ashlar_safetensors;
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
  *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
+                                                         ashlar_safetensors **out);
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
@@ -73,7 +74,7 @@ const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors 
  * Its data may be unaligned in a file that others wrote: copy it, do not cast it.
  */
 const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
-                                                        const char *name);
+                                                         const char *name);
 
 /* The metadata's text for `key`, NULL if there is none. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);

@@ -43,7 +43,7 @@ typedef struct check {
 
 static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
     return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
-                       path, name, reason);
+                        path, name, reason);
 }
 
 /* --- mapping -------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static ashlar_status fail_format(const char *path, const char *name, const char 
 static ashlar_status fail_errno(const char *path) {
     const int error = errno;
     return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
-                       strerror(error));
+                        strerror(error));
 }
 
 static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char *path) {
@@ -61,7 +61,7 @@ static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char 
     }
     if (!S_ISREG(info.st_mode) || info.st_size < LENGTH_BYTES) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s: too short or not a regular file; give a safetensors file", path);
+                            "%s: too short or not a regular file; give a safetensors file", path);
     }
     const size_t bytes = (size_t)info.st_size;
     void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -207,9 +207,9 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
     }
     if (end != checked->data_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s: %zu bytes of data, %zu described; the file is damaged, write it "
-                           "anew",
-                           checked->path, checked->data_bytes, end);
+                            "%s: %zu bytes of data, %zu described; the file is damaged, write it "
+                            "anew",
+                            checked->path, checked->data_bytes, end);
     }
     return ASHLAR_OK;
 }
@@ -266,7 +266,7 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
     file->by_name = ashlar__host_calloc(header->count + 1, sizeof *file->by_name);
     if (file->entries == NULL || file->by_name == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", checked->path,
-                           header->count);
+                            header->count);
     }
     for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
         ASHLAR_CHECK2(file->count < header->count);
@@ -296,7 +296,7 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
     const ashlar_status status = ashlar__json_parse(text, length, &file->header);
     if (status != ASHLAR_OK) {
         return ashlar__fail(status, "%s: %s; give a whole safetensors file", path,
-                           ashlar_error_detail());
+                            ashlar_error_detail());
     }
     const check checked = {
         .path = path,
@@ -349,7 +349,7 @@ const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors 
 }
 
 const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
-                                                        const char *name) {
+                                                         const char *name) {
     const ashlar_safetensors_entry wanted = {.name = name};
     const ashlar_safetensors_entry *key = &wanted;
     const ashlar_safetensors_entry **found =

@@ -34,8 +34,8 @@ ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *en
     size_t bytes = ashlar_dtype_bytes(entry->dtype);
     if (bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': type %d, rank %zu; the rank is at most %d",
-                           entry->name, (int)entry->dtype, entry->rank,
-                           ASHLAR_SAFETENSORS_RANK_MAX);
+                            entry->name, (int)entry->dtype, entry->rank,
+                            ASHLAR_SAFETENSORS_RANK_MAX);
     }
     bool has_zero = false;
     for (size_t i = 0; i < entry->rank; i++) {
@@ -45,7 +45,7 @@ ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *en
     for (size_t i = 0; i < entry->rank; i++) {
         if (entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
-                               entry->name);
+                                entry->name);
         }
     }
     *out = has_zero ? 0 : bytes;
@@ -77,11 +77,12 @@ static ashlar_status check_names(const char **names, size_t count, const char *w
             return ashlar__fail(ASHLAR_EINVAL, "%s '%s': not UTF-8; rename it", what, names[i]);
         }
         if (i > 0 && strcmp(names[i - 1], names[i]) == 0) {
-            return ashlar__fail(ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what, names[i]);
+            return ashlar__fail(ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what,
+                                names[i]);
         }
         if (strcmp(names[i], "__metadata__") == 0) {
             return ashlar__fail(ASHLAR_EINVAL, "%s '%s': reserved by the format; rename it", what,
-                               names[i]);
+                                names[i]);
         }
     }
     return ASHLAR_OK;
@@ -108,7 +109,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
     for (size_t i = 0; i < metadata_count && status == ASHLAR_OK; i++) {
         if (!is_utf8(metadata[i].value)) {
             status = ashlar__fail(ASHLAR_EINVAL, "metadata '%s': its text is not UTF-8; encode it",
-                                 metadata[i].key);
+                                  metadata[i].key);
         }
     }
     ashlar__host_free(names);
@@ -140,11 +141,11 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     }
     if (bytes > 0 && entry->data == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': no data; give %zu bytes", entry->name,
-                           bytes);
+                            bytes);
     }
     if (!ashlar__add(*begin, bytes, &end)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': the file would be too large",
-                           entry->name);
+                            entry->name);
     }
     ashlar__json_put_key(json, entry->name);
     ashlar__json_open_object(json);
@@ -201,8 +202,8 @@ static ashlar_status write_header(ashlar_file *file, const char *text, size_t by
     uint64_t length = bytes + padding_bytes;
     ASHLAR_CHECK2(length % LENGTH_BYTES == 0); /* so that the data is aligned */
     if (length > ASHLAR_SAFETENSORS_HEADER_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "a header of %zu bytes; use fewer tensors or metadata",
-                           bytes);
+        return ashlar__fail(ASHLAR_EOVERFLOW,
+                            "a header of %zu bytes; use fewer tensors or metadata", bytes);
     }
     unsigned char little[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++) {
@@ -238,8 +239,8 @@ static ashlar_status write_file(const char *path, const ashlar_safetensors_entry
 }
 
 ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetensors_entry *entries,
-                                       size_t count, const ashlar_safetensors_pair *metadata,
-                                       size_t metadata_count) {
+                                        size_t count, const ashlar_safetensors_pair *metadata,
+                                        size_t metadata_count) {
     ashlar_status status = check_arguments(entries, count, metadata, metadata_count);
     if (status != ASHLAR_OK) {
         return status;
@@ -247,7 +248,7 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
     const ashlar_safetensors_entry **order = ashlar__host_calloc(count + 1, sizeof *order);
     if (order == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %zu tensors to %s", count,
-                           path);
+                            path);
     }
     for (size_t i = 0; i < count; i++) {
         order[i] = &entries[i];

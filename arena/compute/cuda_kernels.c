@@ -17,9 +17,9 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
     if (result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
         result == CU_NOT_SUPPORTED) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "%s: no CUDA kernels for %s; they need compute capability 8.0, or a "
-                           "newer driver",
-                           image->what, device->info.name);
+                            "%s: no CUDA kernels for %s; they need compute capability 8.0, or a "
+                            "newer driver",
+                            image->what, device->info.name);
     }
     if (result != CU_SUCCESS) {
         return ashlar__driver_error(driver, "cuModuleLoadData", result);
@@ -37,13 +37,13 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
 }
 
 ashlar_status ashlar__cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
-                                       const char *const *names, size_t count, cu_module *module,
-                                       cu_function *kernels) {
+                                        const char *const *names, size_t count, cu_module *module,
+                                        cu_function *kernels) {
     if (image->image[0] == 0) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
-                           "or use a software device",
-                           image->what);
+                            "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
+                            "or use a software device",
+                            image->what);
     }
     ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
@@ -62,8 +62,8 @@ void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module) {
 }
 
 ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device, cu_function kernel,
-                                         const char *name, size_t blocks, unsigned threads,
-                                         const void *param, ashlar_stream stream) {
+                                          const char *name, size_t blocks, unsigned threads,
+                                          const void *param, ashlar_stream stream) {
     ashlar_driver *driver = device->driver;
     void *params[] = {(void *)(uintptr_t)param};
     ASHLAR_ASSERT(blocks <= INT32_MAX); /* CUDA's limits */

@@ -21,9 +21,9 @@ typedef struct ashlar_cuda_image {
  * Errors:    ASHLAR_ENOTSUP (none for this device, or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
-                                                         const ashlar_cuda_image *image,
-                                                         const char *const *names, size_t count,
-                                                         cu_module *module, cu_function *kernels);
+                                                          const ashlar_cuda_image *image,
+                                                          const char *const *names, size_t count,
+                                                          cu_module *module, cu_function *kernels);
 
 /* Waits for the device first: queued kernels still need their code. */
 void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module);
@@ -35,8 +35,9 @@ void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module);
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with the kernel's name.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device,
-                                                           cu_function kernel, const char *name,
-                                                           size_t blocks, unsigned threads,
-                                                           const void *param, ashlar_stream stream);
+                                                            cu_function kernel, const char *name,
+                                                            size_t blocks, unsigned threads,
+                                                            const void *param,
+                                                            ashlar_stream stream);
 
 #endif /* ASHLAR_CUDA_KERNELS_H */

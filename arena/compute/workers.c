@@ -84,7 +84,7 @@ ashlar_status ashlar__workers_check(void) {
     pthread_once(&environment_once, read_environment);
     if (is_environment_bad) {
         return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_THREADS: not a number of threads; give 1 to %d",
-                           ASHLAR_WORKERS_MAX);
+                            ASHLAR_WORKERS_MAX);
     }
     return ASHLAR_OK;
 }

@@ -84,7 +84,7 @@ static ashlar_status block_bytes(size_t region_bytes, size_t *out) {
 }
 
 ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
-                                ashlar_stream stream, unsigned regions, unsigned *taken) {
+                                 ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
     ASHLAR_CHECK2(arena->order != NULL); /* placed */
     ASHLAR_CHECK2(arena->allocator == NULL || arena->allocator == allocator);
@@ -130,14 +130,14 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
                                   ashlar_stream stream, unsigned regions) {
     if (arena->tensor_count == 0 || arena->allocator != NULL) {
         return ashlar__fail(ASHLAR_EINVAL, arena->tensor_count == 0
-                                              ? "commit of an arena without tensors"
-                                              : "the arena is committed already");
+                                               ? "commit of an arena without tensors"
+                                               : "the arena is committed already");
     }
     if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "regions: 0x%x is no set of regions with that of the "
-                           "parameters; use ASHLAR_REGIONS_ALL for training",
-                           regions);
+                            "regions: 0x%x is no set of regions with that of the "
+                            "parameters; use ASHLAR_REGIONS_ALL for training",
+                            regions);
     }
     ashlar_status status = ashlar__arena_place(arena);
     if (status != ASHLAR_OK) {
@@ -156,8 +156,8 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
 ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
     if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
         return ashlar__fail(ASHLAR_EINVAL, "extend: %s",
-                           arena->allocator == NULL ? "the arena is not committed"
-                                                    : "no set of regions");
+                            arena->allocator == NULL ? "the arena is not committed"
+                                                     : "no set of regions");
     }
     return take_zeroed(arena, arena->allocator, stream, regions);
 }

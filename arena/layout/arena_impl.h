@@ -91,8 +91,8 @@ size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layou
  * Errors: those of ashlar_alloc().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
-                                                  ashlar_stream stream, unsigned regions,
-                                                  unsigned *taken);
+                                                   ashlar_stream stream, unsigned regions,
+                                                   unsigned *taken);
 /* Give regions back in stream order. */
 void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
 
@@ -111,7 +111,7 @@ ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void
  */
 enum { ASHLAR_WHERE_BYTES = 256 };
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
-                           char text[static ASHLAR_WHERE_BYTES]);
+                            char text[static ASHLAR_WHERE_BYTES]);
 
 /*
  * Place every group and tensor: the arithmetic of commit, without device memory. Errors:

@@ -64,7 +64,7 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
 }
 
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
-                           char text[static ASHLAR_WHERE_BYTES]) {
+                            char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
     const uintptr_t end = begin + bytes; /* may wrap: then no region is behind it */
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -91,8 +91,8 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             if (group->offset[layout] != end[layout]) {
                 return ashlar__fail(ASHLAR_EMOVED,
-                                   "group %zu lies at offset %zu, the one before ends at %zu", i,
-                                   group->offset[layout], end[layout]);
+                                    "group %zu lies at offset %zu, the one before ends at %zu", i,
+                                    group->offset[layout], end[layout]);
             }
             end[layout] += ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
         }
@@ -100,7 +100,7 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
     for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
         if (end[layout] != arena->bytes[layout]) {
             return ashlar__fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu",
-                               end[layout], arena->bytes[layout]);
+                                end[layout], arena->bytes[layout]);
         }
     }
     return ASHLAR_OK;
@@ -124,8 +124,8 @@ static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_gro
     bool is_in = true;
     for (int i = 0; i < ASHLAR_LAYOUT_COUNT; i++) {
         const ashlar_layout layout = (ashlar_layout)i;
-        const size_t want =
-            group->offset[layout] + ashlar__layout_bytes(group->dtype, tensor->group_offset, layout);
+        const size_t want = group->offset[layout] +
+                            ashlar__layout_bytes(group->dtype, tensor->group_offset, layout);
         is_in &= !ashlar__layout_has(layout, group->dtype) || tensor->info.offset[layout] == want;
     }
     return is_in;
@@ -141,14 +141,14 @@ static ashlar_status check_tensors(const ashlar_arena *arena) {
         }
         if (!fits_group(tensor, group)) {
             return ashlar__fail(ASHLAR_EMOVED, "tensor %s has another shape or type than its place",
-                               tensor->name);
+                                tensor->name);
         }
     }
     for (size_t i = 1; i < arena->tensor_count; i++) {
         const size_t a = arena->order[i - 1], b = arena->order[i];
         if (end_of(arena, ASHLAR_LAYOUT_STORAGE, a) > begin_of(arena, ASHLAR_LAYOUT_STORAGE, b)) {
             return ashlar__fail(ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
-                               arena->tensors[b].name);
+                                arena->tensors[b].name);
         }
     }
     return ASHLAR_OK;
@@ -161,7 +161,7 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
         if (bucket->offset + bucket->bytes != end) {
             return ashlar__fail(ASHLAR_EMOVED, "bucket %zu ends at %zu, the next one begins at %zu",
-                               i, bucket->offset + bucket->bytes, end);
+                                i, bucket->offset + bucket->bytes, end);
         }
         end = bucket->offset;
     }
@@ -181,11 +181,11 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
         if (ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) !=
             ASHLAR_OK) {
             return ashlar__fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
-                               ashlar_error_detail());
+                                ashlar_error_detail());
         }
         if (bytes < wanted) {
             return ashlar__fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu", text,
-                               wanted, bytes);
+                                wanted, bytes);
         }
     }
     return ASHLAR_OK;
@@ -199,14 +199,15 @@ static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_aren
     char place[ASHLAR_WHERE_BYTES] = "NULL";
     if (*binding->pointer != NULL) {
         (void)ashlar__arena_describe(arena, *binding->pointer,
-                                    ashlar__arena_tensor_bytes(arena, layout, binding->tensor),
-                                    place);
+                                     ashlar__arena_tensor_bytes(arena, layout, binding->tensor),
+                                     place);
     }
-    return ashlar__fail(ASHLAR_EMOVED,
-                       "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep "
-                       "the arena's address and copy into it, or mend it by ashlar_arena_flatten()",
-                       arena->tensors[binding->tensor].name, ashlar_region_text(binding->region),
-                       want, *binding->pointer, place);
+    return ashlar__fail(
+        ASHLAR_EMOVED,
+        "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep "
+        "the arena's address and copy into it, or mend it by ashlar_arena_flatten()",
+        arena->tensors[binding->tensor].name, ashlar_region_text(binding->region), want,
+        *binding->pointer, place);
 }
 
 static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_binding *binding) {
@@ -218,19 +219,19 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
         ashlar__layout_dtype(info->dtype, ashlar__region_layout(binding->region));
     if (view->dtype != dtype) {
         return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
-                           info->name, text, ashlar__dtype_text(dtype),
-                           ashlar__dtype_text(view->dtype), (int)view->dtype);
+                            info->name, text, ashlar__dtype_text(dtype),
+                            ashlar__dtype_text(view->dtype), (int)view->dtype);
     }
     if (view->rank != info->rank) {
         return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",
-                           info->name, text, info->rank, view->rank);
+                            info->name, text, info->rank, view->rank);
     }
     for (size_t d = 0; d < ASHLAR_RANK_MAX; d++) {
         if (view->shape[d] != info->shape[d]) {
             return ashlar__fail(ASHLAR_EMOVED,
-                               "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of "
-                               "another shape must not be the bound one",
-                               info->name, text, info->shape[d], d, view->shape[d]);
+                                "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of "
+                                "another shape must not be the bound one",
+                                info->name, text, info->shape[d], d, view->shape[d]);
         }
     }
     return ASHLAR_OK;

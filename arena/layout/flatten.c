@@ -52,15 +52,15 @@ static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item,
     ASHLAR_CHECK2(out->bytes > 0);
     if (item->pointer == NULL || *item->pointer == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
-                           name_of(g, out));
+                            name_of(g, out));
     }
     out->src = (uintptr_t)*item->pointer;
     return out->src <= UINTPTR_MAX - out->bytes
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL,
-                             "flatten: the pointer to tensor %s is %p, no address "
-                             "of %zu bytes",
-                             name_of(g, out), *item->pointer, out->bytes);
+                              "flatten: the pointer to tensor %s is %p, no address "
+                              "of %zu bytes",
+                              name_of(g, out), *item->pointer, out->bytes);
 }
 
 static int compare_tensors(const void *x, const void *y) {
@@ -83,9 +83,9 @@ static ashlar_status unite_tied(gather *g) {
             g->pieces[count++] = g->pieces[i];
         } else if (last->src != g->pieces[i].src) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "flatten: tensor %s is named with two memories, %p and %p; let all "
-                               "its pointers point to the one that counts, or declare two tensors",
-                               name_of(g, last), (void *)last->src, (void *)g->pieces[i].src);
+                                "flatten: tensor %s is named with two memories, %p and %p; let all "
+                                "its pointers point to the one that counts, or declare two tensors",
+                                name_of(g, last), (void *)last->src, (void *)g->pieces[i].src);
         }
     }
     g->stats.tied = g->count - count;
@@ -113,23 +113,23 @@ static ashlar_status check_apart(const gather *g) {
         ASHLAR_CHECK2(next == NULL || p->src <= next->src);
         if (ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "flatten: the pointer to tensor %s is %p, that is %s; let it point "
-                               "to its own memory",
-                               name_of(g, p), (void *)p->src, place);
+                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
+                                "to its own memory",
+                                name_of(g, p), (void *)p->src, place);
         }
         if (next != NULL && next->src == p->src) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "flatten: tensors %s and %s have one memory, %p; if they are tied, "
-                               "declare one tensor and name it in both items, else give each its "
-                               "own memory",
-                               name_of(g, p), name_of(g, next), (void *)p->src);
+                                "flatten: tensors %s and %s have one memory, %p; if they are tied, "
+                                "declare one tensor and name it in both items, else give each its "
+                                "own memory",
+                                name_of(g, p), name_of(g, next), (void *)p->src);
         }
         if (next != NULL && next->src - p->src < p->bytes) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) "
-                               "overlap; give each its own",
-                               name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
-                               (void *)next->src);
+                                "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) "
+                                "overlap; give each its own",
+                                name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
+                                (void *)next->src);
         }
     }
     return ASHLAR_OK;
@@ -194,16 +194,16 @@ static ashlar_status find_blocks(gather *g) {
         if (p->block >= snapshot->block_count || block->state != ASHLAR_SNAPSHOT_LIVE ||
             p->src < block->address || p->src >= block->address + block->bytes) {
             return ashlar__fail(ASHLAR_EPOINTER,
-                               "flatten: the memory of tensor %s (%p) is in no live block of the "
-                               "owner; name the allocator it is from, or NULL to free nothing",
-                               name_of(g, p), (void *)p->src);
+                                "flatten: the memory of tensor %s (%p) is in no live block of the "
+                                "owner; name the allocator it is from, or NULL to free nothing",
+                                name_of(g, p), (void *)p->src);
         }
         if (p->bytes > block->address + block->bytes - p->src) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes "
-                               "behind its beginning",
-                               name_of(g, p), p->bytes, (void *)p->src,
-                               (size_t)(block->address + block->bytes - p->src));
+                                "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes "
+                                "behind its beginning",
+                                name_of(g, p), p->bytes, (void *)p->src,
+                                (size_t)(block->address + block->bytes - p->src));
         }
     }
     return ASHLAR_OK;
@@ -299,9 +299,9 @@ ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
                                    ashlar_flatten_stats *stats) {
     if (ashlar_arena_region(arena, region) == NULL || count == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "flatten: %zu items into region %d; give at least one, "
-                           "and a region of the arena",
-                           count, (int)region);
+                            "flatten: %zu items into region %d; give at least one, "
+                            "and a region of the arena",
+                            count, (int)region);
     }
     gather g = {.arena = arena, .region = region};
     ashlar_status status = gather_all(&g, items, count, owner, stream);

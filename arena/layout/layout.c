@@ -104,9 +104,9 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
     const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
     if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
-                           "dimensions of a known type",
-                           spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
+                            "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
+                            "dimensions of a known type",
+                            spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
     }
     *elements = 1;
     for (size_t d = 0; d < spec->rank; d++) {
@@ -133,9 +133,9 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
     if (!ashlar__add(begin, bytes, &end) || end > group_bytes ||
         begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "tensor %s: %zu bytes at offset %zu do not fit a group of "
-                           "%zu bytes",
-                           specs[at].name, bytes, begin, group_bytes);
+                            "tensor %s: %zu bytes at offset %zu do not fit a group of "
+                            "%zu bytes",
+                            specs[at].name, bytes, begin, group_bytes);
     }
     for (size_t i = 0; i < at; i++) {
         size_t other_elements, other_bytes;
@@ -145,7 +145,7 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
         }
         if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
             return ashlar__fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
-                               specs[at].name, specs[i].name);
+                                specs[at].name, specs[i].name);
         }
     }
     return ASHLAR_OK;
@@ -165,7 +165,7 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
         }
         if (specs[i].dtype != specs[0].dtype) {
             return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
-                               specs[0].name, specs[i].name);
+                                specs[0].name, specs[i].name);
         }
         const ashlar_status status = check_place(specs, i, bytes);
         if (status != ASHLAR_OK) {
@@ -267,9 +267,9 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
     }
     if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "tensor %s: rate_scale %g; it must be above 0, or 0 "
-                           "for 1",
-                           arena->tensors[tensor].name, options->rate_scale);
+                            "tensor %s: rate_scale %g; it must be above 0, or 0 "
+                            "for 1",
+                            arena->tensors[tensor].name, options->rate_scale);
     }
     arena->tensors[tensor].info.options = *options;
     return ASHLAR_OK;
@@ -279,9 +279,9 @@ ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
                                        size_t world_size) {
     if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "buckets of %zu bytes for a world of %zu: both are at "
-                           "least 1, and asked for before commit",
-                           bucket_bytes, world_size);
+                            "buckets of %zu bytes for a world of %zu: both are at "
+                            "least 1, and asked for before commit",
+                            bucket_bytes, world_size);
     }
     arena->bucket_bytes = bucket_bytes;
     arena->world_size = world_size;

@@ -101,5 +101,5 @@ ashlar_status ashlar_arena_format_map(const ashlar_arena *arena, char *buffer, s
     return bytes == 0 || bytes > t.used
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL, "map: %zu bytes are needed, the buffer has %zu",
-                             t.used + 1, bytes);
+                              t.used + 1, bytes);
 }

@@ -207,7 +207,7 @@ static ashlar_status take_tables(ashlar_arena *arena, place **places) {
     return arena->order != NULL && arena->buckets != NULL && *places != NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to place %zu tensors",
-                             arena->tensor_count);
+                              arena->tensor_count);
 }
 
 static void sort_tensors(ashlar_arena *arena, place *places) {

@@ -45,7 +45,7 @@ static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source
     ashlar_tensor_spec *specs = ashlar__host_calloc(source->tensor_count, sizeof *specs);
     if (specs == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to replicate an arena of %zu tensors",
-                           source->tensor_count);
+                            source->tensor_count);
     }
     ashlar_status status = declare_groups(copy, source, specs);
     ashlar__host_free(specs);
@@ -123,18 +123,18 @@ static ashlar_status check_regions(const ashlar_arena *source, unsigned regions,
     if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
         regions > ASHLAR_REGIONS_ALL) {
         return ashlar__fail(ASHLAR_EINVAL, source->allocator == NULL
-                                              ? "replicate: the source is not committed"
-                                              : "replicate: regions: no set with that of the "
-                                                "parameters");
+                                               ? "replicate: the source is not committed"
+                                               : "replicate: regions: no set with that of the "
+                                                 "parameters");
     }
     *wanted = regions & ashlar_arena_regions(source);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
             ashlar_arena_region_bytes(source, (ashlar_region)i) != 0) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "replicate: the source has no %s; leave them out, and take them by "
-                               "ashlar_arena_extend()",
-                               ashlar_region_text((ashlar_region)i));
+                                "replicate: the source has no %s; leave them out, and take them by "
+                                "ashlar_arena_extend()",
+                                ashlar_region_text((ashlar_region)i));
         }
     }
     return ASHLAR_OK;
@@ -186,7 +186,7 @@ ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
                                    const ashlar_arena *source, ashlar_stream source_stream) {
     if (replica == source || !have_same_layout(replica, source)) {
         return ashlar__fail(ASHLAR_EINVAL, "refresh: needs two committed arenas with the same "
-                                          "layout; make one by ashlar_arena_replicate()");
+                                           "layout; make one by ashlar_arena_replicate()");
     }
     return copy_in_order(replica, (side){ashlar_allocator_device(replica->allocator), stream},
                          source, (side){ashlar_allocator_device(source->allocator), source_stream},

@@ -38,9 +38,9 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
                                ashlar_arena_region_bytes(arena, (ashlar_region)i) > 0;
         if (is_needed && (regions & ASHLAR_REGION_BIT(i)) == 0) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "optimizer: the arena has no %s; commit or extend it with "
-                               "ashlar_optimizer_regions()",
-                               ashlar_region_text((ashlar_region)i));
+                                "optimizer: the arena has no %s; commit or extend it with "
+                                "ashlar_optimizer_regions()",
+                                ashlar_region_text((ashlar_region)i));
         }
     }
     return ASHLAR_OK;
@@ -107,8 +107,8 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
     }
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    o->rule =
-        (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config), .config = *config};
+    o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config),
+                                      .config = *config};
     status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
     if (status == ASHLAR_OK) {
         status = open_device(o);
@@ -171,18 +171,18 @@ static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate)
                          most * config->weight_decay <= (double)FLT_MAX;
     return is_fine ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_EINVAL,
-                                 "optimizer: learning_rate %g; give 0 or more, that fp32 can hold "
-                                 "also after scales and bias correction",
-                                 learning_rate);
+                                  "optimizer: learning_rate %g; give 0 or more, that fp32 can hold "
+                                  "also after scales and bias correction",
+                                  learning_rate);
 }
 
 static ashlar_status check_gradient_scale(double scale) {
     return scale > 0 && scale <= (double)FLT_MAX
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL,
-                             "optimizer: gradient_scale %g; give a number above 0 that fp32 can "
-                             "hold",
-                             scale);
+                              "optimizer: gradient_scale %g; give a number above 0 that fp32 can "
+                              "hold",
+                              scale);
 }
 
 static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
@@ -190,9 +190,9 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
         bytes > all - offset) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "optimizer: %zu bytes at offset %zu; give multiples of %d inside the "
-                           "arena's %zu bytes",
-                           bytes, offset, ASHLAR_ARENA_ALIGN, all);
+                            "optimizer: %zu bytes at offset %zu; give multiples of %d inside the "
+                            "arena's %zu bytes",
+                            bytes, offset, ASHLAR_ARENA_ALIGN, all);
     }
     return ASHLAR_OK;
 }
@@ -277,9 +277,9 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
     }
     if (!(copy.loss_scale >= (double)FLT_MIN && copy.loss_scale <= (double)FLT_MAX)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "optimizer: loss_scale %g; give a positive number that "
-                           "fp32 can hold",
-                           copy.loss_scale);
+                            "optimizer: loss_scale %g; give a positive number that "
+                            "fp32 can hold",
+                            copy.loss_scale);
     }
     return ashlar_copy_to_device(o->device, &o->scalars->state, &copy, sizeof copy, stream);
 }

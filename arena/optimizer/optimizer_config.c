@@ -83,7 +83,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     for (size_t i = 0; i < count; i++) {
         if (!limits[i].is_fine) {
             return ashlar__fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
-                               limits[i].name, limits[i].value, limits[i].range);
+                                limits[i].name, limits[i].value, limits[i].range);
         }
     }
     return ASHLAR_OK;
@@ -145,7 +145,7 @@ static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
 ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
     if ((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
-                           (int)ASHLAR_OPTIMIZER_COUNT);
+                            (int)ASHLAR_OPTIMIZER_COUNT);
     }
     const ashlar_status status = check_kind(config);
     return status == ASHLAR_OK ? check_scaling(config) : status;

@@ -101,7 +101,7 @@ static void add_partials(const ashlar_optimizer_job *job) {
 }
 
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
-                                   const ashlar_optimizer_kernels *kernels) {
+                                    const ashlar_optimizer_kernels *kernels) {
     const size_t chunks = job->end_chunk - job->first_chunk;
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
     ASHLAR_CHECK2((job->run_count == 0) == (chunks == 0));
@@ -113,7 +113,7 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     }
     if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar__formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
-                              job->scalars);
+                               job->scalars);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
         ashlar__workers_run(s.pieces, update_piece, &s);

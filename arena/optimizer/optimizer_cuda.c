@@ -63,7 +63,7 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
                             ashlar_stream stream) {
     ASHLAR_CHECK2(kernel < KERNEL_COUNT && cuda->kernels[kernel] != NULL);
     return ashlar__cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
-                                      blocks, threads, job, stream);
+                                       blocks, threads, job, stream);
 }
 
 /* Without chunks there is nothing to launch but the decision. */
@@ -86,7 +86,7 @@ static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_opti
 }
 
 ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
-                                        const ashlar_optimizer_job *job, ashlar_stream stream) {
+                                         const ashlar_optimizer_job *job, ashlar_stream stream) {
     ashlar_status status = ashlar__device_enter(cuda->device);
     if (status == ASHLAR_OK) {
         status = launch_parts(cuda, job, stream);

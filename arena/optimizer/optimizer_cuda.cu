@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     }
     if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar__formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale,
-                              job.scalars);
+                               job.scalars);
     }
 }
 

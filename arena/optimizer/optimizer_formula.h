@@ -34,7 +34,7 @@ ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job
 
 /* GradScaler's update: `is_good` unless a gradient was not finite. */
 ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *config,
-                                             ashlar_optimizer_state *state, bool is_good) {
+                                              ashlar_optimizer_state *state, bool is_good) {
     if (!is_good) {
         const double smaller = state->loss_scale * config->scale_backoff;
         state->loss_scale = smaller >= (double)FLT_MIN ? smaller : (double)FLT_MIN;
@@ -48,8 +48,8 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
 
 /* DECIDE, from scalars->sum. A skipped step leaves the factors alone: nobody reads them. */
 ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
-                                            ashlar_algorithm algorithm, double gradient_scale,
-                                            ashlar_optimizer_scalars *scalars) {
+                                             ashlar_algorithm algorithm, double gradient_scale,
+                                             ashlar_optimizer_scalars *scalars) {
     ashlar_optimizer_state *state = &scalars->state;
     const bool is_scaled = config->loss_scale > 0;
     const double unscale = is_scaled ? gradient_scale / state->loss_scale : gradient_scale;
@@ -90,7 +90,7 @@ typedef struct ashlar_optimizer_factors {
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors
 ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
-                       const ashlar_optimizer_run *run, double learning_rate) {
+                        const ashlar_optimizer_run *run, double learning_rate) {
     const ashlar_optimizer_config *config = &rule->config;
     const double rate = learning_rate * run->rate_scale;
     const double decay = run->is_decayed ? config->weight_decay : 0;

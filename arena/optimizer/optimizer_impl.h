@@ -110,7 +110,7 @@ size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count);
  * The table is read here, so it is the host's copy; set job->runs to the device's.
  */
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
-                            size_t count);
+                             size_t count);
 
 /* The algorithm that a kind with these values is. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
@@ -132,10 +132,10 @@ void ashlar__optimizer_cpu_run(void *job);
 typedef struct ashlar_optimizer_cuda ashlar_optimizer_cuda;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device,
-                                                           ashlar_optimizer_cuda **out);
+                                                            ashlar_optimizer_cuda **out);
 void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda); /* NULL is allowed */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
-                                                          const ashlar_optimizer_job *job,
-                                                          ashlar_stream stream);
+                                                           const ashlar_optimizer_job *job,
+                                                           ashlar_stream stream);
 
 #endif /* ASHLAR_OPTIMIZER_IMPL_H */

@@ -16,7 +16,7 @@ size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count) {
 }
 
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
-                            size_t count) {
+                             size_t count) {
     job->runs = runs;
     job->run_count = count;
     job->first = 0;

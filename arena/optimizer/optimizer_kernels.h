@@ -29,11 +29,11 @@ typedef struct ashlar_optimizer_kernels {
 #define ASHLAR_DECLARE_LOOPS(type, set)                          \
     ashlar_optimizer_sum_fn ashlar_optimizer_sum_##type##_##set; \
     extern const ashlar_optimizer_updates ashlar_optimizer_updates_##type##_##set;
-#define ASHLAR_DECLARE_SET(set)                                           \
+#define ASHLAR_DECLARE_SET(set)                                            \
     extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \
-    ASHLAR_DECLARE_LOOPS(f32, set)                                        \
-    ASHLAR_DECLARE_LOOPS(f64, set)                                        \
-    ASHLAR_DECLARE_LOOPS(f16, set)                                        \
+    ASHLAR_DECLARE_LOOPS(f32, set)                                         \
+    ASHLAR_DECLARE_LOOPS(f64, set)                                         \
+    ASHLAR_DECLARE_LOOPS(f16, set)                                         \
     ASHLAR_DECLARE_LOOPS(bf16, set)
 ASHLAR_DECLARE_SET(baseline)
 ASHLAR_DECLARE_SET(avx2)
@@ -43,6 +43,6 @@ const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void);
 
 /* ashlar__optimizer_cpu_run() with kernels of one's choice. */
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
-                                   const ashlar_optimizer_kernels *kernels);
+                                    const ashlar_optimizer_kernels *kernels);
 
 #endif /* ASHLAR_OPTIMIZER_KERNELS_H */

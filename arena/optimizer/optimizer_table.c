@@ -60,7 +60,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
 }
 
 ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                                          const ashlar_optimizer_rule *rule) {
+                                           const ashlar_optimizer_rule *rule) {
     const size_t most = ashlar_arena_tensor_count(arena);
     ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
@@ -77,7 +77,7 @@ ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const 
     ashlar__host_free(runs);
     ashlar__optimizer_table_finish(table);
     return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's runs of %zu tensors",
-                       most);
+                        most);
 }
 
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table) {
@@ -113,8 +113,8 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
 }
 
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
-                                   const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
-                                   ashlar_optimizer_job *job) {
+                                    const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
+                                    ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
     ASHLAR_CHECK2(offset <= stop); /* no wrap */

@@ -26,8 +26,8 @@ typedef struct ashlar_optimizer_table {
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
-                                                            const ashlar_arena *arena,
-                                                            const ashlar_optimizer_rule *rule);
+                                                             const ashlar_arena *arena,
+                                                             const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
 /*
@@ -35,7 +35,7 @@ void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
  * the table.
  */
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
-                                   const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
-                                   ashlar_optimizer_job *job);
+                                    const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
+                                    ashlar_optimizer_job *job);
 
 #endif /* ASHLAR_OPTIMIZER_TABLE_H */

@@ -18,7 +18,7 @@
             ASHLAR_REAL p = parameters[i];                                                       \
             ASHLAR_REAL m = (has_moment1) ? moment1[i] : 0;                                      \
             ASHLAR_REAL v = (has_moment2) ? moment2[i] : 0;                                      \
-            ASHLAR_NAME(ashlar__update_##function)(&f, gradients[i], &p, &m, &v);                 \
+            ASHLAR_NAME(ashlar__update_##function)(&f, gradients[i], &p, &m, &v);                \
             parameters[i] = p;                                                                   \
             if (has_moment1) {                                                                   \
                 moment1[i] = m;                                                                  \

@@ -26,24 +26,25 @@ static bool is_cosine_fine(const ashlar_schedule *s) {
 ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
     if ((unsigned)s->kind >= (unsigned)ASHLAR_SCHEDULE_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "schedule: kind %d; there are %d", (int)s->kind,
-                           (int)ASHLAR_SCHEDULE_COUNT);
+                            (int)ASHLAR_SCHEDULE_COUNT);
     }
     if (!(s->rate > 0 && isfinite(s->rate))) {
         return ashlar__fail(ASHLAR_EINVAL, "schedule: rate %g; give a number above 0", s->rate);
     }
     if (s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                           "schedule %s: %llu steps with %llu of warm-up down to %g; give at least "
-                           "1 step, no longer a warm-up, and a floor from 0 to 1",
-                           ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
-                           (unsigned long long)s->warmup_steps, s->floor);
+        return ashlar__fail(
+            ASHLAR_EINVAL,
+            "schedule %s: %llu steps with %llu of warm-up down to %g; give at least "
+            "1 step, no longer a warm-up, and a floor from 0 to 1",
+            ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
+            (unsigned long long)s->warmup_steps, s->floor);
     }
     if (s->kind == ASHLAR_SCHEDULE_STEP && !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "schedule %s: times %g every %llu steps; give at least 1 step, and a "
-                           "factor above 0 that is at most 1",
-                           ashlar_schedule_name(s->kind), s->gamma,
-                           (unsigned long long)s->step_size);
+                            "schedule %s: times %g every %llu steps; give at least 1 step, and a "
+                            "factor above 0 that is at most 1",
+                            ashlar_schedule_name(s->kind), s->gamma,
+                            (unsigned long long)s->step_size);
     }
     return ASHLAR_OK;
 }

@@ -65,9 +65,9 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
         (reduction == ASHLAR_REDUCTION_SCATTER &&
          (c->reduce_scatter == NULL || c->all_gather == NULL))) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "reducer: reduction %d is unknown, or lacks "
-                           "reduce_scatter or all_gather",
-                           (int)reduction);
+                            "reducer: reduction %d is unknown, or lacks "
+                            "reduce_scatter or all_gather",
+                            (int)reduction);
     }
     return ASHLAR_OK;
 }
@@ -104,7 +104,7 @@ ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
     status = r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
                  ? ashlar_event_create(r->device, &r->event)
                  : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
-                               arena->tensor_count);
+                                arena->tensor_count);
     if (status != ASHLAR_OK) {
         ashlar_reducer_destroy(r);
         return status;
@@ -183,8 +183,8 @@ static ashlar_status send_ready(ashlar_reducer *r) {
 ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
     if (r->is_open || r->arena->regions[ASHLAR_REGION_GRADIENTS] == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "begin: %s",
-                           r->is_open ? "the step before was not finished"
-                                      : "the arena has no gradients");
+                            r->is_open ? "the step before was not finished"
+                                       : "the arena has no gradients");
     }
     memset(r->is_final, 0, r->arena->tensor_count * sizeof *r->is_final);
     for (size_t i = 0; i < r->arena->bucket_count; i++) {
@@ -201,23 +201,23 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
     if (!r->is_open || tensor >= r->arena->tensor_count) {
         return ashlar__fail(ASHLAR_EINVAL, "final: %s",
-                           r->is_open ? "the arena has no such tensor" : "no step has begun");
+                            r->is_open ? "the arena has no such tensor" : "no step has begun");
     }
     if (r->failure != ASHLAR_OK) {
         return ashlar__fail(r->failure,
-                           "final: bucket %zu was not sent, an earlier call said why; finish the "
-                           "step",
-                           r->next);
+                            "final: bucket %zu was not sent, an earlier call said why; finish the "
+                            "step",
+                            r->next);
     }
     const char *name = r->arena->tensors[tensor].name;
     if (r->is_frozen[tensor]) {
         return ashlar__fail(ASHLAR_EINVAL, "final: tensor %s is frozen, its gradient is of no use",
-                           name);
+                            name);
     }
     return r->is_final[tensor] ? ashlar__fail(ASHLAR_EINVAL,
-                                             "final: tensor %s was final before in this step; a "
-                                             "gradient that is summed up is final once",
-                                             name)
+                                              "final: tensor %s was final before in this step; a "
+                                              "gradient that is summed up is final once",
+                                              name)
                                : ASHLAR_OK;
 }
 
@@ -229,8 +229,8 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
     }
     if (i == ASHLAR_REDUCER_STREAMS) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "final: more than %d streams in a step; order some of them by events",
-                           ASHLAR_REDUCER_STREAMS);
+                            "final: more than %d streams in a step; order some of them by events",
+                            ASHLAR_REDUCER_STREAMS);
     }
     if (i == r->stream_count) {
         r->streams[r->stream_count++] = stream;
@@ -267,9 +267,9 @@ static ashlar_status name_missing(const ashlar_reducer *r) {
     }
     ASHLAR_CHECK2(tensor < range->first_tensor + range->tensor_count);
     return ashlar__fail(ASHLAR_EINVAL,
-                       "finish: tensor %s is not final, so that bucket %zu and those behind it "
-                       "were not sent; report every tensor, or freeze it",
-                       r->arena->tensors[tensor].name, r->next);
+                        "finish: tensor %s is not final, so that bucket %zu and those behind it "
+                        "were not sent; report every tensor, or freeze it",
+                        r->arena->tensors[tensor].name, r->next);
 }
 
 ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
@@ -280,7 +280,7 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
     r->is_open = false;
     if (r->failure != ASHLAR_OK) {
         return ashlar__fail(r->failure, "finish: bucket %zu was not sent, an earlier call said why",
-                           r->next);
+                            r->next);
     }
     return r->next < r->arena->bucket_count ? name_missing(r) : status;
 }
@@ -317,7 +317,7 @@ ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_st
 ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {
     if (r->reduction != ASHLAR_REDUCTION_SCATTER) {
         return ashlar__fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
-                                          "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
+                                           "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
     }
     ashlar_status status = order(r, stream, r->stream);
     for (size_t i = 0; i < r->arena->bucket_count && status == ASHLAR_OK; i++) {

@@ -88,7 +88,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
 }
 
 ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which, bool is_smoke,
-                                        ashlar_arena *arena) {
+                                         ashlar_arena *arena) {
     return which->declare(arena, is_smoke);
 }
 
@@ -119,7 +119,8 @@ static ashlar_status fill_region(ashlar_arena *arena, ashlar_region region, floa
 
 ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {
     ashlar_random random;
-    char *image = ashlar__host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
+    char *image =
+        ashlar__host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
     if (image == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
     }

@@ -24,7 +24,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count);
  * Errors:    those of ashlar_arena_add().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which,
-                                                          bool is_smoke, ashlar_arena *arena);
+                                                           bool is_smoke, ashlar_arena *arena);
 
 /*
  * Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
@@ -33,6 +33,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_declare(const ashlar_arena_ca
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
-                                                       ashlar_stream stream);
+                                                        ashlar_stream stream);
 
 #endif /* ASHLAR_ARENA_CASES_H */

@@ -29,7 +29,7 @@ static ashlar_arena_list take(const ashlar_optimizer_run *runs, size_t count,
 }
 
 size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
-                                const ashlar_arena_list_limits *limits, ashlar_arena_list *lists) {
+                                 const ashlar_arena_list_limits *limits, ashlar_arena_list *lists) {
     size_t made = 0, run = 0, element = 0;
     while (run < count) {
         const ashlar_arena_list list = take(runs, count, limits, &run, &element);
@@ -42,13 +42,13 @@ size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
 }
 
 void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                             size_t i, size_t *begin, size_t *end) {
+                              size_t i, size_t *begin, size_t *end) {
     *begin = i == 0 ? list->skip : 0;
     *end = i + 1 == list->count ? list->end : runs[list->first + i].elements;
 }
 
 void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                             const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job) {
+                              const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK;
     ashlar__optimizer_cover(job, runs + list->first, list->count);
     job->runs = device_runs + list->first;

@@ -30,15 +30,15 @@ typedef struct ashlar_arena_list {
  * lists   room for all of them; NULL: they are only counted
  */
 size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
-                                const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
+                                 const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
 
 /* Piece `i` of a list: elements [*begin, *end) of run list->first + i. */
 void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                             size_t i, size_t *begin, size_t *end);
+                              size_t i, size_t *begin, size_t *end);
 
 /* Let a job go over a list. `runs` are numbered and the host's; the job points into `device_runs`,
  * their copy. */
 void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                             const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
+                              const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
 
 #endif /* ASHLAR_ARENA_LISTS_H */

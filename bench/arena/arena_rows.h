@@ -63,7 +63,7 @@ typedef struct ashlar_arena_rows {
 
 /* Errors: ASHLAR_EHOSTMEM. The row's texts are not copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_rows_add(ashlar_arena_rows *rows,
-                                                      const ashlar_arena_row *row);
+                                                       const ashlar_arena_row *row);
 void ashlar__arena_rows_finish(ashlar_arena_rows *rows);
 
 /* The table's head, and its rows from `first` on with their ratios to the copies and the arena. */
@@ -79,6 +79,6 @@ void ashlar__arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows);
  * ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_rows_write(const char *path,
-                                                        const ashlar_arena_rows *rows);
+                                                         const ashlar_arena_rows *rows);
 
 #endif /* ASHLAR_ARENA_ROWS_H */

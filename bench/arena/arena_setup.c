@@ -57,9 +57,9 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
 static ashlar_status make_scattered(ashlar_arena_setup *s) {
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_one, s->stream,
-                                        &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
+                                         &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
     return ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_36, s->stream,
-                                    &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+                                     &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
 static ashlar_status list_pointers(ashlar_arena_setup *s) {
@@ -107,13 +107,13 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
 }
 
 ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
-                                      const ashlar_arena_case *which, bool is_smoke) {
+                                       const ashlar_arena_case *which, bool is_smoke) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     if (info.kind != ASHLAR_DEVICE_SOFT) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "bench: arenas are measured on software devices only; give --device "
-                           "soft");
+                            "bench: arenas are measured on software devices only; give --device "
+                            "soft");
     }
     s->device = device;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
@@ -151,7 +151,7 @@ bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation 
 }
 
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
-                                ashlar_arena_operation operation) {
+                                 ashlar_arena_operation operation) {
     const size_t accesses = operations[operation].accesses;
     if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
         return 2 * (double)copy_bytes(s, operation) *
@@ -240,7 +240,7 @@ static void drop_replicas(ashlar_arena_setup *s) {
 }
 
 ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
-                                     ashlar_arena_operation operation, double *seconds) {
+                                      ashlar_arena_operation operation, double *seconds) {
     if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
         scatter(s);
     }

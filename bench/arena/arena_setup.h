@@ -44,9 +44,9 @@ typedef struct ashlar_arena_setup {
  *         scattered tensors.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
-                                                        ashlar_device *device,
-                                                        const ashlar_arena_case *which,
-                                                        bool is_smoke);
+                                                         ashlar_device *device,
+                                                         const ashlar_arena_case *which,
+                                                         bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
 /* Whether that runner has that operation. */
@@ -54,12 +54,12 @@ bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation 
 
 /* Bytes that a runner reads and writes in an operation, see arena_rows.h. */
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
-                                ashlar_arena_operation operation);
+                                 ashlar_arena_operation operation);
 
 /* Run an operation to its end, and say how long it took. Errors: those of the operation. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
-                                                       ashlar_arena_runner runner,
-                                                       ashlar_arena_operation operation,
-                                                       double *seconds);
+                                                        ashlar_arena_runner runner,
+                                                        ashlar_arena_operation operation,
+                                                        double *seconds);
 
 #endif /* ASHLAR_ARENA_SETUP_H */

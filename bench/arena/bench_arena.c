@@ -57,10 +57,10 @@ ashlar_status ashlar__bench_arena_check(const ashlar_bench_arena_config *config)
     for (size_t i = 0; i < config->wanted.count; i++) {
         if (!is_known(config->wanted.items[i])) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "--workload: there is no \"%.80s\"; there are 100x128x128, model, "
-                               "10000_tensors, large, each alone or with /adamw, /zero, /norm, "
-                               "/flatten, /replicate, /checkpoint",
-                               config->wanted.items[i]);
+                                "--workload: there is no \"%.80s\"; there are 100x128x128, model, "
+                                "10000_tensors, large, each alone or with /adamw, /zero, /norm, "
+                                "/flatten, /replicate, /checkpoint",
+                                config->wanted.items[i]);
         }
     }
     return ASHLAR_OK;
@@ -187,7 +187,7 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_aren
 }
 
 ashlar_status ashlar__bench_arena(ashlar_device *device, const ashlar_bench_arena_config *config,
-                                 ashlar_arena_rows *rows) {
+                                  ashlar_arena_rows *rows) {
     size_t count;
     const ashlar_arena_case *cases = ashlar__arena_cases(&count);
     ashlar_status status = ASHLAR_OK;

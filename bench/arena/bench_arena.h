@@ -33,8 +33,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_arena_check(const ashlar_bench_are
  * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO, those of the operations.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_arena(ashlar_device *device,
-                                                   const ashlar_bench_arena_config *config,
-                                                   ashlar_arena_rows *rows);
+                                                    const ashlar_bench_arena_config *config,
+                                                    ashlar_arena_rows *rows);
 
 /* A line for each case and what its tensors are, for --help. */
 void ashlar__bench_arena_print_cases(FILE *out);

@@ -35,8 +35,8 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     ashlar_device_get_info(ashlar_allocator_device(ashlar_arena_allocator(arena)), &device);
     if (device.kind != ASHLAR_DEVICE_SOFT) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "bench: scattered tensors are measured on software devices only; give "
-                           "--device soft");
+                            "bench: scattered tensors are measured on software devices only; give "
+                            "--device soft");
     }
     if (ashlar__optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM) {
         return ashlar__fail(ASHLAR_EINVAL, "bench: scattered tensors know adam and adamw only");
@@ -46,7 +46,7 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
         ashlar_arena_tensor(arena, i, &info);
         if (info.dtype != ASHLAR_F32 || !has_no_options(&info.options)) {
             return ashlar__fail(ASHLAR_EINVAL, "bench: tensor %s is not fp32, or has options",
-                               info.name);
+                                info.name);
         }
     }
     return ASHLAR_OK;
@@ -198,9 +198,9 @@ static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits 
 }
 
 ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
-                                       const ashlar_optimizer_config *config,
-                                       const ashlar_arena_list_limits *limits, ashlar_stream stream,
-                                       ashlar_per_tensor **out) {
+                                        const ashlar_optimizer_config *config,
+                                        const ashlar_arena_list_limits *limits,
+                                        ashlar_stream stream, ashlar_per_tensor **out) {
     ashlar_status status = check(arena, config);
     if (status != ASHLAR_OK) {
         return status;

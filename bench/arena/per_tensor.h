@@ -40,10 +40,10 @@ typedef struct ashlar_per_tensor ashlar_per_tensor;
  *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
-                                                         const ashlar_optimizer_config *config,
-                                                         const ashlar_arena_list_limits *limits,
-                                                         ashlar_stream stream,
-                                                         ashlar_per_tensor **out);
+                                                          const ashlar_optimizer_config *config,
+                                                          const ashlar_arena_list_limits *limits,
+                                                          ashlar_stream stream,
+                                                          ashlar_per_tensor **out);
 void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
 
 size_t
@@ -52,14 +52,14 @@ ashlar__per_tensor_list_count(const ashlar_per_tensor *per_tensor); /* launches 
 /* The program's pointer to one parameter tensor, which flatten changes; its other tensors. */
 void **ashlar__per_tensor_pointer(ashlar_per_tensor *per_tensor, size_t tensor);
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
-                             size_t tensor);
+                              size_t tensor);
 
 /*
  * Queue a step, zeros for all gradients, or the norm of all gradients alone. Errors: those of
  * launches and fills.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
-                                                       double learning_rate);
+                                                        double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
@@ -88,6 +88,6 @@ const void *ashlar__per_tensor_replica(const ashlar_per_tensor *per_tensor, size
  * to the host of each. There is no form of it for lists. Waits. Errors: as there.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *per_tensor,
-                                                       const char *path);
+                                                        const char *path);
 
 #endif /* ASHLAR_PER_TENSOR_H */

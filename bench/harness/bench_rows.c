@@ -22,8 +22,8 @@ void ashlar__bench_rows_finish(ashlar_bench_rows *rows) {
 }
 
 const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
-                                               const char *variant, size_t threads,
-                                               const char *subject) {
+                                                const char *variant, size_t threads,
+                                                const char *subject) {
     for (size_t i = 0; i < rows->count; i++) {
         const ashlar_bench_row *row = &rows->items[i];
         if (row->threads == threads && strcmp(row->workload, workload) == 0 &&

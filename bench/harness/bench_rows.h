@@ -33,13 +33,13 @@ typedef struct ashlar_bench_rows {
 
 /* Errors: ASHLAR_EHOSTMEM. The row's texts are not copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rows_add(ashlar_bench_rows *rows,
-                                                      const ashlar_bench_row *row);
+                                                       const ashlar_bench_row *row);
 void ashlar__bench_rows_finish(ashlar_bench_rows *rows);
 
 /* The row of that name; NULL: there is none. */
 const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
-                                               const char *variant, size_t threads,
-                                               const char *subject);
+                                                const char *variant, size_t threads,
+                                                const char *subject);
 
 /* The table's head, and its rows from `first` on with their ratios to the floor and to ashlar. */
 void ashlar__bench_print_head(FILE *out);
@@ -58,6 +58,6 @@ void ashlar__bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows
  * those of ns_pair, as in the table. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rows_write(const char *path,
-                                                        const ashlar_bench_rows *rows);
+                                                         const ashlar_bench_rows *rows);
 
 #endif /* ASHLAR_BENCH_ROWS_H */

@@ -77,7 +77,7 @@ static int x_of(const scene *s, double figure) {
 static void put_mark(const scene *s, size_t subject, int x, int y) {
     if (subject < ASHLAR_SVG_COLOURS) {
         ashlar__file_buffer_print(s->file, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"%s\"", x, y,
-                                 MARK, ashlar__svg_colours[subject]);
+                                  MARK, ashlar__svg_colours[subject]);
     } else {
         ashlar__file_buffer_print(
             s->file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"", x - MARK,
@@ -108,10 +108,10 @@ static void put_head(const scene *s, const char *title) {
 static void put_power(const scene *s, int exponent) {
     const int x = LEFT + (exponent - s->low) * (RIGHT - LEFT) / (s->high - s->low);
     ashlar__file_buffer_print(s->file,
-                             "<path d=\"M%d %dV%d\" stroke=\"#ccc\" stroke-width=\"8\"/>\n", x,
-                             s->top, s->bottom);
+                              "<path d=\"M%d %dV%d\" stroke=\"#ccc\" stroke-width=\"8\"/>\n", x,
+                              s->top, s->bottom);
     ashlar__file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
-                             x, s->bottom + 180, pow(10, exponent));
+                              x, s->bottom + 180, pow(10, exponent));
 }
 
 /* 2 to 9 times a power of ten. */
@@ -119,7 +119,7 @@ static void put_steps(const scene *s, int exponent) {
     ashlar__file_buffer_print(s->file, "<path d=\"");
     for (int n = 2; n <= 9; n++) {
         ashlar__file_buffer_print(s->file, "M%d %dV%d", x_of(s, n * pow(10, exponent)), s->top,
-                                 s->bottom);
+                                  s->bottom);
     }
     ashlar__file_buffer_print(s->file, "\" stroke=\"#eee\" stroke-width=\"4\"/>\n");
 }
@@ -147,13 +147,13 @@ static void put_line(const scene *s, size_t line) {
             ashlar__file_buffer_print(s->file, "><title>");
             ashlar__svg_put_text(s->file, s->results->subjects[i], ASHLAR_RESULTS_NAME_BYTES);
             ashlar__file_buffer_print(s->file, ": %.4g</title></%s>\n", figure,
-                                     i < ASHLAR_SVG_COLOURS ? "circle" : "rect");
+                                      i < ASHLAR_SVG_COLOURS ? "circle" : "rect");
         }
     }
 }
 
-ashlar_status ashlar__chart_write(const ashlar_results *results, const char *title, const char *unit,
-                                 const char *path) {
+ashlar_status ashlar__chart_write(const ashlar_results *results, const char *title,
+                                  const char *unit, const char *path) {
     scene s = {.results = results, .unit = unit};
     ashlar_status status = measure(&s);
     if (status == ASHLAR_OK) {

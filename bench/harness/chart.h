@@ -18,7 +18,8 @@
  *
  * Errors: ASHLAR_EINVAL (no figure above 0), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__chart_write(const ashlar_results *results, const char *title,
-                                                   const char *unit, const char *path);
+ASHLAR_MUST_CHECK ashlar_status ashlar__chart_write(const ashlar_results *results,
+                                                    const char *title, const char *unit,
+                                                    const char *path);
 
 #endif /* ASHLAR_CHART_H */

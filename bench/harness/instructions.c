@@ -49,7 +49,7 @@ static ashlar_status run_valgrind(char *const *arguments) {
     const int error = spawn(arguments, &pid);
     if (error == ENOENT) {
         return ashlar__fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
-                                           "install it (Debian: valgrind)");
+                                            "install it (Debian: valgrind)");
     }
     if (error != 0) {
         return ashlar__fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));

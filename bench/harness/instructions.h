@@ -15,7 +15,7 @@
  * Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (a run failed or left no count),
  *         ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const char *device, const char *subject,
-                                                            double *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const char *device,
+                                                             const char *subject, double *out);
 
 #endif /* ASHLAR_INSTRUCTIONS_H */

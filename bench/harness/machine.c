@@ -96,8 +96,8 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     }
 }
 
-ashlar_status ashlar__machine_write(const ashlar_machine_config *config, const ashlar_device *device,
-                                   const char *path) {
+ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
+                                    const ashlar_device *device, const char *path) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_object(&w);

@@ -32,6 +32,7 @@ typedef struct ashlar_machine_config {
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
-                                                     const ashlar_device *device, const char *path);
+                                                      const ashlar_device *device,
+                                                      const char *path);
 
 #endif /* ASHLAR_MACHINE_H */

@@ -88,13 +88,14 @@ static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t n
 }
 
 ashlar_status ashlar__results_read(const ashlar_json *document, const char *figure,
-                                  ashlar_results *out) {
+                                   ashlar_results *out) {
     const ashlar_json *rows =
         document->kind == ASHLAR_JSON_OBJECT ? ashlar__json_member(document, "rows") : document;
     ashlar_status status = ASHLAR_OK;
     size_t number = 0;
     if (rows == NULL || rows->kind != ASHLAR_JSON_ARRAY) {
-        return ashlar__fail(ASHLAR_EFORMAT, "results: neither an array nor an object with \"rows\"");
+        return ashlar__fail(ASHLAR_EFORMAT,
+                            "results: neither an array nor an object with \"rows\"");
     }
     memset(out, 0, sizeof *out);
     for (const ashlar_json *row = rows->item; row != NULL && status == ASHLAR_OK; row = row->next) {

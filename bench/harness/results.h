@@ -34,8 +34,8 @@ typedef struct ashlar_results {
  *
  * Errors: ASHLAR_EFORMAT (not such rows; too many for the table; the detail says which).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__results_read(const ashlar_json *document, const char *figure,
-                                                    ashlar_results *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__results_read(const ashlar_json *document,
+                                                     const char *figure, ashlar_results *out);
 
 /* The subject's place; subject_count: it is not there. */
 size_t ashlar__results_find_subject(const ashlar_results *results, const char *name);

@@ -143,9 +143,9 @@ static ashlar_status read_all(page *p) {
     }
     return status == ASHLAR_OK && is_empty
                ? ashlar__fail(ASHLAR_EIO,
-                             "report: %.200s has no results: none of alloc.json, "
-                             "plan.json, arena.json, rnn.json",
-                             p->folder)
+                              "report: %.200s has no results: none of alloc.json, "
+                              "plan.json, arena.json, rnn.json",
+                              p->folder)
                : status;
 }
 
@@ -197,9 +197,9 @@ static void put_loss(page *p, const chapter *c, size_t which, size_t line, size_
     const double theirs = r->figures[line][other];
     p->has_loss = true;
     ashlar__file_buffer_print(p->file, "- %s, %s: `%s` has %.3g of our %s", c->of->name,
-                             r->labels[line], r->subjects[other], theirs / ours, f->what);
+                              r->labels[line], r->subjects[other], theirs / ours, f->what);
     ashlar__file_buffer_print(p->file, " (%.4g of %.4g%s%s)\n", theirs, ours,
-                             f->unit[0] != '\0' ? " " : "", f->unit);
+                              f->unit[0] != '\0' ? " " : "", f->unit);
 }
 
 static void put_losses(page *p, const chapter *c, size_t which) {
@@ -283,9 +283,9 @@ static void put_table(page *p, const chapter *c) {
 
 static void put_chapter(page *p, const chapter *c) {
     ashlar__file_buffer_print(p->file, "\n## %s (`%s`)\n\n![%s](%s.svg)\n", c->of->title,
-                             c->of->name, c->of->title, c->of->name);
+                              c->of->name, c->of->title, c->of->name);
     ashlar__file_buffer_print(p->file, "\n%s: %s, the others over it: above 1 they take longer.\n",
-                             c->of->figures[0].what, c->of->ours);
+                              c->of->figures[0].what, c->of->ours);
     put_table(p, c);
 }
 
@@ -297,7 +297,7 @@ static ashlar_status write_charts(const page *p) {
         if (c->is_there) {
             status = join(p, c->of->name, ".svg", path);
             status = status == ASHLAR_OK ? ashlar__chart_write(&c->results[0], c->of->title,
-                                                              c->of->figures[0].unit, path)
+                                                               c->of->figures[0].unit, path)
                                          : status;
         }
     }

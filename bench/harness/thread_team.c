@@ -111,9 +111,9 @@ ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **ou
         if (pthread_create(&m->thread, NULL, live, m) != 0) {
             end(team, i);
             return ashlar__fail(ASHLAR_EHOSTMEM,
-                               "bench: thread %zu of %zu could not be started; "
-                               "use fewer",
-                               i + 1, threads);
+                                "bench: thread %zu of %zu could not be started; "
+                                "use fewer",
+                                i + 1, threads);
         }
     }
     *out = team;
@@ -141,7 +141,7 @@ static ashlar_status collect(const ashlar_thread_team *team, double *wall_ns) {
 }
 
 ashlar_status ashlar__thread_team_run(ashlar_thread_team *team, ashlar_thread_team_work work,
-                                     void *arg, double *wall_ns) {
+                                      void *arg, double *wall_ns) {
     pthread_mutex_lock(&team->lock);
     team->work = work;
     team->arg = arg;

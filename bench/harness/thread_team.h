@@ -24,7 +24,8 @@ typedef ashlar_status (*ashlar_thread_team_work)(void *arg, size_t thread);
  * Ownership: *out is the caller's.
  * Errors:    ASHLAR_EHOSTMEM (memory, or the system has no thread left).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_create(size_t threads,
+                                                           ashlar_thread_team **out);
 void ashlar__thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed */
 
 /*
@@ -36,7 +37,7 @@ void ashlar__thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed *
  *           was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_run(ashlar_thread_team *team,
-                                                       ashlar_thread_team_work work, void *arg,
-                                                       double *wall_ns);
+                                                        ashlar_thread_team_work work, void *arg,
+                                                        double *wall_ns);
 
 #endif /* ASHLAR_THREAD_TEAM_H */

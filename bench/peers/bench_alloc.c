@@ -63,8 +63,8 @@ static ashlar_status check_subject(const char *text) {
     for (size_t i = 0; i < count && used < sizeof names; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, " %s", peers[i]->name);
     }
-    return ashlar__fail(ASHLAR_EINVAL, "--subject: there is no \"%.80s\" in this build; there are%s",
-                       text, names);
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "--subject: there is no \"%.80s\" in this build; there are%s", text, names);
 }
 
 ashlar_status ashlar__bench_check(const ashlar_bench_config *config) {
@@ -186,7 +186,7 @@ static ashlar_status measure_spec(ashlar_device *device, const ashlar_bench_conf
 }
 
 ashlar_status ashlar__bench_alloc(ashlar_device *device, const ashlar_bench_config *config,
-                                 ashlar_bench_rows *rows) {
+                                  ashlar_bench_rows *rows) {
     size_t count;
     const ashlar_workload_spec *specs = specs_of(config, &count);
     ashlar_status status = ASHLAR_OK;
@@ -211,7 +211,7 @@ static ashlar_status record_4096(ashlar_workload *out) {
 }
 
 ashlar_status ashlar__bench_pairs(ashlar_device *device, const ashlar_bench_config *config,
-                                 size_t pairs) {
+                                  size_t pairs) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(config, device, peers);
     ashlar_workload workload;
@@ -228,11 +228,12 @@ ashlar_status ashlar__bench_pairs(ashlar_device *device, const ashlar_bench_conf
 }
 
 ashlar_status ashlar__bench_instructions(const char *device, const ashlar_bench_config *config,
-                                        ashlar_bench_rows *rows) {
+                                         ashlar_bench_rows *rows) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(config, NULL, peers);
     double of_loop = 0;
-    ashlar_status status = ashlar__instructions_of_pair(device, ashlar__peer_none()->name, &of_loop);
+    ashlar_status status =
+        ashlar__instructions_of_pair(device, ashlar__peer_none()->name, &of_loop);
     if (status != ASHLAR_OK) {
         return status;
     }

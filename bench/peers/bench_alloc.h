@@ -28,8 +28,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_check(const ashlar_bench_config *c
  * rows. Errors: those of the subjects, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_alloc(ashlar_device *device,
-                                                   const ashlar_bench_config *config,
-                                                   ashlar_bench_rows *rows);
+                                                    const ashlar_bench_config *config,
+                                                    ashlar_bench_rows *rows);
 
 /*
  * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on the usual
@@ -39,11 +39,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_alloc(ashlar_device *device,
  * ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_instructions(const char *device,
-                                                          const ashlar_bench_config *config,
-                                                          ashlar_bench_rows *rows);
+                                                           const ashlar_bench_config *config,
+                                                           ashlar_bench_rows *rows);
 
 /* What is counted: at least `pairs` pairs of 4 KiB on each chosen subject, and nothing else. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pairs(ashlar_device *device,
-                                                   const ashlar_bench_config *config, size_t pairs);
+                                                    const ashlar_bench_config *config,
+                                                    size_t pairs);
 
 #endif /* ASHLAR_BENCH_ALLOC_H */

@@ -105,7 +105,7 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
                                              s->sizes + first, &at, stop);
     return is_done ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
-                                 s->peer->name, at->bytes, w->name);
+                                  s->peer->name, at->bytes, w->name);
 }
 
 /* The step has ended even where this fails. */
@@ -337,8 +337,8 @@ static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
 }
 
 ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_workload *workload,
-                             const ashlar_peer *const *peers, size_t count,
-                             ashlar_measurement *out) {
+                              const ashlar_peer *const *peers, size_t count,
+                              ashlar_measurement *out) {
     bench b = {.config = config, .workload = workload};
     ashlar_status status = set_up(&b, peers, count);
     if (status == ASHLAR_OK) {
@@ -349,7 +349,7 @@ ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_
 }
 
 ashlar_status ashlar__measure_repeat(ashlar_device *device, const ashlar_workload *workload,
-                                    const ashlar_peer *peer, size_t times) {
+                                     const ashlar_peer *peer, size_t times) {
     const ashlar_measure_config config = {.device = device, .threads = 1};
     bench b = {.config = &config, .workload = workload};
     double wall_ns;

@@ -36,13 +36,13 @@ typedef struct ashlar_measurement {
  *         Nothing stays taken.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__measure(const ashlar_measure_config *config,
-                                               const ashlar_workload *workload,
-                                               const ashlar_peer *const *peers, size_t count,
-                                               ashlar_measurement *out);
+                                                const ashlar_workload *workload,
+                                                const ashlar_peer *const *peers, size_t count,
+                                                ashlar_measurement *out);
 
 /* Run the body `times` times on one subject and one thread, for tools that count instructions. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
-                                                      const ashlar_workload *workload,
-                                                      const ashlar_peer *peer, size_t times);
+                                                       const ashlar_workload *workload,
+                                                       const ashlar_peer *peer, size_t times);
 
 #endif /* ASHLAR_MEASURE_H */

@@ -49,7 +49,8 @@ const ashlar_peer *ashlar__peer_cub(void);      /* NULL where the build has no C
 const ashlar_peer *ashlar__peer_jemalloc(void); /* NULL where the build has none */
 const ashlar_peer *ashlar__peer_glibc(void);
 const ashlar_peer *ashlar__peer_driver(void);
-const ashlar_peer *ashlar__peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
+const ashlar_peer *
+ashlar__peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
 bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
 const ashlar_peer *ashlar__peer_plan(void); /* ashlar in steps; only where it is asked for */
 const ashlar_peer *ashlar__peer_none(void); /* the empty loop; only where it is asked for */

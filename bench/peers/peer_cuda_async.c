@@ -50,9 +50,9 @@ static ashlar_status find_functions(void) {
 #undef X
     return missing == NULL ? ASHLAR_OK
                            : ashlar__fail(ASHLAR_ENOTSUP,
-                                         "cuda_async: the driver has no memory pools (%s is "
-                                         "missing); choose other subjects",
-                                         missing);
+                                          "cuda_async: the driver has no memory pools (%s is "
+                                          "missing); choose other subjects",
+                                          missing);
 }
 
 static cu_result set_up(const ashlar_device *device) {
@@ -74,8 +74,8 @@ static ashlar_status create(ashlar_device *device, void **self) {
     (void)self;
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
         return ashlar__fail(ASHLAR_ENOTSUP, "cuda_async: the software device has no memory pools; "
-                                           "measure on a GPU with --device cuda, or choose other "
-                                           "subjects");
+                                            "measure on a GPU with --device cuda, or choose other "
+                                            "subjects");
     }
     ashlar_status status = find_functions();
     if (status == ASHLAR_OK) {

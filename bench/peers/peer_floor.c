@@ -251,9 +251,9 @@ static ashlar_status create(ashlar_device *device, void **self) {
     if (state->base == NULL || state->chunks == NULL) {
         destroy(state);
         return ashlar__fail(ASHLAR_ENOMEM,
-                           "floor: not even %zu bytes of addresses can be reserved; "
-                           "raise the limit (ulimit -v) or choose other subjects",
-                           RANGE_MIN_BYTES);
+                            "floor: not even %zu bytes of addresses can be reserved; "
+                            "raise the limit (ulimit -v) or choose other subjects",
+                            RANGE_MIN_BYTES);
     }
     for (size_t grains = 1; grains <= SMALL_BYTES / GRAIN; grains++) {
         state->class_of[grains] = (unsigned char)ashlar__sc_of_bytes(grains * GRAIN).idx;

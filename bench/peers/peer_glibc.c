@@ -21,7 +21,7 @@ static ashlar_status create(ashlar_device *device, void **self) {
     void *give_symbol = library != NULL ? dlsym(library, "free") : NULL;
     if (take_symbol == NULL || give_symbol == NULL) {
         return ashlar__fail(ASHLAR_ENOTSUP, "glibc: this program runs on another C library; "
-                                           "choose other subjects");
+                                            "choose other subjects");
     }
     memcpy(&take_host, &take_symbol, sizeof take_host);
     memcpy(&give_host, &give_symbol, sizeof give_host);

@@ -98,9 +98,9 @@ static ashlar_status take_apart(const char *text, spec *out) {
                                              copy(comma + 1, end, out->free, NAME_BYTES);
     return is_good ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_EINVAL,
-                                 "--peer: \"%.80s\" is not FILE.so or FILE.so:ALLOC,FREE (names "
-                                 "of 1 to %d letters)",
-                                 text, NAME_BYTES - 1);
+                                  "--peer: \"%.80s\" is not FILE.so or FILE.so:ALLOC,FREE (names "
+                                  "of 1 to %d letters)",
+                                  text, NAME_BYTES - 1);
 }
 
 /* "dir/libNAME.so.1" has the name NAME, which goes into tables, charts and pages as it is. */
@@ -112,15 +112,15 @@ static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
     const char *end = suffix != NULL ? suffix : begin + strlen(begin);
     if (!copy(begin, end, name, NAME_BYTES) || name[strspn(name, name_letters)] != '\0') {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--peer: %.80s: the file's name is the subject's; give it one of 1 to "
-                           "%d letters, digits, '_', '-', '+' and '.', and .so",
-                           path, NAME_BYTES - 1);
+                            "--peer: %.80s: the file's name is the subject's; give it one of 1 to "
+                            "%d letters, digits, '_', '-', '+' and '.', and .so",
+                            path, NAME_BYTES - 1);
     }
     return ashlar__peer_find(name) == NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL,
-                             "--peer: %.80s: there is a subject \"%s\" already; rename the file",
-                             path, name);
+                              "--peer: %.80s: there is a subject \"%s\" already; rename the file",
+                              path, name);
 }
 
 /* By its real path: dlopen() looks for a name without a slash elsewhere than in this folder. */
@@ -146,10 +146,10 @@ static ashlar_status find_functions(const spec *from, void *object, library *out
     void *alloc = find_function(object, from->alloc), *give = find_function(object, from->free);
     if (alloc == NULL || give == NULL) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--peer: %.80s has no function \"%s\"; it needs %s, with C's names",
-                           from->path, alloc == NULL ? from->alloc : from->free,
-                           alloc == NULL ? "void *alloc(size_t, int, cudaStream_t)"
-                                         : "void free(void *, size_t, int, cudaStream_t)");
+                            "--peer: %.80s has no function \"%s\"; it needs %s, with C's names",
+                            from->path, alloc == NULL ? from->alloc : from->free,
+                            alloc == NULL ? "void *alloc(size_t, int, cudaStream_t)"
+                                          : "void free(void *, size_t, int, cudaStream_t)");
     }
     memcpy(&out->alloc, &alloc, sizeof out->alloc);
     memcpy(&out->free, &give, sizeof out->free);
@@ -160,7 +160,7 @@ ashlar_status ashlar__peer_load(const char *text) {
     spec from;
     if (library_count == ASHLAR_PEERS_LOADED_MAX) {
         return ashlar__fail(ASHLAR_EINVAL, "--peer: %.80s: there is room for %d only", text,
-                           (int)ASHLAR_PEERS_LOADED_MAX);
+                            (int)ASHLAR_PEERS_LOADED_MAX);
     }
     library *out = &libraries[library_count];
     ashlar_status status = take_apart(text, &from);

@@ -46,7 +46,7 @@ static ashlar_status take(trial *t, ashlar_live_block *block, size_t bytes) {
     return wrong == NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: asked for %zu bytes it returned %s",
-                             t->text, bytes, wrong);
+                              t->text, bytes, wrong);
 }
 
 static void give(trial *t, ashlar_live_block *block) {
@@ -120,14 +120,15 @@ static ashlar_status judge(const char *text, const verdict *said, bool has_said,
     }
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
         return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it did not end within %d s when tried",
-                           text, (int)SECONDS);
+                            text, (int)SECONDS);
     }
     if (WIFSIGNALED(how)) {
         return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it crashed when tried (signal %d, %s)",
-                           text, WTERMSIG(how), strsignal(WTERMSIG(how)));
+                            text, WTERMSIG(how), strsignal(WTERMSIG(how)));
     }
-    return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it ended the process when tried (status %d)",
-                       text, WEXITSTATUS(how));
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "--peer: %.200s: it ended the process when tried (status %d)", text,
+                        WEXITSTATUS(how));
 }
 
 ashlar_status ashlar__peer_trial(const char *text, const char *device) {

@@ -25,7 +25,7 @@ static uint32_t new_variable(ashlar_workload *w) {
     w->taken = taken;
     /* As many again: every variable may come to be free. */
     if (!ashlar__host_grow(&free_variables, &w->variable_capacity, w->variable_count,
-                          sizeof w->free_variables[0])) {
+                           sizeof w->free_variables[0])) {
         w->has_failed = true;
         return 0;
     }
@@ -98,7 +98,7 @@ ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_
     if (w.has_failed) {
         ashlar__workload_finish(&w);
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the operations of %s",
-                           spec->name);
+                            spec->name);
     }
     ASHLAR_ASSERT(w.live_bytes == 0);
     drop_variables(&w);

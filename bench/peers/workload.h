@@ -72,7 +72,7 @@ const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count);
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
-                                                     const ashlar_workload_spec *spec);
+                                                      const ashlar_workload_spec *spec);
 void ashlar__workload_finish(ashlar_workload *w);
 
 /* How many of the steps are the body's. */

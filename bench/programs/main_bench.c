@@ -212,7 +212,7 @@ static ashlar_status check_arena_options(const command *c) {
     const bool has_others = c->config.subjects.count > 0 || c->config.threads != 0 ||
                             c->peers.count > 0 || c->pairs != 0 || c->counts_instructions;
     return has_others ? ashlar__fail(ASHLAR_EINVAL, "arena: takes --smoke, --workload, --json and "
-                                                   "--device only; leave out the others")
+                                                    "--device only; leave out the others")
                       : ASHLAR_OK;
 }
 
@@ -248,8 +248,9 @@ static ashlar_status run_arenas(const command *c) {
 
 static ashlar_status check_rnn_options(const command *c) {
     return c->pairs != 0 || c->counts_instructions || c->peers.count > 0
-               ? ashlar__fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
-                                            "--json and --device only; leave out the others")
+               ? ashlar__fail(ASHLAR_EINVAL,
+                              "rnn: takes --smoke, --workload, --subject, --threads, "
+                              "--json and --device only; leave out the others")
                : ASHLAR_OK;
 }
 
@@ -345,7 +346,7 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     return status == ASHLAR_OK
                ? 0
                : ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
-                                                                      : ASHLAR_EXIT_FAILED);
+                                                                       : ASHLAR_EXIT_FAILED);
 }
 
 static ashlar_status take_files(command *c, const ashlar_option *options, int *argc, char **argv) {

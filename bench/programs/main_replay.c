@@ -82,9 +82,9 @@ static ashlar_status parse_memory(const char *text, size_t *out) {
         return ASHLAR_OK;
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                       "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
-                       "MiB, GiB or TiB",
-                       text);
+                        "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
+                        "MiB, GiB or TiB",
+                        text);
 }
 
 /* ---- progress ---- */
@@ -283,22 +283,22 @@ static ashlar_status check_pack(command *c, int file_count) {
         return c->capacity == NULL && c->pack.solution == NULL
                    ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
-                                 c->capacity != NULL ? "capacity" : "out");
+                                  c->capacity != NULL ? "capacity" : "out");
     }
     if (file_count > 0 || c->finds_capacity || c->has_plan) {
         return ashlar__fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
-                           file_count > 0      ? "the other files"
-                           : c->finds_capacity ? "--find-capacity"
-                                               : "--plan");
+                            file_count > 0      ? "the other files"
+                            : c->finds_capacity ? "--find-capacity"
+                                                : "--plan");
     }
     c->pack.svg = c->svg;
     if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
                                  !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
                                 capacity == 0)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
-                           "1MiB",
-                           c->capacity);
+                            "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
+                            "1MiB",
+                            c->capacity);
     }
     c->pack.capacity_bytes = (size_t)capacity;
     return ASHLAR_OK;

@@ -73,5 +73,5 @@ int ashlar__results_run(const char *program, int argc, char **argv) {
     return status == ASHLAR_OK
                ? 0
                : ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
-                                                                      : ASHLAR_EXIT_FAILED);
+                                                                       : ASHLAR_EXIT_FAILED);
 }

@@ -76,7 +76,7 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds,
 }
 
 ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, size_t seconds,
-                                     ashlar_packing *out) {
+                                      ashlar_packing *out) {
     const char *slash = strrchr(path, '/');
     ashlar_packing packing = {.problem = slash != NULL ? slash + 1 : path,
                               .capacity_bytes = capacity_bytes};

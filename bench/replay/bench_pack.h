@@ -40,7 +40,7 @@ enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
  *          a wrong plan.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes,
-                                                       size_t seconds, ashlar_packing *out);
+                                                        size_t seconds, ashlar_packing *out);
 
 /* A line with the figures, and, of training steps, one for each target: less than a second, at most
  * 3 % above. */

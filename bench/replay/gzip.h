@@ -28,7 +28,7 @@ static inline bool ashlar__gzip_is_magic(const void *data, size_t bytes) {
  * Errors:    ASHLAR_EFORMAT (damaged, cut off, or followed by something else), ASHLAR_EHOSTMEM,
  *            ASHLAR_ENOTSUP (a build without zlib).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes,
-                                                   char **out, size_t *out_bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__gzip_unpack(const char *name, const void *data,
+                                                    size_t bytes, char **out, size_t *out_bytes);
 
 #endif /* ASHLAR_GZIP_H */

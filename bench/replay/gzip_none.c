@@ -7,11 +7,12 @@ bool ashlar__gzip_is_supported(void) {
 }
 
 ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes, char **out,
-                                 size_t *out_bytes) {
+                                  size_t *out_bytes) {
     (void)data;
     (void)bytes;
     (void)out;
     (void)out_bytes;
     return ashlar__fail(ASHLAR_ENOTSUP,
-                       "%s: compressed by gzip, and this build has no zlib; unpack it first", name);
+                        "%s: compressed by gzip, and this build has no zlib; unpack it first",
+                        name);
 }

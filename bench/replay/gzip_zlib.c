@@ -58,7 +58,7 @@ static ashlar_status advance(unpacker *u, const unsigned char *data, size_t byte
     }
     if (*result != Z_OK && *result != Z_STREAM_END) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is damaged: %s", u->name,
-                           u->zlib.msg != NULL ? u->zlib.msg : "no more is known");
+                            u->zlib.msg != NULL ? u->zlib.msg : "no more is known");
     }
     return ASHLAR_OK;
 }
@@ -81,14 +81,14 @@ static ashlar_status unpack_all(unpacker *u, const unsigned char *data, size_t b
         }
         if (!ashlar__gzip_is_magic(data, bytes)) {
             return ashlar__fail(ASHLAR_EFORMAT, "%s: %zu bytes that are no gzip data follow it",
-                               u->name, bytes);
+                                u->name, bytes);
         }
         (void)inflateReset(&u->zlib); /* fails only for a stream that was never begun */
     }
 }
 
 ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes, char **out,
-                                 size_t *out_bytes) {
+                                  size_t *out_bytes) {
     unpacker u = {.name = name};
     if (inflateInit2(&u.zlib, WINDOW_OF_GZIP) != Z_OK) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", name);

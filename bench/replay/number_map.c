@@ -38,7 +38,7 @@ static ashlar_status grow(ashlar_number_map *map) {
     grown.entries = ashlar__host_calloc(grown.capacity, sizeof *grown.entries);
     if (grown.entries == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a map of %zu numbers",
-                           grown.capacity);
+                            grown.capacity);
     }
     for (size_t i = 0; i < map->capacity; i++) {
         const ashlar_number_entry *entry = &map->entries[i];
@@ -57,7 +57,7 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
 }
 
 ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
-                                     size_t **value) {
+                                      size_t **value) {
     if (map->count >= map->capacity / 2) { /* at most half full: short walks */
         const ashlar_status status = grow(map);
         if (status != ASHLAR_OK) {

@@ -30,6 +30,6 @@ void ashlar__number_map_finish(ashlar_number_map *map);
  * call. Errors: ASHLAR_EHOSTMEM; the map is then as it was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high,
-                                                       uint64_t low, size_t **value);
+                                                        uint64_t low, size_t **value);
 
 #endif /* ASHLAR_NUMBER_MAP_H */

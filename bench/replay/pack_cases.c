@@ -204,7 +204,7 @@ static void shuffle(cutting *c) {
 }
 
 void ashlar__pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
-                              ashlar_pack_buffer *buffers, size_t *offsets, size_t count) {
+                               ashlar_pack_buffer *buffers, size_t *offsets, size_t count) {
     cutting c = {.buffers = buffers, .offsets = offsets};
     ashlar__random_init(&c.random, seed);
     put_piece(&c, 0, 0, time, 0, capacity / unit);

@@ -27,6 +27,6 @@ void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size
  * offsets          [count] of that plan
  */
 void ashlar__pack_case_perfect(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
-                              ashlar_pack_buffer *buffers, size_t *offsets, size_t count);
+                               ashlar_pack_buffer *buffers, size_t *offsets, size_t count);
 
 #endif /* ASHLAR_PACK_CASES_H */

@@ -290,11 +290,11 @@ static ashlar_status reserve(finder *f) {
                    f->votes != NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
-                             f->count);
+                              f->count);
 }
 
 ashlar_status ashlar__period_find(const size_t *numbers, size_t count, size_t prefix,
-                                 ashlar_period *out) {
+                                  ashlar_period *out) {
     ashlar_period period = {0};
     if (count < 2 * RUN) {
         *out = period;

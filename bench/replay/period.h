@@ -48,7 +48,7 @@ typedef struct ashlar_period {
  * Cost:      O(count log count), some 200 bytes of host memory for each number.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__period_find(const size_t *numbers, size_t count,
-                                                   size_t prefix, ashlar_period *out);
+                                                    size_t prefix, ashlar_period *out);
 
 void ashlar__period_finish(ashlar_period *period);
 

@@ -119,9 +119,9 @@ static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event,
     const ashlar_live_block *other = ashlar__live_set_insert(&r->live, &taken->place);
     if (other != NULL) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s:%zu: the block at %p of %zu bytes overlaps a live one of %zu at %p",
-                           r->log->name, event->line, ptr, event->bytes, other->bytes,
-                           (const void *)other->address);
+                            "%s:%zu: the block at %p of %zu bytes overlaps a live one of %zu at %p",
+                            r->log->name, event->line, ptr, event->bytes, other->bytes,
+                            (const void *)other->address);
     }
     if (r->config->addresses != NULL) {
         r->config->addresses[event->block] = taken->place.address;
@@ -375,15 +375,15 @@ static ashlar_status finish_log(const replay *r) {
     ashlar_allocator_get_stats(r->allocator, &stats);
     if (status == ASHLAR_OK && stats.live_blocks != 0) {
         status = ashlar__fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
-                             (unsigned long long)stats.live_blocks);
+                              (unsigned long long)stats.live_blocks);
     }
     return status == ASHLAR_OK ? ASHLAR_OK
                                : ashlar__fail(status, "%s:%zu: at the end: %s", r->log->name, last,
-                                             ashlar_error_detail());
+                                              ashlar_error_detail());
 }
 
 ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_config *config,
-                                ashlar_replay_result *result) {
+                                 ashlar_replay_result *result) {
     ashlar_replay_result fresh = {0};
     replay r = {.log = log, .config = config, .result = &fresh, .clock_ns = clock_cost()};
     ashlar_status status = set_up(&r);

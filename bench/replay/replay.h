@@ -72,8 +72,8 @@ typedef struct ashlar_replay_result {
  *          ASHLAR_ENOMEM of an allocation apart, which is counted.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
-                                                  const ashlar_replay_config *config,
-                                                  ashlar_replay_result *result);
+                                                   const ashlar_replay_config *config,
+                                                   ashlar_replay_result *result);
 
 /*
  * Find a capacity at which the log passes, while it fails with one grain less, by bisection between
@@ -87,8 +87,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
  * Errors: as ashlar__replay_run().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
-                                                            const ashlar_replay_config *config,
-                                                            const ashlar_replay_result *result,
-                                                            size_t *capacity);
+                                                             const ashlar_replay_config *config,
+                                                             const ashlar_replay_result *result,
+                                                             size_t *capacity);
 
 #endif /* ASHLAR_REPLAY_H */

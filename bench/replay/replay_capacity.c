@@ -14,8 +14,8 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
 }
 
 ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
-                                          const ashlar_replay_config *config,
-                                          const ashlar_replay_result *result, size_t *capacity) {
+                                           const ashlar_replay_config *config,
+                                           const ashlar_replay_result *result, size_t *capacity) {
     const size_t step = ASHLAR_REPLAY_GRAIN_BYTES;
     /* `fails` cannot hold the peak; `passes` has been seen to. */
     size_t fails = result->peak_live == 0 ? 0 : (result->peak_live - 1) / step;

@@ -73,8 +73,8 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
         status = ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes);
     }
     if (status == ASHLAR_OK && bytes != o->result.plan_bytes) {
-        status = ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", c->path, bytes,
-                             o->result.plan_bytes);
+        status = ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", c->path,
+                              bytes, o->result.plan_bytes);
     }
     if (status == ASHLAR_OK) {
         o->fits = c->capacity_bytes == 0 || bytes <= c->capacity_bytes;
@@ -126,17 +126,17 @@ static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *t
     put_object(w, c, table, &o);
     if (!o.fits) {
         return ashlar__fail(ASHLAR_ENOMEM,
-                           "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
-                           c->path, c->seconds, o.result.plan_bytes, c->capacity_bytes,
-                           o.result.bound_bytes > c->capacity_bytes || o.result.is_optimal
-                               ? "; no plan fits"
-                               : "; more --seconds may help");
+                            "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
+                            c->path, c->seconds, o.result.plan_bytes, c->capacity_bytes,
+                            o.result.bound_bytes > c->capacity_bytes || o.result.is_optimal
+                                ? "; no plan fits"
+                                : "; more --seconds may help");
     }
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
-                                     ashlar_json_writer *w) {
+                                      ashlar_json_writer *w) {
     ashlar_pack_table table;
     ashlar_status status = ashlar__pack_table_read(command->path, &table);
     if (status != ASHLAR_OK) {
@@ -144,7 +144,7 @@ ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *o
     }
     size_t *offsets = ashlar__host_calloc(table.count + 1, sizeof *offsets); /* count may be 0 */
     status = offsets == NULL ? ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
-                                           command->path, table.count)
+                                            command->path, table.count)
                              : run(command, &table, offsets, out, w);
     ashlar__host_free(offsets);
     ashlar__pack_table_finish(&table);

@@ -28,7 +28,7 @@ typedef struct ashlar_replay_pack {
  *         ashlar__pack_table_write() and ashlar__picture_write(); ASHLAR_ENOMEM (it does not fit:
  *         the line, the object and the solution are there all the same).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
-                                                       ashlar_json_writer *w);
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command,
+                                                        FILE *out, ashlar_json_writer *w);
 
 #endif /* ASHLAR_REPLAY_PACK_H */

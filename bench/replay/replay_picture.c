@@ -38,7 +38,7 @@ static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
 }
 
 ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
-                                 const ashlar_replay_result *result, const char *path) {
+                                  const ashlar_replay_result *result, const char *path) {
     ashlar_picture_block *blocks = ashlar__host_calloc(log->block_count + 1, sizeof *blocks);
     if (blocks == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw %s", log->name);

@@ -16,8 +16,8 @@
  * Errors: ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
-                                                   const uintptr_t *addresses,
-                                                   const ashlar_replay_result *result,
-                                                   const char *path);
+                                                    const uintptr_t *addresses,
+                                                    const ashlar_replay_result *result,
+                                                    const char *path);
 
 #endif /* ASHLAR_REPLAY_PICTURE_H */

@@ -154,7 +154,7 @@ static double gap_of(const ashlar_plan_stats *stats) {
 }
 
 void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
-                              const ashlar_plan_stats *stats) {
+                               const ashlar_plan_stats *stats) {
     const double mib = 1 << 20;
     fprintf(out, "  %zu steps, the first of %zu allocations%s\n", plan->steps.count,
             plan->step_allocations,
@@ -177,7 +177,7 @@ void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
 }
 
 void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
-                            const ashlar_plan_stats *stats) {
+                             const ashlar_plan_stats *stats) {
     ashlar__json_add_uint64(w, "steps", plan->steps.count);
     ashlar__json_add_uint64(w, "step_allocations", plan->step_allocations);
     ashlar__json_add_bool(w, "is_log_repeated", plan->twice != NULL);

@@ -35,13 +35,13 @@ typedef struct ashlar_replay_plan {
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log,
-                                                        ashlar_replay_plan *out);
+                                                         ashlar_replay_plan *out);
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan);
 
 /* What a replay found: some lines, and members of the JSON object that is open. */
 void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
-                              const ashlar_plan_stats *stats);
+                               const ashlar_plan_stats *stats);
 void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
-                            const ashlar_plan_stats *stats);
+                             const ashlar_plan_stats *stats);
 
 #endif /* ASHLAR_REPLAY_PLAN_H */

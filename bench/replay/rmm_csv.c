@@ -166,7 +166,7 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
         event->action = ASHLAR_RMM_NOTHING;
     } else {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: frees %#llx, where no block is live",
-                           r->log->name, r->csv.line, (unsigned long long)pointer);
+                            r->log->name, r->csv.line, (unsigned long long)pointer);
     }
     event->bytes = 0;
     return ASHLAR_OK;
@@ -205,8 +205,8 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
     } else if (ashlar__piece_is(field, "step")) {
         event->action = ASHLAR_RMM_STEP;
     } else {
-        return ashlar__csv_fail(&r->csv, "Action has to be allocate, free, allocate failure or step",
-                               field);
+        return ashlar__csv_fail(&r->csv,
+                                "Action has to be allocate, free, allocate failure or step", field);
     }
     return ASHLAR_OK;
 }
@@ -244,13 +244,13 @@ static ashlar_status read_rows(reader *r) {
     }
     if (status == ASHLAR_OK && r->log->event_count == 0) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
-                           r->log->name, r->csv.line);
+                            r->log->name, r->csv.line);
     }
     return status;
 }
 
 ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t bytes,
-                                   ashlar_rmm_log **out) {
+                                    ashlar_rmm_log **out) {
     reader r = {.log = ashlar__host_calloc(1, sizeof *r.log)};
     const size_t name_bytes = strlen(name) + 1;
     if (r.log == NULL || (r.log->name = ashlar__host_calloc(name_bytes, 1)) == NULL) {

@@ -67,7 +67,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rm
 
 /* The same from memory. `name` stands for the file in messages; it is copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
-                                                     size_t bytes, ashlar_rmm_log **out);
+                                                      size_t bytes, ashlar_rmm_log **out);
 
 void ashlar__rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
 

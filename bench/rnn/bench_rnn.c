@@ -54,18 +54,19 @@ static bool is_subject(const char *name) {
 ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_config *config) {
     for (size_t i = 0; i < config->wanted.count; i++) {
         if (!is_case(config->wanted.items[i])) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                               "--workload: there is no \"%.80s\"; there are those that rnn --help "
-                               "lists, such as lstm_T64_B32_H256_L2",
-                               config->wanted.items[i]);
+            return ashlar__fail(
+                ASHLAR_EINVAL,
+                "--workload: there is no \"%.80s\"; there are those that rnn --help "
+                "lists, such as lstm_T64_B32_H256_L2",
+                config->wanted.items[i]);
         }
     }
     for (size_t i = 0; i < config->subjects.count; i++) {
         if (!is_subject(config->subjects.items[i])) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "--subject: there is no \"%.80s\"; there are ashlar, onednn, "
-                               "driver_each_step, static_buffer",
-                               config->subjects.items[i]);
+                                "--subject: there is no \"%.80s\"; there are ashlar, onednn, "
+                                "driver_each_step, static_buffer",
+                                config->subjects.items[i]);
         }
     }
     return ASHLAR_OK;
@@ -236,7 +237,7 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_
 }
 
 ashlar_status ashlar__bench_rnn(ashlar_device *device, const ashlar_bench_rnn_config *config,
-                               ashlar_rnn_results *results) {
+                                ashlar_rnn_results *results) {
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     ashlar_status status = ASHLAR_OK;

@@ -28,8 +28,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_c
  * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the subjects.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn(ashlar_device *device,
-                                                 const ashlar_bench_rnn_config *config,
-                                                 ashlar_rnn_results *results);
+                                                  const ashlar_bench_rnn_config *config,
+                                                  ashlar_rnn_results *results);
 
 /* The names of all cases, for --help. */
 void ashlar__bench_rnn_print_cases(FILE *out);

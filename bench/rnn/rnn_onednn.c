@@ -253,7 +253,7 @@ static ashlar_status make(ashlar_onednn *net) {
 }
 
 ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
-                                   bool training, ashlar_onednn **out) {
+                                    bool training, ashlar_onednn **out) {
     const size_t layers = layout->config.layers;
     ashlar_onednn *net = ashlar__host_calloc(1, sizeof *net + layers * sizeof net->layers[0]);
     if (net == NULL) {

@@ -31,16 +31,16 @@ void ashlar__onednn_set_threads(size_t count);
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps,
-                                                     size_t batch, bool training,
-                                                     ashlar_onednn **out);
+                                                      size_t batch, bool training,
+                                                      ashlar_onednn **out);
 void ashlar__onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
 
 /* y [T, B, D*H] from x [T, B, I]; weights in packed order. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x,
-                                                      const float *weights, float *y);
+                                                       const float *weights, float *y);
 
 /* dx [T, B, I] from dy [T, B, D*H], and dweights ADDED to, after a forward of the same. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy,
-                                                       float *dx, float *dweights);
+                                                        float *dx, float *dweights);
 
 #endif /* ASHLAR_RNN_ONEDNN_H */

@@ -60,12 +60,12 @@ struct ashlar_onednn {
     layer layers[];
 };
 
-#define TRY(call)                                                                                \
-    do {                                                                                         \
-        const dnnl_status_t try_status = (call);                                                 \
-        if (try_status != dnnl_success) {                                                        \
+#define TRY(call)                                                                                 \
+    do {                                                                                          \
+        const dnnl_status_t try_status = (call);                                                  \
+        if (try_status != dnnl_success) {                                                         \
             return ashlar__fail(ASHLAR_ENOTSUP, "onednn: %s: status %d", #call, (int)try_status); \
-        }                                                                                        \
+        }                                                                                         \
     } while (0)
 
 static inline float *data_of(const layer *l, int which) {

@@ -17,7 +17,7 @@ void ashlar__onednn_set_threads(size_t count) {
 }
 
 ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
-                                   bool training, ashlar_onednn **out) {
+                                    bool training, ashlar_onednn **out) {
     (void)layout, (void)steps, (void)batch, (void)training, (void)out;
     return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }
@@ -27,13 +27,13 @@ void ashlar__onednn_destroy(ashlar_onednn *net) {
 }
 
 ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
-                                    float *y) {
+                                     float *y) {
     (void)net, (void)x, (void)weights, (void)y;
     return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }
 
 ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
-                                     float *dweights) {
+                                      float *dweights) {
     (void)net, (void)dy, (void)dx, (void)dweights;
     return ashlar__fail(ASHLAR_ENOTSUP, "onednn: not in this build");
 }

@@ -170,7 +170,7 @@ static ashlar_status forward_layer(const ashlar_onednn *net, size_t index, const
 }
 
 ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
-                                    float *y) {
+                                     float *y) {
     const size_t layers = net->layout.config.layers;
     ashlar_status status = point_at(&net->layers[layers - 1], DST, y);
     for (size_t i = 0; i < layers && status == ASHLAR_OK; i++) {
@@ -212,7 +212,7 @@ static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, floa
 }
 
 ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
-                                     float *dweights) {
+                                      float *dweights) {
     const size_t layers = net->layout.config.layers;
     ashlar_status status = point_at(&net->layers[layers - 1], DIFF_DST, dy);
     for (size_t i = layers; i-- > 0 && status == ASHLAR_OK;) {

@@ -40,6 +40,6 @@ void ashlar__rnn_results_print_targets(FILE *out, const ashlar_rnn_results *resu
  * product_share}, null where it is not known. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_results_write(const char *path,
-                                                         const ashlar_rnn_results *results);
+                                                          const ashlar_rnn_results *results);
 
 #endif /* ASHLAR_RNN_RESULTS_H */

@@ -74,7 +74,7 @@ static ashlar_status make_networks(ashlar_rnn_setup *s) {
     ashlar_status status = ashlar_rnn_create(s->device, &s->which->config, &s->rnn);
     if (status == ASHLAR_OK && ashlar__onednn_has(ashlar_rnn_layout_of(s->rnn))) {
         status = ashlar__onednn_create(ashlar_rnn_layout_of(s->rnn), s->which->steps,
-                                      s->which->batch, !s->which->is_inference, &s->onednn);
+                                       s->which->batch, !s->which->is_inference, &s->onednn);
     }
     return status;
 }
@@ -83,21 +83,21 @@ static ashlar_status take_lengths(ashlar_rnn_setup *s) {
     s->lengths = ashlar__host_calloc(s->which->batch, sizeof s->lengths[0]);
     if (s->lengths == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
-                           s->which->batch);
+                            s->which->batch);
     }
     ashlar__rnn_case_lengths(s->which, s->lengths);
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
-                                    const ashlar_rnn_case *which) {
+                                     const ashlar_rnn_case *which) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     s->which = which;
     s->device = device;
     if (info.kind != ASHLAR_DEVICE_SOFT) {
         return ashlar__fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
-                                           "give --device soft");
+                                            "give --device soft");
     }
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
@@ -251,7 +251,7 @@ static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
 }
 
 ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
-                                   ashlar_rnn_times *times) {
+                                    ashlar_rnn_times *times) {
     double middle;
     const double start = ashlar__clock_s();
     const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN

@@ -57,8 +57,8 @@ typedef struct ashlar_rnn_times {
  * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the allocator, the RNN and oneDNN.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
-                                                      ashlar_device *device,
-                                                      const ashlar_rnn_case *which);
+                                                       ashlar_device *device,
+                                                       const ashlar_rnn_case *which);
 void ashlar__rnn_setup_finish(ashlar_rnn_setup *setup);
 
 /* Whether the subject takes part. */
@@ -66,7 +66,7 @@ bool ashlar__rnn_setup_has(const ashlar_rnn_setup *setup, ashlar_rnn_subject sub
 
 /* One step, to its end. Errors: those of the subject; nothing stays taken. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *setup,
-                                                     ashlar_rnn_subject subject,
-                                                     ashlar_rnn_times *times);
+                                                      ashlar_rnn_subject subject,
+                                                      ashlar_rnn_times *times);
 
 #endif /* ASHLAR_RNN_SETUP_H */

@@ -58,8 +58,8 @@ static ashlar_status allocate(ashlar_batch_sampler *s) {
     size_t places;
     if (!ashlar__mul(s->window, s->batch, &places)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "batch sampler: a window of %zu batches of %zu; use less", s->window,
-                           s->batch);
+                            "batch sampler: a window of %zu batches of %zu; use less", s->window,
+                            s->batch);
     }
     s->items = ashlar__host_calloc(s->item_count, sizeof *s->items);
     s->drawn = ashlar__host_calloc(places, sizeof *s->drawn);
@@ -68,18 +68,18 @@ static ashlar_status allocate(ashlar_batch_sampler *s) {
     return s->items != NULL && s->drawn != NULL && s->ready != NULL && s->batch_order != NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EHOSTMEM,
-                             "batch sampler: no host memory for %zu items and a window of %zu",
-                             s->item_count, places);
+                              "batch sampler: no host memory for %zu items and a window of %zu",
+                              s->item_count, places);
 }
 
 ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
-                                          size_t batch, size_t window, uint64_t seed,
-                                          ashlar_batch_sampler **out) {
+                                           size_t batch, size_t window, uint64_t seed,
+                                           ashlar_batch_sampler **out) {
     if (count == 0 || batch == 0 || window == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "batch sampler: %s is 0; give at least 1",
-                           count == 0   ? "the number of items"
-                           : batch == 0 ? "batch"
-                                        : "window");
+                            count == 0   ? "the number of items"
+                            : batch == 0 ? "batch"
+                                         : "window");
     }
     ashlar_batch_sampler *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL) {

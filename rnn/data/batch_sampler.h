@@ -39,9 +39,9 @@ typedef struct ashlar_batch_sampler_item {
  * Cost:      host memory O(count + window * batch), all of it taken here.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items,
-                                                            size_t count, size_t batch,
-                                                            size_t window, uint64_t seed,
-                                                            ashlar_batch_sampler **out);
+                                                             size_t count, size_t batch,
+                                                             size_t window, uint64_t seed,
+                                                             ashlar_batch_sampler **out);
 void ashlar__batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL is allowed */
 
 /* The next batch: `batch` items, longest first, until the next call. */

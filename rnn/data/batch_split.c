@@ -59,7 +59,7 @@ static void fill_lengths(const ashlar_batch_split *split, const int32_t *lengths
 }
 
 void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
-                             int32_t *image) {
+                              int32_t *image) {
     const size_t tokens = split->steps * split->micro * split->count;
     int32_t *const lengths = image + 2 * tokens, *const again = image + split->image;
     fill_tokens(split, batch->inputs, image);
@@ -71,7 +71,7 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 }
 
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
-                                              size_t part) {
+                                               size_t part) {
     const size_t tokens = split->steps * split->micro * split->count, first = part * split->part;
     const size_t row = (part * split->micro + micro) * split->chunks;
     ashlar_batch_window w = {.steps = smaller(split->part, split->steps - first)};
@@ -83,7 +83,7 @@ ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, 
 }
 
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
-                                 size_t part) {
+                                  size_t part) {
     const size_t each = split->micro * split->chunks * split->count;
     const int32_t *const lengths = image + split->image - split->extra + part * each;
     size_t tokens = 0;

@@ -57,14 +57,14 @@ ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *con
 
 /* Fill in [image + extra]. */
 void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
-                             int32_t *image);
+                              int32_t *image);
 
 /* micro 0 .. N-1, part 0 .. parts-1 */
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
-                                              size_t part);
+                                               size_t part);
 
 /* Of all micro-batches. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
-                                 size_t part);
+                                  size_t part);
 
 #endif /* ASHLAR_BATCH_SPLIT_H */

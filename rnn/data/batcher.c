@@ -72,14 +72,14 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
     size_t elements;
     if (!ashlar__mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
-                           "a smaller batch or max_steps",
-                           batcher->batch, batcher->longest);
+                            "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
+                            "a smaller batch or max_steps",
+                            batcher->batch, batcher->longest);
     }
     batcher->pieces = ashlar__host_calloc(batcher->piece_count, sizeof *batcher->pieces);
     if (batcher->pieces == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces",
-                           batcher->piece_count);
+                            batcher->piece_count);
     }
     const size_t cut = cut_records(batcher, config);
     ASHLAR_ASSERT(cut == batcher->piece_count);
@@ -103,19 +103,19 @@ static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher
 }
 
 ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
-                                    const ashlar_batcher_config *config, ashlar_batcher **out) {
+                                     const ashlar_batcher_config *config, ashlar_batcher **out) {
     if (config->batch == 0 || config->max_steps == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
-                           config->batch == 0 ? "batch" : "max_steps");
+                            config->batch == 0 ? "batch" : "max_steps");
     }
     ashlar_batcher_config filled = *config;
     filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
     if (filled.stride > config->max_steps) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "batcher: a stride of %zu leaves out text between pieces of %zu; give "
-                           "at most that",
-                           filled.stride, config->max_steps);
+                            "batcher: a stride of %zu leaves out text between pieces of %zu; give "
+                            "at most that",
+                            filled.stride, config->max_steps);
     }
     ashlar_batcher *batcher = ashlar__host_calloc(1, sizeof *batcher);
     if (batcher == NULL) {

@@ -59,8 +59,8 @@ typedef struct ashlar_batch {
  * Cost:      host memory O(pieces + window * batch), all of it taken here.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
-                                                      const ashlar_batcher_config *config,
-                                                      ashlar_batcher **out);
+                                                       const ashlar_batcher_config *config,
+                                                       ashlar_batcher **out);
 
 void ashlar__batcher_destroy(ashlar_batcher *batcher); /* NULL is allowed */
 

@@ -70,7 +70,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     void *grown = ashlar__host_realloc(items, more, bytes);
     if (grown == NULL) {
         (void)ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory for %zu items of %zu bytes",
-                          more, bytes);
+                           more, bytes);
         return NULL;
     }
     *capacity = more;
@@ -169,7 +169,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
     return ashlar__fail(ASHLAR_EIO, "corpus: cannot %s %s: %s; check the path and its permissions",
-                       verb, path, strerror(error));
+                        verb, path, strerror(error));
 }
 
 /* Append everything that `fd` holds to corpus->text. `hint`: its size as far as known. */
@@ -254,7 +254,7 @@ static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *pa
     corpus->skipped_count++;
     if (named) {
         return ashlar__fail(ASHLAR_EFORMAT, "corpus: %s %s; give plain text files", path,
-                           binary ? "is not text (it holds a byte 0)" : "has no text in it");
+                            binary ? "is not text (it holds a byte 0)" : "has no text in it");
     }
     return ASHLAR_OK;
 }
@@ -347,9 +347,9 @@ static ashlar_status add_folder(ashlar_corpus *corpus, const char *folder) {
         return status;
     }
     return ashlar__fail(ASHLAR_EFORMAT,
-                       "corpus: no text in the folder %s (%zu names, hidden ones not counted); "
-                       "give a folder that has text files directly in it",
-                       folder, list.count);
+                        "corpus: no text in the folder %s (%zu names, hidden ones not counted); "
+                        "give a folder that has text files directly in it",
+                        folder, list.count);
 }
 
 static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
@@ -362,8 +362,8 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
     }
     if (!S_ISREG(info.st_mode)) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "corpus: %s is neither a file nor a folder; give plain text files",
-                           path);
+                            "corpus: %s is neither a file nor a folder; give plain text files",
+                            path);
     }
     return add_file(corpus, path, true);
 }

@@ -36,7 +36,7 @@ typedef struct ashlar_record {
  *            file that is empty or binary, a folder without any text), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__corpus_open(const char *const *paths, size_t count,
-                                                   ashlar_corpus **out);
+                                                    ashlar_corpus **out);
 
 void ashlar__corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
 

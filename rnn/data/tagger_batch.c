@@ -8,19 +8,20 @@
 ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t *bytes) {
     size_t words, letters, total;
     if (shape->steps == 0 || shape->batch == 0 || shape->width == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                           "tags: a batch of %zu sentences of %zu words of %zu characters; each is "
-                           "at least 1",
-                           shape->batch, shape->steps, shape->width);
+        return ashlar__fail(
+            ASHLAR_EINVAL,
+            "tags: a batch of %zu sentences of %zu words of %zu characters; each is "
+            "at least 1",
+            shape->batch, shape->steps, shape->width);
     }
     /* T*B is at least B: five of them hold all but the characters. */
     if (!ashlar__mul(shape->steps, shape->batch, &words) ||
         !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
         !ashlar__add(total, letters, &total) || total > INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "tags: %zu sentences of %zu words of %zu characters are too many to "
-                           "count; use a smaller batch",
-                           shape->batch, shape->steps, shape->width);
+                            "tags: %zu sentences of %zu words of %zu characters are too many to "
+                            "count; use a smaller batch",
+                            shape->batch, shape->steps, shape->width);
     }
     *bytes = (3 * words + 2 * shape->batch + letters) * sizeof(int32_t);
     return ASHLAR_OK;
@@ -67,7 +68,7 @@ static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corp
 }
 
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
-                              const ashlar_batch_sampler_item *items, size_t count) {
+                               const ashlar_batch_sampler_item *items, size_t count) {
     ashlar_tagger_shape shape = {.steps = items[0].length, .batch = count, .width = 1};
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
@@ -91,7 +92,7 @@ void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_c
 }
 
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
-                                      const ashlar_tagger_shape *shape) {
+                                       const ashlar_tagger_shape *shape) {
     const size_t words = shape->steps * shape->batch;
     batch->shape = *shape;
     const ashlar_tagger_arrays to = clear(batch);

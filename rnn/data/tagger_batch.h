@@ -44,7 +44,7 @@ typedef struct ashlar_tagger_batch {
 
 /* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more places). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape,
-                                                          size_t *bytes);
+                                                           size_t *bytes);
 
 /* Where the parts of a block at `data` lie. Requires a shape that has bytes. */
 ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
@@ -55,9 +55,10 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
  * items   [count], numbers of sentences, longest first; count is 1 or more
  */
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
-                              const ashlar_batch_sampler_item *items, size_t count);
+                               const ashlar_batch_sampler_item *items, size_t count);
 
 /* Fill it with what takes the most: every sentence and word as long as the shape allows. */
-void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch, const ashlar_tagger_shape *shape);
+void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
+                                       const ashlar_tagger_shape *shape);
 
 #endif /* ASHLAR_TAGGER_BATCH_H */

@@ -91,7 +91,7 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     c->tokens = tokens;
     if (c->counts.tokens == INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
-                           r->path, r->line);
+                            r->path, r->line);
     }
     ASHLAR_TRY(ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number));
     ASHLAR_TRY(ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
@@ -103,8 +103,8 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
 
 static ashlar_status fail_line(const reading *r, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT,
-                       "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank", r->path,
-                       r->line, what);
+                        "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank",
+                        r->path, r->line, what);
 }
 
 /* One line, without what ends it. */
@@ -131,14 +131,15 @@ static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
     }
     if (word_bytes > config->max_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it",
-                           r->path, r->line, word_bytes);
+                            "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it",
+                            r->path, r->line, word_bytes);
     }
     if (r->open_count == config->max_words) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                           "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
-                           "sentence with a blank line",
-                           r->path, r->line, r->open_count + 1);
+        return ashlar__fail(
+            ASHLAR_EFORMAT,
+            "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
+            "sentence with a blank line",
+            r->path, r->line, r->open_count + 1);
     }
     return add_token(r, line, word_bytes, tab + 1, tag_bytes);
 }
@@ -170,8 +171,8 @@ static ashlar_status read_file(reading *r, const char *path) {
     r->path = path;
     status = read_text(r, c->texts[c->text_count++], bytes);
     return status == ASHLAR_OK && c->counts.sentences == sentences
-               ? ashlar__fail(ASHLAR_EFORMAT, "%s: no sentence in it; give a file of words and tags",
-                             path)
+               ? ashlar__fail(ASHLAR_EFORMAT,
+                              "%s: no sentence in it; give a file of words and tags", path)
                : status;
 }
 
@@ -255,13 +256,13 @@ static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const 
 }
 
 ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
-                                        const ashlar_tagger_corpus_config *config,
-                                        ashlar_tagger_corpus **out) {
+                                         const ashlar_tagger_corpus_config *config,
+                                         ashlar_tagger_corpus **out) {
     if (count == 0 || config->max_words == 0 || config->max_bytes == 0 || config->held_out == 1) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held "
-                           "out; the first three are at least 1, the last is 0 or at least 2",
-                           count, config->max_words, config->max_bytes, config->held_out);
+                            "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held "
+                            "out; the first three are at least 1, the last is 0 or at least 2",
+                            count, config->max_words, config->max_bytes, config->held_out);
     }
     ashlar_tagger_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
     char **texts = ashlar__host_calloc(count, sizeof *texts);
@@ -298,7 +299,8 @@ void ashlar__tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tag
     *out = corpus->counts;
 }
 
-ashlar_tagger_sentence ashlar__tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i) {
+ashlar_tagger_sentence ashlar__tagger_corpus_sentence(const ashlar_tagger_corpus *corpus,
+                                                      size_t i) {
     ASHLAR_ASSERT(i < corpus->counts.sentences);
     const token_span span = corpus->sentences[i];
     return (ashlar_tagger_sentence){corpus->tokens + span.first, span.count,

@@ -64,9 +64,9 @@ typedef struct ashlar_tagger_counts {
  *            TAB or two, an empty word or tag, a byte 0, a word or a sentence that is too long; a
  *            file without a sentence), ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
-                                                          const ashlar_tagger_corpus_config *config,
-                                                          ashlar_tagger_corpus **out);
+ASHLAR_MUST_CHECK ashlar_status
+ashlar__tagger_corpus_open(const char *const *paths, size_t count,
+                           const ashlar_tagger_corpus_config *config, ashlar_tagger_corpus **out);
 void ashlar__tagger_corpus_destroy(ashlar_tagger_corpus *corpus); /* NULL is allowed */
 
 void ashlar__tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out);

@@ -61,7 +61,7 @@ static ashlar_status grow(ashlar_vocabulary *v) {
     if (places == NULL || entries == NULL) {
         ashlar__host_free(places);
         return ashlar__fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory for %zu words",
-                           place_count / 2);
+                            place_count / 2);
     }
     ashlar__host_free(v->places);
     v->places = places;
@@ -91,7 +91,7 @@ void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary) {
 }
 
 ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
-                                    size_t count, size_t *number) {
+                                     size_t count, size_t *number) {
     const entry word = {bytes, count, hash_of(bytes, count)};
     if (vocabulary->place_count > 0) { /* one that was seen needs no room */
         const size_t seen = *find(vocabulary, &word);

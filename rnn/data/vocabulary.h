@@ -25,8 +25,8 @@ void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary); /* NULL is allow
  * Cost:   O(bytes), on average.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary,
-                                                      const unsigned char *bytes, size_t count,
-                                                      size_t *number);
+                                                       const unsigned char *bytes, size_t count,
+                                                       size_t *number);
 
 /* Different words so far. */
 size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary);

@@ -27,9 +27,9 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     return ashlar__rnn_cpu_passes_of(layout->config.dtype) != NULL
                ? ashlar__workers_check()
                : ashlar__fail(ASHLAR_ENOTSUP,
-                             "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
-                             "only; ASHLAR_%s is for GPUs",
-                             ashlar_dtype_name(layout->config.dtype));
+                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
+                              "only; ASHLAR_%s is for GPUs",
+                              ashlar_dtype_name(layout->config.dtype));
 }
 
 static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
@@ -77,7 +77,8 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         c = ashlar__host_calloc(1, bytes);
     }
     if (c == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu",
+                            batch->batch);
     }
     c->run = pass_function(rnn->layout.config.dtype, pass);
     c->layout = rnn->layout;

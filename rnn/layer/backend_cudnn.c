@@ -19,9 +19,9 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     if (c->algorithm != ASHLAR_RNN_STANDARD &&
         (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type)) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
-                           "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
-                           "ASHLAR_RNN_STANDARD");
+                            "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
+                            "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
+                            "ASHLAR_RNN_STANDARD");
     }
     return ASHLAR_OK;
 }
@@ -70,10 +70,12 @@ static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes,
     if (!sizes->training) {
         return true;
     }
-    return ashlar__mul(sizes->steps * sizes->batch, rnn->layout.config.input * item, &p->dx_bytes) &&
+    return ashlar__mul(sizes->steps * sizes->batch, rnn->layout.config.input * item,
+                       &p->dx_bytes) &&
            ashlar__mul(sizes->steps * sizes->batch, rnn->layout.output * item, &p->dy_bytes) &&
-           ashlar__align_up(sizes->work, ALIGN, &p->dx) && ashlar__add(p->dx, p->dx_bytes, &p->dy) &&
-           ashlar__align_up(p->dy, ALIGN, &p->dy) && ashlar__add(p->dy, p->dy_bytes, &p->bytes);
+           ashlar__align_up(sizes->work, ALIGN, &p->dx) &&
+           ashlar__add(p->dx, p->dx_bytes, &p->dy) && ashlar__align_up(p->dy, ALIGN, &p->dy) &&
+           ashlar__add(p->dy, p->dy_bytes, &p->bytes);
 }
 
 /* cuDNN's dimensions, and the products that it forms of them, are ints. */
@@ -83,15 +85,15 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     size_t rows, elements;
     if (steps == 0 || batch == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu steps of %zu sequences; each is at least 1",
-                           steps, batch);
+                            steps, batch);
     }
     if (!ashlar__mul(steps, batch, &rows) || !ashlar__mul(rows, width, &elements) ||
         rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
         rnn->layout.pseudo_layers * batch > INT32_MAX / rnn->layout.config.hidden) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "rnn: %zu steps of %zu sequences are too many for "
-                           "cuDNN",
-                           steps, batch);
+                            "rnn: %zu steps of %zu sequences are too many for "
+                            "cuDNN",
+                            steps, batch);
     }
     return ASHLAR_OK;
 }
@@ -174,9 +176,9 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
     }
     if (!lay_out_work(rnn, &found, &at)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "rnn: the workspace of %zu steps of %zu sequences "
-                           "is too large to address",
-                           steps, batch);
+                            "rnn: the workspace of %zu steps of %zu sequences "
+                            "is too large to address",
+                            steps, batch);
     }
     *reserve_bytes = found.reserve;
     *work_bytes = at.bytes;
@@ -220,8 +222,8 @@ static ashlar_status seed(const call *c) {
     }
     if (capture != CU_CAPTURE_NONE) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "rnn: the first training forward with dropout may not be "
-                           "captured, nor one with dropout_restarts; run one before");
+                            "rnn: the first training forward with dropout may not be "
+                            "captured, nor one with dropout_restarts; run one before");
     }
     const ashlar_status status = ashlar__cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
     c->state->is_seeded = status == ASHLAR_OK;
@@ -314,11 +316,11 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
               .weight_bytes = rnn->layout.elements * ashlar_dtype_bytes(config->dtype)};
     if (pass != ASHLAR_RNN_FORWARD && buffers->y == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: y is NULL; on a CUDA device the backward calls "
-                                          "read the y, hx and cx of forward again");
+                                           "read the y, hx and cx of forward again");
     }
     if (config->algorithm != ASHLAR_RNN_STANDARD && !is_uniform(batch)) {
         return ashlar__fail(ASHLAR_ENOTSUP, "rnn: a persistent algorithm takes only sequences of "
-                                           "the full length; use ASHLAR_RNN_STANDARD");
+                                            "the full length; use ASHLAR_RNN_STANDARD");
     }
     ashlar_status status = lock(rnn);
     if (status == ASHLAR_OK) {
@@ -329,9 +331,9 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 }
 
 const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "cudnn",
-                                                     .check = check,
-                                                     .create = create,
-                                                     .destroy = destroy,
-                                                     .sizes = sizes,
-                                                     .queue = queue,
-                                                     .backward_reads_output = true};
+                                                      .check = check,
+                                                      .create = create,
+                                                      .destroy = destroy,
+                                                      .sizes = sizes,
+                                                      .queue = queue,
+                                                      .backward_reads_output = true};

@@ -6,9 +6,9 @@
 static ashlar_status refuse(const ashlar_rnn_layout *layout) {
     (void)layout;
     return ashlar__fail(ASHLAR_ENOTSUP,
-                       "rnn: this build has no back end for CUDA devices: build with "
-                       "-Dcuda=enabled -Dcudnn=enabled where the headers of CUDA and of cuDNN 9 "
-                       "are, or use the software device, ASHLAR_DEVICE=soft");
+                        "rnn: this build has no back end for CUDA devices: build with "
+                        "-Dcuda=enabled -Dcudnn=enabled where the headers of CUDA and of cuDNN 9 "
+                        "are, or use the software device, ASHLAR_DEVICE=soft");
 }
 
 /* No rnn is made, so that nothing asks for more. */

@@ -23,11 +23,11 @@
  * less than half a MiB of stack.
  */
 void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, float alpha,
-                     const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
-                     size_t ldc);
+                      const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
+                      size_t ldc);
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, double alpha,
-                     const double *a, size_t lda, const double *b, size_t ldb, double beta,
-                     double *c, size_t ldc);
+                      const double *a, size_t lda, const double *b, size_t ldb, double beta,
+                      double *c, size_t ldc);
 
 /* What computes it, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar__blas_name(void);

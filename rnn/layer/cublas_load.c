@@ -28,11 +28,12 @@ ashlar_status ashlar__cublas_open(const ashlar_cublas **out) {
 }
 
 ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
-                                  cublasStatus_t result) {
+                                   cublasStatus_t result) {
     const ashlar_status status =
         result == CUBLAS_STATUS_ALLOC_FAILED ? ASHLAR_ENOMEM
         : result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH
             ? ASHLAR_ENOTSUP
             : ASHLAR_EDRIVER;
-    return ashlar__fail(status, "%s: %s (%d)", what, cublas->get_status_string(result), (int)result);
+    return ashlar__fail(status, "%s: %s (%d)", what, cublas->get_status_string(result),
+                        (int)result);
 }

@@ -38,6 +38,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cublas_open(const ashlar_cublas **out);
  * ASHLAR_EDRIVER. `result` is not CUBLAS_STATUS_SUCCESS.
  */
 ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
-                                  cublasStatus_t result);
+                                   cublasStatus_t result);
 
 #endif /* ASHLAR_CUBLAS_TABLE_H */

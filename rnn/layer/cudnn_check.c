@@ -23,11 +23,11 @@ static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const cha
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_TENSOR_COUNT);
     const size_t directions = p->layout->config.directions;
     return ashlar__fail(ASHLAR_ENOTSUP,
-                       "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "
-                       "ashlar; use another cuDNN 9",
-                       names[tensor], p->pseudo_layer / directions,
-                       p->pseudo_layer % directions == 0 ? "" : " reverse", p->gate, what, cudnn,
-                       ours);
+                        "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "
+                        "ashlar; use another cuDNN 9",
+                        names[tensor], p->pseudo_layer / directions,
+                        p->pseudo_layer % directions == 0 ? "" : " reverse", p->gate, what, cudnn,
+                        ours);
 }
 
 static ashlar_status check_offset(const place *p, ashlar_rnn_tensor tensor, const void *address) {
@@ -94,7 +94,7 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
 }
 
 ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
-                                        const ashlar_cudnn_state *s) {
+                                         const ashlar_cudnn_state *s) {
     const size_t want = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
     const size_t numbers = 2 * layout->gates + (layout->config.cell == ASHLAR_RNN_LSTM);
     size_t got = 0;
@@ -102,9 +102,9 @@ ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
                      (s->handle, s->rnn, &got));
     if (got != want) {
         return ashlar__fail(ASHLAR_ENOTSUP,
-                           "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use "
-                           "another cuDNN 9",
-                           got, want);
+                            "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use "
+                            "another cuDNN 9",
+                            got, want);
     }
     for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (size_t number = 0; number < numbers; number++) {

@@ -19,9 +19,9 @@ static ashlar_status check_version(const void *functions) {
     return version / VERSIONS_PER_MAJOR == MAJOR
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_ENOTSUP,
-                             "the cuDNN that was found is version %zu; it must be %d.x: look at "
-                             "ASHLAR_CUDNN and LD_LIBRARY_PATH",
-                             version, MAJOR);
+                              "the cuDNN that was found is version %zu; it must be %d.x: look at "
+                              "ASHLAR_CUDNN and LD_LIBRARY_PATH",
+                              version, MAJOR);
 }
 
 ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
@@ -51,10 +51,10 @@ static ashlar_status status_of(cudnnStatus_t result) {
 }
 
 ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
-                                 cudnnStatus_t result) {
+                                  cudnnStatus_t result) {
     char said[256] = "";
     cudnn->get_last_error_string(said, sizeof said);
     said[sizeof said - 1] = '\0';
     return ashlar__fail(status_of(result), "%s: %s (%d)%s%s", what, cudnn->get_error_string(result),
-                       (int)result, said[0] == '\0' ? "" : ": ", said);
+                        (int)result, said[0] == '\0' ? "" : ": ", said);
 }

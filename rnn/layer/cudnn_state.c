@@ -58,7 +58,8 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s, uint64_t seed) {
+ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s,
+                                       uint64_t seed) {
     const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
                      (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
@@ -88,7 +89,7 @@ static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDes
 }
 
 ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
-                                          size_t steps, size_t batch, const int32_t *lengths) {
+                                           size_t steps, size_t batch, const int32_t *lengths) {
     const ashlar_rnn_layout *l = &rnn->layout;
     const ashlar_dtype dtype = l->config.dtype;
     ASHLAR_TRY(describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths));

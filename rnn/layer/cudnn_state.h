@@ -35,19 +35,19 @@ typedef struct ashlar_cudnn_state {
 
 /* Errors: ASHLAR_EHOSTMEM, and those of cuDNN and of the driver. *out only on success. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_create(const ashlar_rnn *rnn,
-                                                          ashlar_cudnn_state **out);
+                                                           ashlar_cudnn_state **out);
 /* Waits for the device. NULL is allowed. */
 void ashlar__cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *state);
 
 /* Draw the masks from here on from `seed`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn,
-                                                        ashlar_cudnn_state *state, uint64_t seed);
+                                                         ashlar_cudnn_state *state, uint64_t seed);
 
 /* Describe a batch in x, y, h and c. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn,
-                                                            const ashlar_cudnn_state *state,
-                                                            size_t steps, size_t batch,
-                                                            const int32_t *lengths);
+                                                             const ashlar_cudnn_state *state,
+                                                             size_t steps, size_t batch,
+                                                             const int32_t *lengths);
 
 cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype);
 
@@ -57,6 +57,6 @@ cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype);
  * Errors: ASHLAR_ENOTSUP, naming the first that differs.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
-                                                          const ashlar_cudnn_state *state);
+                                                           const ashlar_cudnn_state *state);
 
 #endif /* ASHLAR_CUDNN_STATE_H */

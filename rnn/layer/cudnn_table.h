@@ -60,15 +60,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out);
  * CUDNN_STATUS_NOT_SUPPORTED and its kin, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM for memory, else
  * ASHLAR_EDRIVER. `result` is not CUDNN_STATUS_SUCCESS.
  */
-ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what, cudnnStatus_t result);
+ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
+                                  cudnnStatus_t result);
 
 /* In a function that returns a status: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle)). */
-#define ASHLAR_CUDNN_TRY(cudnn, field, symbol, args)              \
-    do {                                                          \
-        const cudnnStatus_t result_ = (cudnn)->field args;        \
-        if (result_ != CUDNN_STATUS_SUCCESS) {                    \
+#define ASHLAR_CUDNN_TRY(cudnn, field, symbol, args)               \
+    do {                                                           \
+        const cudnnStatus_t result_ = (cudnn)->field args;         \
+        if (result_ != CUDNN_STATUS_SUCCESS) {                     \
             return ashlar__cudnn_error((cudnn), #symbol, result_); \
-        }                                                         \
+        }                                                          \
     } while (0)
 
 #endif /* ASHLAR_CUDNN_TABLE_H */

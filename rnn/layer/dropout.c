@@ -18,7 +18,7 @@ static void round_lanes(uint32_t c[4][LANES], uint32_t key0, uint32_t key1) {
 }
 
 void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
-                         uint32_t draws[ASHLAR_DROPOUT_DRAWS]) {
+                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]) {
     uint32_t c[4][LANES];
     for (int k = 0; k < LANES; k++) {
         c[0][k] = (uint32_t)(group * LANES) + (uint32_t)k;

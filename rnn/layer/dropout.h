@@ -28,7 +28,7 @@ typedef struct ashlar_dropout_row {
 
 /* Draw the numbers of features group * ASHLAR_DROPOUT_DRAWS and on; each uniform in 32 bits. */
 void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
-                         uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
+                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
 
 /* A feature is dropped where its number is below this: rate * 2^32. Requires 0 <= rate < 1. */
 uint32_t ashlar__dropout_threshold(double rate);

@@ -35,7 +35,7 @@ typedef struct ashlar_ops ashlar_ops;
  *            ASHLAR_EHOSTMEM; on a CUDA device ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype,
-                                                  ashlar_ops **out);
+                                                   ashlar_ops **out);
 void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
 
 typedef struct ashlar_embedding_args {
@@ -53,15 +53,15 @@ typedef struct ashlar_embedding_args {
 
 /* out = the table's row of each token. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
-                                                             const ashlar_embedding_args *args,
-                                                             ashlar_stream stream);
+                                                              const ashlar_embedding_args *args,
+                                                              ashlar_stream stream);
 /*
  * dtable += dout, row by row in the order of the tokens. A CUDA device looks at every token for
  * every row of the table, V * T * B comparisons, so that the order is always the same.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
-                                                              const ashlar_embedding_args *args,
-                                                              ashlar_stream stream);
+                                                               const ashlar_embedding_args *args,
+                                                               ashlar_stream stream);
 
 /* Every row is used: padding must hold numbers. */
 typedef struct ashlar_linear_args {
@@ -80,10 +80,6 @@ typedef struct ashlar_linear_args {
 
 /* y = x weight^T + bias. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops,
-                                                          const ashlar_linear_args *args,
-                                                          ashlar_stream stream);
-/* dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops,
                                                            const ashlar_linear_args *args,
                                                            ashlar_stream stream);
 /* dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows. */
@@ -110,8 +106,9 @@ typedef struct ashlar_loss_args {
  * dlogits is the gradient of what is added, times the scale. With the weight left 0 that is the
  * mean, and at least one position must be valid.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
-                                                ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_loss(const ashlar_ops *ops,
+                                                 const ashlar_loss_args *args,
+                                                 ashlar_stream stream);
 
 /* Scratch of a loss over `positions` = T * B; 0: none, work may be NULL. */
 size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
@@ -128,8 +125,8 @@ typedef struct ashlar_columns_args {
 
 /* to = from, or to += from: some columns of a matrix from, or into, some of another. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_columns(const ashlar_ops *ops,
-                                                   const ashlar_columns_args *args,
-                                                   ashlar_stream stream);
+                                                    const ashlar_columns_args *args,
+                                                    ashlar_stream stream);
 
 typedef struct ashlar_argmax_args {
     size_t rows;        /* N */
@@ -141,7 +138,7 @@ typedef struct ashlar_argmax_args {
 /* labels = the class of the largest value of each row, the first of several; 0 where all are NaN.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_argmax(const ashlar_ops *ops,
-                                                  const ashlar_argmax_args *args,
-                                                  ashlar_stream stream);
+                                                   const ashlar_argmax_args *args,
+                                                   ashlar_stream stream);
 
 #endif /* ASHLAR_OPS_H */

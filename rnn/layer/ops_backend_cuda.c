@@ -69,7 +69,7 @@ static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
     ashlar_status status = ashlar__cublas_open(&c->cublas);
     if (status == ASHLAR_OK) {
         status = ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
-                                          KERNEL_COUNT, &c->module, c->kernels);
+                                           KERNEL_COUNT, &c->module, c->kernels);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -120,8 +120,8 @@ static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, co
                             ashlar_stream stream) {
     const cuda_ops *c = ops->state;
     return ashlar__cuda_kernels_launch(ops->device, c->kernels[kernel],
-                                      kernel_names[ops->dtype][kernel], blocks, ASHLAR_OPS_THREADS,
-                                      args, stream);
+                                       kernel_names[ops->dtype][kernel], blocks, ASHLAR_OPS_THREADS,
+                                       args, stream);
 }
 
 /* The only thing that an operation queues. */
@@ -220,8 +220,9 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
         a->is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, one, b->data, type,
         (int)b->width, a->data, type, (int)a->width, adds ? one : zero, out, type, (int)n,
         computes[ops->dtype], CUBLAS_GEMM_DEFAULT);
-    return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
-                                           : ashlar__cublas_error(c->cublas, "cublasGemmEx", result);
+    return result == CUBLAS_STATUS_SUCCESS
+               ? ASHLAR_OK
+               : ashlar__cublas_error(c->cublas, "cublasGemmEx", result);
 }
 
 /* The handle, for this stream and thread, and the context. */
@@ -230,9 +231,9 @@ static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
     cuda_ops *c = ops->state;
     if (args->rows > INT32_MAX || args->in > INT32_MAX || args->out > INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "ops: a linear layer of %zu rows, %zu to %zu, is too "
-                           "large for cuBLAS",
-                           args->rows, args->in, args->out);
+                            "ops: a linear layer of %zu rows, %zu to %zu, is too "
+                            "large for cuBLAS",
+                            args->rows, args->in, args->out);
     }
     pthread_mutex_lock(&c->lock);
     const ashlar_status status = ashlar__device_enter(ops->device);

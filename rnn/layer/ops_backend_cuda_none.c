@@ -6,8 +6,8 @@
 static ashlar_status refuse(ashlar_dtype dtype) {
     (void)dtype;
     return ashlar__fail(ASHLAR_ENOTSUP,
-                       "ops: this build has no CUDA kernels: build with -Dcuda=enabled where nvcc "
-                       "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
+                        "ops: this build has no CUDA kernels: build with -Dcuda=enabled where nvcc "
+                        "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
 }
 
 /* No ops are made, so that nothing asks for more. */

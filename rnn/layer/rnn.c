@@ -55,14 +55,14 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
 static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
     if (batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "rnn: a batch of %zu sequences of %zu steps; each is at "
-                           "least 1, and lengths are given",
-                           batch->batch, batch->steps);
+                            "rnn: a batch of %zu sequences of %zu steps; each is at "
+                            "least 1, and lengths are given",
+                            batch->batch, batch->steps);
     }
     for (size_t b = 0; b < batch->batch; b++) {
         if (batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps) {
             return ashlar__fail(ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
-                               (int)batch->lengths[b], batch->steps);
+                                (int)batch->lengths[b], batch->steps);
         }
     }
     return ASHLAR_OK;

@@ -74,8 +74,8 @@ typedef struct ashlar_rnn_cpu_args {
  *         product cannot count it). Outputs are written only on ASHLAR_OK.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
-                                                     size_t batch, bool training,
-                                                     size_t *reserve_bytes, size_t *work_bytes);
+                                                      size_t batch, bool training,
+                                                      size_t *reserve_bytes, size_t *work_bytes);
 
 typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 

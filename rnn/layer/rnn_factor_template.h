@@ -64,7 +64,7 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
     f.pieces = ashlar__rnn_rows_pieces(batch, f.columns * f.depth);
     if (f.panels != NULL) {
         ashlar__workers_run((panel_count(&f) + PACKED_TOGETHER - 1) / PACKED_TOGETHER, pack_piece,
-                           &f);
+                            &f);
     }
     return f;
 }

@@ -32,7 +32,7 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
         }
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                       "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
+                        "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
 }
 
 /* ---- checks ---- */
@@ -40,17 +40,18 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
 static ashlar_status check_sizes(const ashlar_rnn_config *c) {
     if (c->input == 0 || c->hidden == 0 || c->layers == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1",
-                           c->input, c->hidden, c->layers);
+                            "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1",
+                            c->input, c->hidden, c->layers);
     }
     if (c->directions > 2) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2", c->directions);
     }
     if (c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                           "rnn: a projection to %zu with hidden %zu and cell %s; it must be below "
-                           "hidden, and the cell lstm",
-                           c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
+        return ashlar__fail(
+            ASHLAR_EINVAL,
+            "rnn: a projection to %zu with hidden %zu and cell %s; it must be below "
+            "hidden, and the cell lstm",
+            c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
     }
     return ASHLAR_OK;
 }
@@ -58,20 +59,20 @@ static ashlar_status check_sizes(const ashlar_rnn_config *c) {
 static ashlar_status check_config(const ashlar_rnn_config *c) {
     if (ashlar_dtype_bytes(c->dtype) == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: dtype %d is no element type, such as ASHLAR_F32",
-                           (int)c->dtype);
+                            (int)c->dtype);
     }
     if ((unsigned)c->cell >= ASHLAR_RNN_CELL_COUNT || (unsigned)c->bias >= ASHLAR_RNN_BIAS_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
-                           (int)c->cell, (int)c->bias);
+                            (int)c->cell, (int)c->bias);
     }
     if ((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
         (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
-                           (int)c->math, (int)c->algorithm);
+                            (int)c->math, (int)c->algorithm);
     }
     if (!(c->dropout >= 0 && c->dropout < 1)) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
-                           c->dropout);
+                            c->dropout);
     }
     return check_sizes(c);
 }
@@ -150,9 +151,9 @@ ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn
     l.pseudo_layers = config->layers * l.config.directions;
     if (!count_elements(&l)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
-                           "lower hidden or layers",
-                           config->input, config->hidden, config->layers);
+                            "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
+                            "lower hidden or layers",
+                            config->input, config->hidden, config->layers);
     }
     *layout = l;
     return ASHLAR_OK;

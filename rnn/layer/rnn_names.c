@@ -29,7 +29,7 @@ static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefi
                  pseudo_layer % directions == 0 ? "" : "_reverse");
     if (length < 0 || length >= NAME_BYTES) {
         return ashlar__fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
-                           prefix);
+                            prefix);
     }
     const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
     const bool is_bias = tensor == ASHLAR_RNN_BW || tensor == ASHLAR_RNN_BR;
@@ -73,8 +73,9 @@ ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
     const ashlar_status status =
         specs != NULL && names != NULL
             ? declare(arena, prefix, layout, specs, names, first)
-            : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to declare a stack of %zu pseudo-layers",
-                          layout->pseudo_layers);
+            : ashlar__fail(ASHLAR_EHOSTMEM,
+                           "no host memory to declare a stack of %zu pseudo-layers",
+                           layout->pseudo_layers);
     ashlar__host_free(names);
     ashlar__host_free(specs);
     return status;

@@ -132,17 +132,17 @@ static bool map_buffers(ashlar_rnn_rows *b) {
 }
 
 ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
-                                   bool training, size_t *reserve_bytes, size_t *work_bytes) {
+                                    bool training, size_t *reserve_bytes, size_t *work_bytes) {
     if (steps == 0 || batch == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
-                           steps, batch);
+                            steps, batch);
     }
     ashlar_rnn_rows b = describe(layout, steps, batch, training);
     if (!map_buffers(&b)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
-                           "counted; lower steps or batch",
-                           steps, batch, layout->config.hidden);
+                            "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
+                            "counted; lower steps or batch",
+                            steps, batch, layout->config.hidden);
     }
     *reserve_bytes = b.map.reserve_bytes;
     *work_bytes = b.map.work_bytes;
@@ -204,7 +204,7 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
 }
 
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                            size_t pseudo_layer) {
+                             size_t pseudo_layer) {
     const ashlar_rnn_map *map = &batch->map;
     return batch->training
                ? (char *)args->reserve + map->reserve_slices + pseudo_layer * map->slice_bytes

@@ -89,7 +89,7 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
 
 /* The slice of one pseudo-layer. */
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                            size_t pseudo_layer);
+                             size_t pseudo_layer);
 
 /* Threads that each step's product of so many weights is worth, 1..; 1 where there are shards. */
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);

@@ -77,8 +77,8 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
 }
 
 ashlar_status ashlar__model_create(ashlar_allocator *allocator, ashlar_stream stream,
-                                  const ashlar_model_config *config, unsigned regions,
-                                  ashlar_model **out) {
+                                   const ashlar_model_config *config, unsigned regions,
+                                   ashlar_model **out) {
     ashlar_model *model = ashlar__host_calloc(1, sizeof *model);
     if (model == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model");
@@ -195,11 +195,11 @@ static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_siz
 
 static ashlar_status fail_large(size_t steps, size_t batch) {
     return ashlar__fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
-                       batch);
+                        batch);
 }
 
 ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_t batch,
-                                 ashlar_step_sizes *sizes) {
+                                  ashlar_step_sizes *sizes) {
     const ashlar_model_config *c = &model->config;
     const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
     const size_t item = ashlar_dtype_bytes(c->dtype);
@@ -245,7 +245,7 @@ static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashl
 }
 
 ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps, size_t batch,
-                                       size_t chunk, ashlar_step_sizes *sizes) {
+                                        size_t chunk, ashlar_step_sizes *sizes) {
     ashlar_step_sizes s;
     if (chunk == 0 || steps == 0) {
         return ashlar__model_sizes(model, steps, batch, sizes);

@@ -93,9 +93,9 @@ typedef struct ashlar_model_window {
  *            ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_create(ashlar_allocator *allocator,
-                                                    ashlar_stream stream,
-                                                    const ashlar_model_config *config,
-                                                    unsigned regions, ashlar_model **out);
+                                                     ashlar_stream stream,
+                                                     const ashlar_model_config *config,
+                                                     unsigned regions, ashlar_model **out);
 void ashlar__model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*
@@ -107,12 +107,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_init_weights(ashlar_model *model, 
 
 /* The buffers of a step of T x B, all at once. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps,
-                                                   size_t batch, ashlar_step_sizes *sizes);
+                                                    size_t batch, ashlar_step_sizes *sizes);
 
 /* The same in chunks; 0: all at once. Errors: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
-                                                         size_t batch, size_t chunk,
-                                                         ashlar_step_sizes *sizes);
+                                                          size_t batch, size_t chunk,
+                                                          ashlar_step_sizes *sizes);
 
 /*
  * Queue forward and backward of a window. Gradients are ADDED to the arena's gradient region, and
@@ -124,8 +124,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *mo
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
-                                                  const ashlar_model_window *window,
-                                                  const ashlar_step_sizes *sizes, double *loss);
+                                                   const ashlar_model_window *window,
+                                                   const ashlar_step_sizes *sizes, double *loss);
 
 /* The most that a step of these sizes holds at once, in blocks of the plan's granularity. */
 uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
@@ -135,6 +135,6 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
  * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
-                                                     const ashlar_step_sizes *sizes);
+                                                      const ashlar_step_sizes *sizes);
 
 #endif /* ASHLAR_MODEL_H */

@@ -326,7 +326,7 @@ static ashlar_status run(step *s) {
 }
 
 ashlar_status ashlar__model_step(ashlar_model *model, const ashlar_model_window *window,
-                                const ashlar_step_sizes *sizes, double *loss) {
+                                 const ashlar_step_sizes *sizes, double *loss) {
     step s = {.model = model,
               .window = window,
               .sizes = sizes,
@@ -359,7 +359,7 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
 }
 
 ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
-                                   const ashlar_step_sizes *sizes) {
+                                    const ashlar_step_sizes *sizes) {
     step s = {.model = model, .sizes = sizes, .is_dry_run = true, .keeps = in_chunks};
     return run(&s);
 }

@@ -9,7 +9,7 @@
 #include "rnn/layer/ops_cpu.h"
 
 ashlar_status ashlar__sampling_init(ashlar_sampling *c, size_t classes,
-                                   const ashlar_sampling_config *config) {
+                                    const ashlar_sampling_config *config) {
     *c = (ashlar_sampling){
         .config = *config,
         .classes = classes,
@@ -130,8 +130,9 @@ static size_t pick(const float *probabilities, size_t classes, double number) {
 
 ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
     if (!are_finite(c->logits, c->classes)) {
-        return ashlar__fail(ASHLAR_EFORMAT, "the model's weights are no numbers; train it anew with "
-                                           "a smaller --learning-rate");
+        return ashlar__fail(ASHLAR_EFORMAT,
+                            "the model's weights are no numbers; train it anew with "
+                            "a smaller --learning-rate");
     }
     if (c->config.temperature < (double)FLT_MIN) { /* softmax needs its reciprocal as a float */
         *symbol = (int32_t)find_likeliest(c->logits, c->classes);

@@ -34,7 +34,7 @@ typedef struct ashlar_sampling {
 
 /* Take host memory for `classes` symbols, 1 .. 2^31. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling, size_t classes,
-                                                     const ashlar_sampling_config *config);
+                                                      const ashlar_sampling_config *config);
 void ashlar__sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
 
 /*
@@ -48,6 +48,6 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
  * Cost:    O(V); with top-k or top-p a sort. Takes no memory.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
-                                                     int32_t *symbol);
+                                                      int32_t *symbol);
 
 #endif /* ASHLAR_SAMPLING_H */

@@ -91,9 +91,9 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
     ashlar_status status = ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn);
     if (status == ASHLAR_OK &&
         !ashlar__add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
-                    &words.input)) {
+                     &words.input)) {
         status = ashlar__fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
-                             c->word_embedding);
+                              c->word_embedding);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn);
@@ -120,8 +120,8 @@ static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
 }
 
 ashlar_status ashlar__tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
-                                   const ashlar_tagger_config *config, unsigned regions,
-                                   ashlar_tagger **out) {
+                                    const ashlar_tagger_config *config, unsigned regions,
+                                    ashlar_tagger **out) {
     ashlar_tagger *tagger = ashlar__host_calloc(1, sizeof *tagger);
     if (tagger == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a tagger");
@@ -322,7 +322,7 @@ static void size_labelling(const ashlar_tagger *tagger, size_t batch, size_t wor
 }
 
 ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
-                                  ashlar_tagger_bytes *sizes) {
+                                   ashlar_tagger_bytes *sizes) {
     ashlar_tagger_bytes s = {
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
@@ -347,8 +347,8 @@ ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag
     }
     if (!fits) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
-                           "tagger: a step of %zu x %zu words is too large to address",
-                           shape->steps, shape->batch);
+                            "tagger: a step of %zu x %zu words is too large to address",
+                            shape->steps, shape->batch);
     }
     *sizes = s;
     return ASHLAR_OK;

@@ -79,9 +79,9 @@ typedef struct ashlar_tagger {
  *            back end), ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_create(ashlar_allocator *allocator,
-                                                     ashlar_stream stream,
-                                                     const ashlar_tagger_config *config,
-                                                     unsigned regions, ashlar_tagger **out);
+                                                      ashlar_stream stream,
+                                                      const ashlar_tagger_config *config,
+                                                      unsigned regions, ashlar_tagger **out);
 void ashlar__tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
 
 /*
@@ -99,8 +99,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagge
  * Errors: ASHLAR_EINVAL (a 0 in the shape), ASHLAR_EOVERFLOW. *sizes is written only on ASHLAR_OK.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger,
-                                                    const ashlar_tagger_shape *shape,
-                                                    ashlar_tagger_bytes *sizes);
+                                                     const ashlar_tagger_shape *shape,
+                                                     ashlar_tagger_bytes *sizes);
 
 /*
  * Queue forward and backward of one batch.
@@ -114,9 +114,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
-                                                   const ashlar_tagger_batch *batch,
-                                                   const ashlar_tagger_bytes *sizes, double weight,
-                                                   double *loss);
+                                                    const ashlar_tagger_batch *batch,
+                                                    const ashlar_tagger_bytes *sizes, double weight,
+                                                    double *loss);
 
 /*
  * Queue forward only, and the copy of the predicted labels [T, B] to the host; those past a
@@ -127,15 +127,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
  * labels   [T, B], host memory; there for certain after the stream has been waited for
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger,
-                                                      const ashlar_tagger_batch *batch,
-                                                      const ashlar_tagger_bytes *sizes,
-                                                      double *loss, int32_t *labels);
+                                                       const ashlar_tagger_batch *batch,
+                                                       const ashlar_tagger_bytes *sizes,
+                                                       double *loss, int32_t *labels);
 
 /*
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work.
  * Errors: those of ashlar_alloc().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_dry_run(ashlar_tagger *tagger,
-                                                      const ashlar_tagger_bytes *sizes);
+                                                       const ashlar_tagger_bytes *sizes);
 
 #endif /* ASHLAR_TAGGER_H */

@@ -8,7 +8,7 @@ const ashlar_tagger_buffer_info ashlar__tagger_buffers[] = {ASHLAR_TAGGER_BUFFER
 const char *const ashlar__tagger_phases[] = {ASHLAR_TAGGER_PHASE_MAP(MOMENT_TEXT)};
 
 ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
-                                             ashlar_tagger_buffer buffer) {
+                                              ashlar_tagger_buffer buffer) {
     if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS) {
         return ASHLAR_TAGGER_CHAR_WEIGHTS;
     }
@@ -32,7 +32,7 @@ ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes) 
     for (int i = 1; i < ASHLAR_TAGGER_PHASE_COUNT; i++) {
         const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
         peak = ashlar__tagger_bytes_at(bytes, phase) > ashlar__tagger_bytes_at(bytes, peak) ? phase
-                                                                                          : peak;
+                                                                                            : peak;
     }
     return peak;
 }

@@ -109,7 +109,7 @@ typedef struct ashlar_tagger_bytes {
 
 /* The last phase of a buffer: the table's, but for outputs that backward reads. */
 ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
-                                             ashlar_tagger_buffer buffer);
+                                              ashlar_tagger_buffer buffer);
 
 /* Bytes of all buffers that are live in a phase. */
 size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase);

@@ -1,8 +1,8 @@
 #include "rnn/model/tagger_estimate.h"
 
 ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
-                                          const ashlar_tagger_shape *shape, size_t batches,
-                                          ashlar_tagger_estimate *out) {
+                                           const ashlar_tagger_shape *shape, size_t batches,
+                                           ashlar_tagger_estimate *out) {
     ashlar_tagger_estimate made = {.tagger = tagger, .shape = *shape};
     ashlar_status status = ashlar__tagger_sizes(tagger, shape, &made.buffers);
     if (status == ASHLAR_OK) {
@@ -99,7 +99,7 @@ static void print_phases(FILE *out, const ashlar_tagger_estimate *a) {
 }
 
 void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *a,
-                                  uint64_t measured_bytes) {
+                                   uint64_t measured_bytes) {
     print_letters(out, a);
     fprintf(out,
             "\n  what                               shape                          MiB  live\n");

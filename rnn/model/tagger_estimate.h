@@ -31,9 +31,9 @@ typedef struct ashlar_tagger_estimate {
  * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
-                                                            const ashlar_tagger_shape *shape,
-                                                            size_t batches,
-                                                            ashlar_tagger_estimate *out);
+                                                             const ashlar_tagger_shape *shape,
+                                                             size_t batches,
+                                                             ashlar_tagger_estimate *out);
 
 /*
  * Print it: every region and every buffer with its shape, its bytes and when it is live, and the
@@ -42,6 +42,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger
  * measured_bytes   0: it was not
  */
 void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
-                                  uint64_t measured_bytes);
+                                   uint64_t measured_bytes);
 
 #endif /* ASHLAR_TAGGER_ESTIMATE_H */

@@ -100,7 +100,7 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
     void *const outputs = ashlar__tagger_element(w, BUFFER(w, WORD_OUTPUTS),
-                                                w->token * w->batch->shape.batch * output);
+                                                 w->token * w->batch->shape.batch * output);
     void *const inputs = BUFFER(w, TOKEN_INPUTS);
     if (w->token == 0) {
         TRY(ashlar_fill(m->device, BUFFER(w, TOKEN_LABELS), 0,
@@ -110,8 +110,8 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
         TRY(ashlar__ops_embedding_forward(m->ops, &before, m->stream));
     }
     TRY(copy_columns(w, outputs, output, inputs, output + width, output));
-    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width, ashlar__tagger_element(w, inputs, output),
-                        output + width, width);
+    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width,
+                        ashlar__tagger_element(w, inputs, output), output + width, width);
 }
 
 /* The gradient of that, to where each part came from. */
@@ -120,7 +120,7 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
     void *const dinputs = BUFFER(w, TOKEN_DINPUTS);
     void *const doutputs = ashlar__tagger_element(w, BUFFER(w, WORD_DOUTPUTS),
-                                                 w->token * w->batch->shape.batch * output);
+                                                  w->token * w->batch->shape.batch * output);
     TRY(copy_columns(w, dinputs, output + width, doutputs, output, output));
     if (w->token == 0) {
         return ASHLAR_OK;

@@ -109,7 +109,7 @@ static ashlar_status run(step *s) {
 }
 
 ashlar_status ashlar__tagger_step(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
-                                 const ashlar_tagger_bytes *sizes, double weight, double *loss) {
+                                  const ashlar_tagger_bytes *sizes, double weight, double *loss) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_TRAIN,
@@ -121,8 +121,8 @@ ashlar_status ashlar__tagger_step(ashlar_tagger *tagger, const ashlar_tagger_bat
 }
 
 ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
-                                    const ashlar_tagger_bytes *sizes, double *loss,
-                                    int32_t *labels) {
+                                     const ashlar_tagger_bytes *sizes, double *loss,
+                                     int32_t *labels) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_PREDICT,

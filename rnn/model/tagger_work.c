@@ -119,7 +119,7 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
         void *const part =
             i == 0 ? vectors
                    : ashlar__tagger_element(w, states,
-                                           (i - 1) * ashlar__tagger_words(w) * characters->state);
+                                            (i - 1) * ashlar__tagger_words(w) * characters->state);
         void *const columns = ashlar__tagger_element(w, joined, column);
         const ashlar_columns_args args = {
             .rows = ashlar__tagger_words(w),

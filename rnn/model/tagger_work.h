@@ -37,7 +37,8 @@ static inline size_t ashlar__tagger_words(const ashlar_tagger_work *work) {
 }
 
 /* Element `at` of a buffer. */
-static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void *buffer, size_t at) {
+static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void *buffer,
+                                           size_t at) {
     return (char *)buffer + at * ashlar_dtype_bytes(work->tagger->config.dtype);
 }
 
@@ -46,7 +47,7 @@ static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void 
  * ashlar_launch() and ashlar_rnn_forward().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *work,
-                                                    ashlar_tagger_phase phase);
+                                                     ashlar_tagger_phase phase);
 
 /* (tagger_label.c) The linear layer, the loss and the way back, of all tokens at once. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_labels(const ashlar_tagger_work *work);

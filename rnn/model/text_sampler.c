@@ -100,8 +100,8 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
 }
 
 ashlar_status ashlar__text_sampler_create(ashlar_model *model,
-                                         const ashlar_text_sampler_config *config,
-                                         ashlar_text_sampler **out) {
+                                          const ashlar_text_sampler_config *config,
+                                          ashlar_text_sampler **out) {
     ashlar_text_sampler *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
@@ -191,7 +191,7 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
     }
     if (status == ASHLAR_OK && s->logits != NULL) {
         ashlar__convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
-                       m->config.classes);
+                        m->config.classes);
     }
     return status;
 }

@@ -21,14 +21,13 @@ typedef struct ashlar_text_sampler_config {
  * Ownership: *out is the caller's; the model must outlive it.
  * Errors:    ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_create(ashlar_model *model,
-                                                           const ashlar_text_sampler_config *config,
-                                                           ashlar_text_sampler **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_create(
+    ashlar_model *model, const ashlar_text_sampler_config *config, ashlar_text_sampler **out);
 void ashlar__text_sampler_destroy(ashlar_text_sampler *sampler); /* NULL is allowed */
 
 /* Let the model read one symbol as if it had written it. Errors: those of ashlar_launch(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *sampler,
-                                                         int32_t symbol);
+                                                          int32_t symbol);
 
 /*
  * Draw the next symbol and read it. ASHLAR_BATCHER_MARK says that a record has ended, and the
@@ -36,6 +35,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s
  * that are no numbers).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *sampler,
-                                                         int32_t *symbol);
+                                                          int32_t *symbol);
 
 #endif /* ASHLAR_TEXT_SAMPLER_H */

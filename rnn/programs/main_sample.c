@@ -80,9 +80,9 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
         text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     if (end == NULL || value < min || value > max || *end != '\0') {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "the model file has no good %s (%zu to %zu); is it one that "
-                           "ashlar-train saved?",
-                           key, min, max);
+                            "the model file has no good %s (%zu to %zu); is it one that "
+                            "ashlar-train saved?",
+                            key, min, max);
     }
     *out = value;
     return ASHLAR_OK;
@@ -93,9 +93,9 @@ static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_confi
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
     if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "the model file has cells \"%.40s\", which this version "
-                           "does not know",
-                           cell);
+                            "the model file has cells \"%.40s\", which this version "
+                            "does not know",
+                            cell);
     }
     return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
                ? ASHLAR_OK
@@ -187,7 +187,7 @@ static ashlar_status run(const command *c, ashlar_device *device) {
 static ashlar_status check_command(const command *c) {
     if (c->model == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
-                                          "ashlar-train --save FILE");
+                                           "ashlar-train --save FILE");
     }
     if (c->prime != NULL && c->prime_file != NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
@@ -199,8 +199,8 @@ static ashlar_status check_command(const command *c) {
     for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
         if (inputs[i].path != NULL && ashlar__program_is_same_file(c->json, inputs[i].path)) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "--json and --%s: both name %s; give each its own file",
-                               inputs[i].option, c->json);
+                                "--json and --%s: both name %s; give each its own file",
+                                inputs[i].option, c->json);
         }
     }
     return ASHLAR_OK;

@@ -11,13 +11,13 @@ static ashlar_status bad_value(const ashlar_option *option, const char *text) {
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from %.0f to %.0f",
-                           option->name, text, option->min, option->max);
+                            option->name, text, option->min, option->max);
     case ASHLAR_OPTION_SEED:
         return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from 0 to 2^64-1",
-                           option->name, text);
+                            option->name, text);
     case ASHLAR_OPTION_REAL:
         return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no number from %g to %g",
-                           option->name, text, option->min, option->max);
+                            option->name, text, option->min, option->max);
     case ASHLAR_OPTION_TEXT:
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
@@ -69,7 +69,7 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
         list = option->value;
         if (list->count == ASHLAR_OPTION_LIST_MAX) {
             return ashlar__fail(ASHLAR_EINVAL, "--%s: given more than %d times", option->name,
-                               ASHLAR_OPTION_LIST_MAX);
+                                ASHLAR_OPTION_LIST_MAX);
         }
         list->items[list->count++] = text;
         break;
@@ -110,7 +110,7 @@ const char *ashlar__options_given(const char *name, int argc, char **argv) {
 }
 
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
-                              char **words) {
+                               char **words) {
     int kept = 1, taken = 0;
     for (int i = 1; i < *argc; i++) {
         if (argv[i][0] != '-') {
@@ -131,17 +131,17 @@ int ashlar__options_take_words(const ashlar_option *options, size_t count, int *
 }
 
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
-                                   char **argv) {
+                                    char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
             return ashlar__fail(ASHLAR_EINVAL,
-                               "%.80s: is no option; options begin with --, see --help", argv[i]);
+                                "%.80s: is no option; options begin with --, see --help", argv[i]);
         }
         const char *value;
         const ashlar_option *option = find(options, count, argv[i] + 2, &value);
         if (option == NULL) {
             return ashlar__fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
-                               argv[i]);
+                                argv[i]);
         }
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
             *(bool *)option->value = true;
@@ -149,7 +149,7 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
         }
         if (value == NULL && i + 1 == argc) {
             return ashlar__fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
-                               option->argument);
+                                option->argument);
         }
         const ashlar_status status = set_value(option, value != NULL ? value : argv[++i]);
         if (status != ASHLAR_OK) {

@@ -43,7 +43,7 @@ typedef struct ashlar_option {
  *         naming it and what is allowed. Values read before it may have changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
-                                                     int argc, char **argv);
+                                                      int argc, char **argv);
 
 /*
  * The value that the last "--name value" or "--name=value" of a command line gives, for what must
@@ -58,7 +58,7 @@ const char *ashlar__options_given(const char *name, int argc, char **argv);
  * words   [*argc]
  */
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
-                              char **words);
+                               char **words);
 
 /* Print a line for each option, its default included. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);

@@ -91,7 +91,7 @@ int ashlar__program_open_device(const char *program, const char *name, ashlar_de
     }
     if (status != ASHLAR_OK) {
         return ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
-                                                                    : ASHLAR_EXIT_FAILED);
+                                                                     : ASHLAR_EXIT_FAILED);
     }
     *out = device;
     return 0;

@@ -148,8 +148,8 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
     ashlar__json_add_uint64(w, "allocations", s->alloc_count);
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
-                           s->served_planned + s->served_cached + s->served_same_stream +
-                               s->served_idle);
+                            s->served_planned + s->served_cached + s->served_same_stream +
+                                s->served_idle);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
     ashlar__report_put_memory(w, s, r->growth);
 }
@@ -163,8 +163,8 @@ void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *
 }
 
 ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
-                                  const ashlar_train_config *config,
-                                  const ashlar_train_report *report) {
+                                   const ashlar_train_config *config,
+                                   const ashlar_train_report *report) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_object(&w);

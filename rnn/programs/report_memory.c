@@ -30,7 +30,7 @@ static void print_row(FILE *out, const char *name, uint64_t at_peak, uint64_t he
 }
 
 void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
-                                 const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
+                                  const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
     uint64_t held = 0;
     int64_t grown = 0;
     fprintf(out, "\nMemory in bytes           at peak  held across steps  "
@@ -71,7 +71,7 @@ static void put_tag(ashlar_json_writer *w, const ashlar_tag_stats *stats,
 }
 
 void ashlar__report_put_memory(ashlar_json_writer *w, const ashlar_stats *stats,
-                              const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
+                               const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
     ashlar__json_put_key(w, "bytes_by_tag");
     ashlar__json_open_object(w);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

@@ -69,7 +69,7 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
         put_symbol(out, symbol, is_terminal);
         if (ferror(out) != 0) {
             return ashlar__fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "
-                                           "its reader went away");
+                                            "its reader went away");
         }
         if (i == ASHLAR_TEXT_EARLY_BYTES) {
             report->early = read_memory(model);
@@ -83,7 +83,7 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
 }
 
 ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_text_config *config,
-                                ashlar_text_report *report) {
+                                 ashlar_text_report *report) {
     const bool is_terminal = isatty(fileno(out)) == 1;
     ashlar_text_report measured = {0};
     ashlar_text_sampler *sampler = NULL;

@@ -43,8 +43,8 @@ typedef struct ashlar_text_report {
  * Errors: those of the sampler; ASHLAR_EIO (`out` takes no more; its error flag is set).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
-                                                  const ashlar_text_config *config,
-                                                  ashlar_text_report *report);
+                                                   const ashlar_text_config *config,
+                                                   ashlar_text_report *report);
 
 /*
  * Write a report as one JSON object, whole or not at all. The model is the one that wrote the text.
@@ -52,8 +52,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *ou
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
-                                                         const ashlar_model *model,
-                                                         const ashlar_text_config *config,
-                                                         const ashlar_text_report *report);
+                                                          const ashlar_model *model,
+                                                          const ashlar_text_config *config,
+                                                          const ashlar_text_report *report);
 
 #endif /* ASHLAR_TEXT_H */

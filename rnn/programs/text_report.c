@@ -21,12 +21,13 @@ static void put_memory(ashlar_json_writer *w, const ashlar_text_report *r) {
     put_early(w, "bytes_reserved_after_1000", r, r->early.reserved_bytes);
     ashlar__json_add_uint64(w, "bytes_live_end", r->end.live_bytes);
     ashlar__json_add_uint64(w, "bytes_reserved_end", r->end.reserved_bytes);
-    ashlar__json_add_uint64(w, "allocations_after_start", r->end.alloc_count - r->start.alloc_count);
+    ashlar__json_add_uint64(w, "allocations_after_start",
+                            r->end.alloc_count - r->start.alloc_count);
 }
 
 static void put_calls(ashlar_json_writer *w, const ashlar_driver_counts *calls) {
     ashlar__json_add_uint64(w, "driver_calls_after_start",
-                           calls->query + calls->memory + calls->order);
+                            calls->query + calls->memory + calls->order);
     ashlar__json_add_uint64(w, "work_calls_after_start", calls->work);
     ashlar__json_add_uint64(w, "wait_calls_after_start", calls->wait);
 }
@@ -49,8 +50,8 @@ static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
 }
 
 ashlar_status ashlar__text_report_write(const char *path, const ashlar_model *model,
-                                       const ashlar_text_config *config,
-                                       const ashlar_text_report *r) {
+                                        const ashlar_text_config *config,
+                                        const ashlar_text_report *r) {
     ashlar_json_writer w;
     ashlar_device_info device;
     ashlar_device_get_info(model->device, &device);

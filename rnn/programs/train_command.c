@@ -130,7 +130,7 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
     ashlar__options_print(out, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
     if (is_tagger) {
         ashlar__options_print(out, options + SHARED_COUNT + TEXT_COUNT,
-                             ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
+                              ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
     } else {
         fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
                 program);
@@ -163,20 +163,23 @@ static ashlar_status check_output(const ashlar_train_command *c, const output *o
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
         if (ashlar__program_is_same_file(o->path, c->data.items[i])) {
-            return ashlar__fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
-                               o->option, o->path);
+            return ashlar__fail(ASHLAR_EINVAL,
+                                "--%s: %s is the text to train on; name another file", o->option,
+                                o->path);
         }
     }
     const char *resume = c->train.resume_file;
     if (o->path != NULL && resume != NULL && o->path != c->train.save_file &&
         ashlar__program_is_same_file(o->path, resume)) {
-        return ashlar__fail(ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
-                           o->option, o->path);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "--%s and --resume: both name %s; give each its own file", o->option,
+                            o->path);
     }
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
         if (other->path != NULL && ashlar__program_is_same_file(o->path, other->path)) {
-            return ashlar__fail(ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
-                               o->option, other->option, o->path);
+            return ashlar__fail(ASHLAR_EINVAL,
+                                "--%s and --%s: both name %s; give each its own file", o->option,
+                                other->option, o->path);
         }
     }
     return ASHLAR_OK;
@@ -198,16 +201,16 @@ static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
     if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
         return ashlar__fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
-                           c->cell);
+                            c->cell);
     }
     if (!read_dtype(c->dtype, &c->train.dtype)) {
         return ashlar__fail(ASHLAR_EINVAL, "--dtype: \"%.40s\" is none of f32, f64, f16, bf16",
-                           c->dtype);
+                            c->dtype);
     }
     if (t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden)) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
-                           t->projection, t->hidden);
+                            "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
+                            t->projection, t->hidden);
     }
     return ASHLAR_OK;
 }
@@ -220,16 +223,17 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
     const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
     if (!t->recomputes_auto && (!is_count || *end != '\0' || steps > 1000000)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                           "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
-                           "1000000",
-                           c->recompute);
+        return ashlar__fail(
+            ASHLAR_EINVAL,
+            "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
+            "1000000",
+            c->recompute);
     }
     t->recompute = (size_t)steps;
     if (t->batch % t->accumulate != 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--accumulate: %zu does not divide the %zu sequences of --batch",
-                           t->accumulate, t->batch);
+                            "--accumulate: %zu does not divide the %zu sequences of --batch",
+                            t->accumulate, t->batch);
     }
     return ASHLAR_OK;
 }
@@ -239,7 +243,7 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     if (c->data.count == 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--data: no text given; name a file or a folder, see --help");
+                            "--data: no text given; name a file or a folder, see --help");
     }
     if (c->train.plan_file != NULL && c->train.without_plan) {
         return ashlar__fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
@@ -263,12 +267,12 @@ static ashlar_status check_model(const ashlar_train_command *c, const ashlar_opt
     const size_t end = c->is_tagger ? text_end : OPTION_COUNT;
     if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
-                           c->model);
+                            c->model);
     }
     for (size_t i = first; i < end; i++) {
         if (ashlar__options_given(options[i].name, argc, argv) != NULL) {
             return ashlar__fail(ASHLAR_EINVAL, "--%s: it is for --model %s only", options[i].name,
-                               c->is_tagger ? "text" : "tagger");
+                                c->is_tagger ? "text" : "tagger");
         }
     }
     return c->is_tagger ? ashlar__train_tagger_check_options(&c->tags) : ASHLAR_OK;

@@ -37,7 +37,7 @@ typedef struct ashlar_train_command {
  * Errors: ASHLAR_EINVAL, which names the option. Help may be asked for with whatever else.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
-                                                          ashlar_train_command *out);
+                                                           ashlar_train_command *out);
 
 /* Print the options of a model, with `program` as its name. */
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);

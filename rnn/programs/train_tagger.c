@@ -6,7 +6,7 @@
 #include "allocator/base/error.h"
 
 void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
-                                      ashlar_train_tagger_options *options) {
+                                       ashlar_train_tagger_options *options) {
     train->layers = 1;
     train->hidden = 200;
     train->embedding = 200;
@@ -19,8 +19,8 @@ void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
     };
 }
 
-void ashlar__train_tagger_list_options(ashlar_train_tagger_options *o,
-                                      ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]) {
+void ashlar__train_tagger_list_options(
+    ashlar_train_tagger_options *o, ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, flag = ASHLAR_OPTION_FLAG;
     const ashlar_option all[] = {
         {"bidirectional", NULL, flag, &o->is_bidirectional, 0, 0,
@@ -48,18 +48,18 @@ void ashlar__train_tagger_list_options(ashlar_train_tagger_options *o,
 ashlar_status ashlar__train_tagger_check_options(const ashlar_train_tagger_options *o) {
     if (o->is_bidirectional && o->tags.is_unidirectional) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--bidirectional and --unidirectional: leave out one of them");
+                            "--bidirectional and --unidirectional: leave out one of them");
     }
     return o->corpus.held_out == 1
                ? ashlar__fail(ASHLAR_EINVAL, "--held-out: 1 leaves nothing to train on; give 0, or "
-                                            "at least 2")
+                                             "at least 2")
                : ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
-                                       const ashlar_train_tagger_options *options,
-                                       ashlar_train_config *train, ashlar_tagger_corpus **corpus,
-                                       ashlar_task **task) {
+                                        const ashlar_train_tagger_options *options,
+                                        ashlar_train_config *train, ashlar_tagger_corpus **corpus,
+                                        ashlar_task **task) {
     ashlar_tagger_corpus_config text = options->corpus;
     ashlar_task_tagger_config tags = options->tags;
     text.max_words = train->max_length;
@@ -74,7 +74,7 @@ ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
 }
 
 void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
-                                     const ashlar_train_config *train) {
+                                      const ashlar_train_config *train) {
     ashlar_tagger_counts n;
     ashlar__tagger_corpus_counts(corpus, &n);
     fprintf(out,
@@ -88,8 +88,8 @@ void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *cor
 }
 
 ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
-                                            const ashlar_tagger_evaluation *test,
-                                            const ashlar_train_report *report) {
+                                             const ashlar_tagger_evaluation *test,
+                                             const ashlar_train_report *report) {
     ashlar_tagger_estimate estimate;
     ASHLAR_TRY(ashlar__task_tagger_estimate(task, &estimate));
     ashlar__tagger_estimate_print(out, &estimate, report->stats.reserved_peak_bytes);

@@ -23,11 +23,11 @@ enum { ASHLAR_TRAIN_TAGGER_OPTION_COUNT = 9 };
 
 /* The defaults, of these options and of those that a tagger shares. */
 void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
-                                      ashlar_train_tagger_options *options);
+                                       ashlar_train_tagger_options *options);
 
 /* The options for a table of the command line, each with "tagger:" in its help. */
 void ashlar__train_tagger_list_options(ashlar_train_tagger_options *options,
-                                      ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]);
+                                       ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]);
 
 /* Errors: ASHLAR_EINVAL (options that exclude each other, or leave nothing to train on). */
 ASHLAR_MUST_CHECK ashlar_status
@@ -41,18 +41,16 @@ ashlar__train_tagger_check_options(const ashlar_train_tagger_options *options);
  *
  * Errors: those of ashlar__tagger_corpus_open() and ashlar__task_tagger_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
-                                                         const ashlar_train_tagger_options *options,
-                                                         ashlar_train_config *train,
-                                                         ashlar_tagger_corpus **corpus,
-                                                         ashlar_task **task);
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_open(
+    const ashlar_option_list *files, const ashlar_train_tagger_options *options,
+    ashlar_train_config *train, ashlar_tagger_corpus **corpus, ashlar_task **task);
 
 void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
-                                     const ashlar_train_config *train);
+                                      const ashlar_train_config *train);
 
 /* What the evaluation said, and what memory was needed. Errors: ASHLAR_EOVERFLOW. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
-                                                              const ashlar_tagger_evaluation *test,
-                                                              const ashlar_train_report *report);
+                                                               const ashlar_tagger_evaluation *test,
+                                                               const ashlar_train_report *report);
 
 #endif /* ASHLAR_TRAIN_TAGGER_H */

@@ -30,6 +30,6 @@ void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const
 void ashlar__metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
 void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
 void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
-                                const ashlar_random *random);
+                                 const ashlar_random *random);
 
 #endif /* ASHLAR_METADATA_H */

@@ -3,7 +3,7 @@
 #include "allocator/base/error.h"
 
 ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
-                                   ashlar_task *task, ashlar_stream stream) {
+                                    ashlar_task *task, ashlar_stream stream) {
     *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
     ashlar_status status = ashlar_stream_create(device, &prefetch->copies);
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS && status == ASHLAR_OK; i++) {
@@ -56,5 +56,6 @@ ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step) 
 }
 
 ashlar_status ashlar__prefetch_wait(ashlar_prefetch *prefetch, size_t step) {
-    return ashlar_event_synchronize(prefetch->device, prefetch->done[ashlar__prefetch_buffer(step)]);
+    return ashlar_event_synchronize(prefetch->device,
+                                    prefetch->done[ashlar__prefetch_buffer(step)]);
 }

@@ -35,8 +35,8 @@ typedef struct ashlar_prefetch {
  * ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
-                                                     ashlar_device *device, ashlar_task *task,
-                                                     ashlar_stream stream);
+                                                      ashlar_device *device, ashlar_task *task,
+                                                      ashlar_stream stream);
 
 /* Wait for all that was queued, without a word about its failure. A zeroed struct is allowed. */
 void ashlar__prefetch_finish(ashlar_prefetch *prefetch);

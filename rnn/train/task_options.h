@@ -33,9 +33,9 @@ struct ashlar_task_listener {
 
 /* An option that concerns `who`. `key` begins with "ashlar." and lives as long as the facts. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
-                        const char *value);
+                         const char *value);
 void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
-                         uint64_t value);
+                          uint64_t value);
 void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
 
 /* Those of the recurrent layers, which every task has. */

@@ -67,7 +67,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
     ashlar__option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
     ashlar__option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
-                       !tags->is_unidirectional);
+                        !tags->is_unidirectional);
     ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
     ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
 }
@@ -279,7 +279,7 @@ static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     }
     const ashlar_status status =
         ashlar__batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
-                                    t->config.seed, &t->batch_sampler);
+                                     t->config.seed, &t->batch_sampler);
     ashlar__host_free(items);
     return status;
 }
@@ -298,8 +298,8 @@ static ashlar_status build(ashlar_tagger_task *t) {
 }
 
 ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
-                                        const ashlar_train_config *config,
-                                        const ashlar_task_tagger_config *tags, ashlar_task **out) {
+                                         const ashlar_train_config *config,
+                                         const ashlar_task_tagger_config *tags, ashlar_task **out) {
     ashlar_tagger_task *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");

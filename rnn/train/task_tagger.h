@@ -28,9 +28,9 @@ typedef struct ashlar_task_tagger_config {
  * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
-                                                          const ashlar_train_config *config,
-                                                          const ashlar_task_tagger_config *tags,
-                                                          ashlar_task **out);
+                                                           const ashlar_train_config *config,
+                                                           const ashlar_task_tagger_config *tags,
+                                                           ashlar_task **out);
 
 /* The tagger of such a task, while it is open. */
 ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task);
@@ -50,10 +50,10 @@ typedef struct ashlar_tagger_evaluation {
  * Stream: waits for it.  Errors: those of ashlar__tagger_predict().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer,
-                                                            ashlar_tagger_evaluation *out);
+                                                             ashlar_tagger_evaluation *out);
 
 /* What the largest step of an open task needs. Errors: those of ashlar__tagger_estimate_make(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_estimate(ashlar_task *task,
-                                                            ashlar_tagger_estimate *out);
+                                                             ashlar_tagger_estimate *out);
 
 #endif /* ASHLAR_TASK_TAGGER_H */

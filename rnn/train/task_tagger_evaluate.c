@@ -97,7 +97,8 @@ ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagge
     ashlar_tagger_evaluation test = {0};
     ashlar_batch_sampler_item *items = ashlar__host_calloc(t->counts.held_out + 1, sizeof *items);
     if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", t->counts.held_out);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences",
+                            t->counts.held_out);
     }
     ashlar_tagger_estimate estimate;
     const uint64_t before = management_calls(t);

@@ -32,7 +32,7 @@ ashlar_tagger_task *ashlar__task_tagger_of(ashlar_task *task);
 ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *tags, size_t length);
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer,
-                                                          ashlar_stream stream);
+                                                           ashlar_stream stream);
 
 /* (task_tagger_evaluate.c) What the evaluation found. */
 void ashlar__task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *writer);

@@ -242,7 +242,7 @@ static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
     size_t image;
     if (!ashlar__mul(largest.image, item, &image) || !ashlar__align_up(image, SLOT_ALIGN, &image)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
-                           largest.image);
+                            largest.image);
     }
     ashlar_status status = ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
                                                     ASHLAR_TASK_BUFFERS * words * item, &t->host);
@@ -266,7 +266,7 @@ static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
         ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes);
     if (status == ASHLAR_OK && !ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
         status = ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
-                             t->config.batch);
+                              t->config.batch);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, stream, &carried);
@@ -388,8 +388,8 @@ static ashlar_status build(text_task *t) {
     };
     if (t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "--accumulate: %zu does not divide the %zu sequences of --batch",
-                           t->config.accumulate, t->config.batch);
+                            "--accumulate: %zu does not divide the %zu sequences of --batch",
+                            t->config.accumulate, t->config.batch);
     }
     ASHLAR_TRY(ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher));
     const size_t longest = ashlar__batcher_max_steps(t->batcher);
@@ -404,7 +404,7 @@ static ashlar_status build(text_task *t) {
 }
 
 ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
-                                      const ashlar_train_config *config, ashlar_task **out) {
+                                       const ashlar_train_config *config, ashlar_task **out) {
     text_task *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");

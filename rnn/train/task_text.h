@@ -16,8 +16,8 @@
  * Errors:    those of ashlar__batcher_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
-                                                        const ashlar_train_config *config,
-                                                        ashlar_task **out);
+                                                         const ashlar_train_config *config,
+                                                         ashlar_task **out);
 
 /* The model of such a task, while it is open. */
 ashlar_model *ashlar__task_text_model(ashlar_task *task);

@@ -80,7 +80,7 @@ static ashlar_status build(ashlar_trainer *t) {
 }
 
 ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
-                                    const ashlar_train_config *config, ashlar_trainer **out) {
+                                     const ashlar_train_config *config, ashlar_trainer **out) {
     ashlar_trainer *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
         task->table->destroy(task);
@@ -200,7 +200,7 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
 }
 
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
-                                 ashlar_train_report *out) {
+                                  ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
                                   .resumed = t->state.step,
                                   .parameters = ashlar_arena_elements(t->task->arena),

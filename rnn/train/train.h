@@ -137,8 +137,8 @@ void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
  */
 typedef void (*ashlar_train_show_fn)(void *context, const ashlar_train_progress *progress);
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
-                                                   ashlar_train_show_fn show, void *context,
-                                                   ashlar_train_report *report);
+                                                    ashlar_train_show_fn show, void *context,
+                                                    ashlar_train_report *report);
 
 /*
  * Write the training as it is after its last step, for resume_file. Not before a first step.

@@ -73,9 +73,9 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
         }
         if (strcmp(got, pair->value) != 0) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "%s: %s is %.80s there, and %s here; a training goes on with the "
-                               "options and the data that it began with",
-                               path, pair->key, got, pair->value);
+                                "%s: %s is %.80s there, and %s here; a training goes on with the "
+                                "options and the data that it began with",
+                                path, pair->key, got, pair->value);
         }
     }
     return ASHLAR_OK;
@@ -131,9 +131,9 @@ static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, 
     }
     if (value >= steps) {
         return ashlar__fail(ASHLAR_EINVAL,
-                           "%s: %llu steps are done already; ask for more of them with --steps, "
-                           "which counts from the beginning",
-                           path, value);
+                            "%s: %llu steps are done already; ask for more of them with --steps, "
+                            "which counts from the beginning",
+                            path, value);
     }
     *step = value;
     return ASHLAR_OK;
@@ -167,9 +167,10 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
         const char *text = ashlar_checkpoint_metadata(file, pair->key);
         if (text == NULL || strcmp(text, pair->value) != 0) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                               "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
-                               "go on with the version of ashlar that wrote the file",
-                               path, step, pair->key, text != NULL ? text : "missing", pair->value);
+                                "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
+                                "go on with the version of ashlar that wrote the file",
+                                path, step, pair->key, text != NULL ? text : "missing",
+                                pair->value);
         }
     }
     return ASHLAR_OK;
@@ -178,7 +179,7 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
 /* --- the interface -------------------------------------------------------------------------- */
 
 ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
-                                           const ashlar_train_state *state) {
+                                            const ashlar_train_state *state) {
     ashlar_metadata all = {.count = 0};
     add_config(&all, context);
     ashlar__metadata_add_count(&all, "ashlar.step", state->step);
@@ -206,7 +207,7 @@ static ashlar_status load(const char *path, const ashlar_train_context *context,
 }
 
 ashlar_status ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,
-                                           ashlar_train_state *state) {
+                                            ashlar_train_state *state) {
     ashlar_checkpoint *file = NULL;
     ashlar_status status = ashlar_checkpoint_open(path, &file);
     if (status == ASHLAR_OK) {

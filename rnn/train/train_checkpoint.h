@@ -33,8 +33,8 @@ typedef struct ashlar_train_state {
 
 /* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
-                                                             const ashlar_train_context *context,
-                                                             const ashlar_train_state *state);
+                                                              const ashlar_train_context *context,
+                                                              const ashlar_train_state *state);
 
 /*
  * Take everything back: the arena, the position of the batch sampler (which must be a fresh one),
@@ -47,7 +47,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
  * Cost:   the batches handed out before are counted off anew: some microseconds for each.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
-                                                             const ashlar_train_context *context,
-                                                             ashlar_train_state *state);
+                                                              const ashlar_train_context *context,
+                                                              ashlar_train_state *state);
 
 #endif /* ASHLAR_TRAIN_CHECKPOINT_H */

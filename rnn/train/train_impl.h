@@ -52,9 +52,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue_step(ashlar_trainer *trainer
 const ashlar_optimizer_state *ashlar__train_outcome_of(const ashlar_trainer *trainer, size_t step);
 double ashlar__train_loss_of(const ashlar_trainer *trainer, size_t step);
 
-/* All steps that are left. As ashlar__trainer_run(), of which the report has this part filled in. */
+/* All steps that are left. As ashlar__trainer_run(), of which the report has this part filled in.
+ * */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
-                                                  ashlar_train_show_fn show, void *context,
-                                                  ashlar_train_report *report);
+                                                   ashlar_train_show_fn show, void *context,
+                                                   ashlar_train_report *report);
 
 #endif /* ASHLAR_TRAIN_IMPL_H */

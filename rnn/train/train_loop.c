@@ -58,9 +58,9 @@ static ashlar_status finish_step(run *r, size_t step) {
     const double loss = ashlar__train_loss_of(t, step);
     if (is_lost(t, loss, ashlar__train_outcome_of(t, step))) {
         return ashlar__fail(ASHLAR_EFORMAT,
-                           "step %zu: the loss is no number any more; use a smaller "
-                           "--learning-rate",
-                           step);
+                            "step %zu: the loss is no number any more; use a smaller "
+                            "--learning-rate",
+                            step);
     }
     const ashlar_task_batch *batch = &t->prefetch.batches[ashlar__prefetch_buffer(step)];
     account(r, step, loss, batch);
@@ -115,7 +115,7 @@ static ashlar_status watch_growth(run *r, size_t step) {
 }
 
 ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
-                                ashlar_train_report *report) {
+                                 ashlar_train_report *report) {
     const size_t first = t->state.step + 1;
     run r = {.trainer = t,
              .show = show,

@@ -12,8 +12,8 @@ static ashlar_status find_optimizer(const char *name, ashlar_optimizer_kind *kin
         }
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                       "--optimizer: \"%.40s\" is none of sgd, adam, adamw, adagrad, rmsprop",
-                       name);
+                        "--optimizer: \"%.40s\" is none of sgd, adam, adamw, adagrad, rmsprop",
+                        name);
 }
 
 static ashlar_status find_schedule(const char *name, ashlar_schedule_kind *kind) {
@@ -24,7 +24,7 @@ static ashlar_status find_schedule(const char *name, ashlar_schedule_kind *kind)
         }
     }
     return ashlar__fail(ASHLAR_EINVAL, "--schedule: \"%.40s\" is none of constant, cosine, step",
-                       name);
+                        name);
 }
 
 ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule, ashlar_train_config *config) {

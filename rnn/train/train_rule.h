@@ -21,6 +21,6 @@ typedef struct ashlar_train_rule {
  * option.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
-                                                        ashlar_train_config *config);
+                                                         ashlar_train_config *config);
 
 #endif /* ASHLAR_TRAIN_RULE_H */

@@ -61,7 +61,7 @@ static bool sizes_of(const struct cudnnRNNStruct *rnn, const struct cudnnRNNData
     ashlar_rnn_layout layout;
     if (!layout_of(rnn, &layout) ||
         ashlar__rnn_cpu_sizes(&layout, (size_t)x->steps, (size_t)x->batch, training, reserve,
-                             work) != ASHLAR_OK) {
+                              work) != ASHLAR_OK) {
         return false;
     }
     for (int b = 0; training && b < x->batch; b++) {

@@ -291,7 +291,7 @@ static void take_with_failure(world *w) {
         ashlar__host_fail_at(1 + which % 8);
     } else {
         ashlar__driver_fail_at(w->driver, functions[which % FUNCTION_COUNT], 1 + which / 64,
-                              which % 2 == 0 ? CU_OUT_OF_MEMORY : CU_LAUNCH_FAILED);
+                               which % 2 == 0 ? CU_OUT_OF_MEMORY : CU_LAUNCH_FAILED);
     }
     take(w, true);
 }

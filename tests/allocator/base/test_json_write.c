@@ -79,7 +79,7 @@ CASE(bytes_that_are_not_utf8_are_replaced) {
     ashlar__json_writer_init(&writer, 0);
     ashlar__json_open_array(&writer);
     ashlar__json_put_string(&writer, "a\xff"
-                                    "b\x80");
+                                     "b\x80");
     ashlar__json_put_string(&writer, "\xc0\xaf");         /* overlong */
     ashlar__json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
     ashlar__json_put_string(&writer, "\xe2\x82");         /* cut short */

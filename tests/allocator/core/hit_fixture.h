@@ -13,7 +13,7 @@
 
 /* Where there can be no caches there is nothing to test. */
 #define SET_UP(spec, cache_bytes)                 \
-    if (!ashlar__barrier_init()) {                 \
+    if (!ashlar__barrier_init()) {                \
         SKIP("this kernel has no membarrier(2)"); \
     }                                             \
     atomic_store(&payload_bad_count, 0);          \

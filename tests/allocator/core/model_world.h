@@ -178,7 +178,7 @@ static inline void prove_owned(world *w, const model_block *block, int lane) {
     if (strstr(playing->device, "clocks=on") != NULL) {
         EXPECT(ashlar__device_enter(w->device) == ASHLAR_OK);
         EXPECT(ashlar__soft_clock_own(ashlar__ptr_in(block->ptr), block->block_bytes,
-                                     handle_of(w, lane), &is_ordered) == ASHLAR_OK);
+                                      handle_of(w, lane), &is_ordered) == ASHLAR_OK);
         ashlar__device_leave(w->device);
     }
     EXPECT(is_ordered);

@@ -298,7 +298,7 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     REQUIRE(block != NULL && block->bytes == 4096);
     pthread_mutex_lock(&allocator->lock);
     CHECK(ashlar__stream_state_cover(of_first, &allocator->client, of_first->recorded,
-                                    &allocator->stats.events_recorded) == ASHLAR_OK);
+                                     &allocator->stats.events_recorded) == ASHLAR_OK);
     pthread_mutex_unlock(&allocator->lock);
     unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
     CHECK_ZU(stats_now().served_cached, 1);

@@ -283,7 +283,8 @@ CASE(no_call_is_made_where_the_mode_cannot_be_set) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     for (uint64_t n = 1; n <= 5; n += 2) { /* the odd calls set it */
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_thread_exchange_capture_mode, n, CU_UNKNOWN);
+        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_thread_exchange_capture_mode, n,
+                               CU_UNKNOWN);
         CHECK(ashlar_alloc(allocator, BIG, streams[0], &out) == ASHLAR_EDRIVER);
         CHECK(out == NULL && atomic_load(&driver->fail_countdown) == 0);
         check_all();

@@ -64,7 +64,8 @@ static bool set_up(const char *spec, const char *conf) {
     setenv("ASHLAR_CONF", conf, 1);
     ashlar__dropin_forget();
     ashlar__frees_forget();
-    if (ashlar__soft_configure(spec) != ASHLAR_OK || ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
+    if (ashlar__soft_configure(spec) != ASHLAR_OK ||
+        ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
         ashlar__frees_of(0, &frees) != ASHLAR_OK) {
         return false;
     }

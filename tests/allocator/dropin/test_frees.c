@@ -57,8 +57,9 @@ static size_t walk(uint64_t seed, bool is_trusting) {
         } else if (live[i].ptr == NULL) {
             live[i].bytes = (1 + draw(5)) * MIB;
             const bool is_async = draw(4) == 0;
-            CHECK((is_async ? ashlar__frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
-                            : ashlar__frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
+            CHECK((is_async
+                       ? ashlar__frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
+                       : ashlar__frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
             early += !is_ordered_for(live[i].ptr, live[i].bytes, streams[s]);
             live[i].only = s;
             use_noted(live[i].ptr, live[i].bytes, streams[s]);

@@ -43,7 +43,7 @@ static uint64_t any_tick(ashlar_stream_state *state) {
 static void arm(size_t odds) {
     if (draw(odds) == 0) {
         ashlar__driver_fail_at(driver, -1, 1 + draw(8),
-                              draw(2) == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
+                               draw(2) == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
     } else if (draw(odds) == 0) {
         ashlar__host_fail_at(1 + draw(4));
     }

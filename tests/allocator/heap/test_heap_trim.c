@@ -202,8 +202,8 @@ CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     CHECK(ashlar__heap_reserve(&heap, SIZE_MAX) == ASHLAR_ENOMEM);
     check_heap();
     ashlar__driver_fail_at(driver,
-                          use_segments ? ASHLAR_DRIVER_FN_mem_alloc : ASHLAR_DRIVER_FN_mem_create,
-                          1, CU_UNKNOWN);
+                           use_segments ? ASHLAR_DRIVER_FN_mem_alloc : ASHLAR_DRIVER_FN_mem_create,
+                           1, CU_UNKNOWN);
     CHECK(ashlar__heap_reserve(&heap, 64 * MIB) == ASHLAR_EDRIVER);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);

@@ -196,8 +196,9 @@ static size_t most_addresses; /* that the driver below has */
 
 static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                              unsigned long long flags) {
-    return bytes > most_addresses ? CU_OUT_OF_MEMORY
-                                  : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
+    return bytes > most_addresses
+               ? CU_OUT_OF_MEMORY
+               : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
 CASE(where_addresses_are_scarce_fewer_do) {

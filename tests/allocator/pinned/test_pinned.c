@@ -25,7 +25,7 @@ CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
         blocks[i] = take_pinned(1 + i * 7);
         CHECK((uintptr_t)blocks[i] % _Alignof(max_align_t) == 0);
         CHECK(ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)blocks[i],
-                                      1 + i * 7) != NULL);
+                                       1 + i * 7) != NULL);
         memset(blocks[i], (int)(i % 251), 1 + i * 7);
     }
     size_t wrong = 0;

@@ -13,7 +13,8 @@
 static ashlar_driver *driver;
 
 static bool set_up(void) {
-    return ashlar__driver_open_soft(&driver) == ASHLAR_OK && ashlar__soft_configure("") == ASHLAR_OK;
+    return ashlar__driver_open_soft(&driver) == ASHLAR_OK &&
+           ashlar__soft_configure("") == ASHLAR_OK;
 }
 
 static uint64_t calls_of(ashlar_driver_fn fn) {

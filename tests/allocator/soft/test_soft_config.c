@@ -59,13 +59,13 @@ CASE(defaults_and_every_key_are_read) {
         CHECK(config.latency_ns[fn] == 0);
     }
     REQUIRE(ashlar__soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
-                              &config) == ASHLAR_OK);
+                               &config) == ASHLAR_OK);
     CHECK(config.device_count == 16 && config.mode == SOFT_ADVERSARIAL);
     CHECK(config.seed == UINT64_MAX);
     CHECK_ZU(config.memory_bytes, (size_t)1 << 40);
     REQUIRE(ashlar__soft_parse("clocks=on,peers=off,vmm=off,batch=off,"
-                              "latency=cuMemAlloc:200000+cuMemCreate:1000000000+cuInit:1",
-                              &config) == ASHLAR_OK);
+                               "latency=cuMemAlloc:200000+cuMemCreate:1000000000+cuInit:1",
+                               &config) == ASHLAR_OK);
     CHECK(!config.has_peers && !config.has_vmm && !config.has_batch && config.has_clocks);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_alloc] == 200000);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_create] == 1000000000);

@@ -127,7 +127,7 @@ CASE(the_driver_may_fail_at_any_call) {
             REQUIRE(begin_trial(n));
             refused = 0;
             ashlar__driver_fail_at(driver, (int)calls[i], n,
-                                  n % 2 == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
+                                   n % 2 == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
             try_steps();
             is_done = atomic_load(&driver->fail_countdown) > 0;
             failed += !is_done;

@@ -237,9 +237,10 @@ static inline void check_tensor(const reference *r, size_t t) {
     for (size_t i = 0; has_master && i < cases[t].elements; i++) {
         const double parameter = get(ASHLAR_REGION_PARAMETERS, t, i);
         const float master = (float)get(ASHLAR_REGION_MASTER, t, i);
-        CHECK(parameter == (cases[t].dtype == ASHLAR_F16
-                                ? (double)ashlar__float_from_f16(ashlar__f16_from_float(master))
-                                : (double)ashlar__float_from_bf16(ashlar__bf16_from_float(master))));
+        CHECK(parameter ==
+              (cases[t].dtype == ASHLAR_F16
+                   ? (double)ashlar__float_from_f16(ashlar__f16_from_float(master))
+                   : (double)ashlar__float_from_bf16(ashlar__bf16_from_float(master))));
     }
 }
 

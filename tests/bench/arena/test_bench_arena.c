@@ -114,7 +114,7 @@ CASE(every_runner_runs_every_operation_it_has) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
             if (ashlar__arena_setup_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
                 CHECK(ashlar__arena_setup_run(&setup, (ashlar_arena_runner)r,
-                                             (ashlar_arena_operation)op, &seconds) == ASHLAR_OK);
+                                              (ashlar_arena_operation)op, &seconds) == ASHLAR_OK);
                 CHECK(seconds >= 0);
             }
         }
@@ -123,7 +123,7 @@ CASE(every_runner_runs_every_operation_it_has) {
     CHECK(setup.replica == NULL && after.live_blocks == before.live_blocks);
     CHECK(setup.pointers[3] ==
           ashlar__per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
-                                 ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
+                                  ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
     CHECK(access(setup.file, F_OK) == 0);
     char gone[sizeof setup.folder];
     memcpy(gone, setup.folder, sizeof gone);

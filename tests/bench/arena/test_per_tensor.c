@@ -270,11 +270,11 @@ CASE(other_tensors_and_optimizers_are_refused) {
     REQUIRE(set_up("memory=256MiB"));
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_SGD, &sgd);
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0], &per_tensor) ==
-          ASHLAR_EINVAL);
+    CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0],
+                                    &per_tensor) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_set_options(arena, 9, &frozen) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor) ==
-          ASHLAR_EINVAL);
+    CHECK(ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0],
+                                    &per_tensor) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "tensor t9 ");
     CHECK(per_tensor == NULL);
     drop_all();
@@ -291,7 +291,7 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     while (status != ASHLAR_OK && n < 100) {
         ashlar__host_fail_at(++n);
         status = ashlar__per_tensor_create(arena, &config, &ashlar__list_limits_36, streams[0],
-                                          &per_tensor);
+                                           &per_tensor);
         ashlar__host_fail_at(0);
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }

@@ -441,7 +441,8 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
 }
 
 CASE(driver_calls_are_those_of_one_run_of_the_body) {
-    const ashlar_peer *peers[] = {ashlar__peer_driver(), ashlar__peer_ashlar(), ashlar__peer_floor()};
+    const ashlar_peer *peers[] = {ashlar__peer_driver(), ashlar__peer_ashlar(),
+                                  ashlar__peer_floor()};
     ashlar_measurement results[3];
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");

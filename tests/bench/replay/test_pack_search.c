@@ -38,7 +38,8 @@ static void end(void) {
 static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
     ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
     memset(offsets, 0x5a, sizeof offsets);
-    CHECK(ashlar__pack_search_run(search, capacity, steps, &budget, offsets, &outcome) == ASHLAR_OK);
+    CHECK(ashlar__pack_search_run(search, capacity, steps, &budget, offsets, &outcome) ==
+          ASHLAR_OK);
     if (outcome == ASHLAR_PACK_FOUND) {
         CHECK(is_plan(buffers, problem.count, 1, offsets));
         for (size_t i = 0; i < problem.count; i++) {

@@ -129,7 +129,7 @@ CASE(what_cannot_be_supplied_is_refused) {
     CHECK(ashlar__batch_sampler_create(one, 1, 1, 0, 1, &batch_sampler) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "window is 0");
     CHECK(ashlar__batch_sampler_create(one, 1, (size_t)1 << 40, (size_t)1 << 40, 1,
-                                      &batch_sampler) == ASHLAR_EOVERFLOW);
+                                       &batch_sampler) == ASHLAR_EOVERFLOW);
     size_t failures = 0;
     for (unsigned long n = 1; batch_sampler == NULL && n < 20; n++) {
         ashlar__host_fail_at(n);

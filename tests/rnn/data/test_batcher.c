@@ -98,7 +98,8 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
     REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
     CHECK_ZU(ashlar__batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), RECORDS);
-    CHECK_ZU(ashlar__batcher_array_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
+    CHECK_ZU(ashlar__batcher_array_bytes(f.batcher),
+             (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
     for (int i = 0; i < 50; i++) {
         ashlar__batcher_next(f.batcher, &f.batch);
         size_t tokens = 0;

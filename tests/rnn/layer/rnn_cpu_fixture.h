@@ -142,7 +142,7 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     *p = (problem){.item = ashlar_dtype_bytes(dtype)};
     if (ashlar_rnn_layout_init(&p->layout, &config) != ASHLAR_OK ||
         ashlar__rnn_cpu_sizes(&p->layout, s->steps, s->batch, training, &reserve_bytes,
-                          &work_bytes) != ASHLAR_OK) {
+                              &work_bytes) != ASHLAR_OK) {
         return false;
     }
     p->x_count = s->steps * s->batch * s->input;

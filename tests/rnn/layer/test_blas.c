@@ -49,9 +49,9 @@ static double reference(const product *p, size_t i, size_t j) {
 static void check_product(const product *p) {
     fill(p);
     ashlar__gemm_f64(p->trans_a, p->trans_b, p->m, p->n, p->k, p->alpha, a64, p->lda, b64, p->ldb,
-                    p->beta, c64, p->ldc);
+                     p->beta, c64, p->ldc);
     ashlar__gemm_f32(p->trans_a, p->trans_b, p->m, p->n, p->k, (float)p->alpha, a32, p->lda, b32,
-                    p->ldb, (float)p->beta, c32, p->ldc);
+                     p->ldb, (float)p->beta, c32, p->ldc);
     int bad = 0, trampled = 0;
     for (size_t at = 0; at < ROOM; at++) {
         const size_t i = p->ldc == 0 ? 0 : at / p->ldc;

@@ -38,12 +38,12 @@ static void check_sizes_grow(const kind *k) {
             for (int training = 0; training < 2; training++) {
                 size_t reserve[3], work[3];
                 const bool keeps = training != 0;
-                REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps, batch, keeps, &reserve[0], &work[0]) ==
-                        ASHLAR_OK);
+                REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps, batch, keeps, &reserve[0],
+                                              &work[0]) == ASHLAR_OK);
                 REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps + 1, batch, keeps, &reserve[1],
-                                             &work[1]) == ASHLAR_OK);
+                                              &work[1]) == ASHLAR_OK);
                 REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps, batch + 1, keeps, &reserve[2],
-                                             &work[2]) == ASHLAR_OK);
+                                              &work[2]) == ASHLAR_OK);
                 CHECK(reserve[1] >= reserve[0] && reserve[2] >= reserve[0]);
                 CHECK(work[1] >= work[0] && work[2] >= work[0]);
                 CHECK((reserve[0] > 0) == keeps);
@@ -82,7 +82,7 @@ CASE(impossible_sizes_are_refused_and_write_nothing) {
         for (int training = 0; training < 2; training++) {
             size_t reserve = 11, work = 22;
             CHECK(ashlar__rnn_cpu_sizes(&layout, cases[i].steps, cases[i].batch, training != 0,
-                                       &reserve, &work) == cases[i].want);
+                                        &reserve, &work) == cases[i].want);
             CHECK((reserve == 11 && work == 22) == (cases[i].want != ASHLAR_OK));
         }
     }

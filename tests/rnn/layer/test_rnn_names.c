@@ -199,8 +199,8 @@ CASE(sizes_are_those_of_the_back_end) {
     for (int training = 0; training < 2; training++) {
         size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
         CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
-        CHECK(ashlar__rnn_cpu_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
-                                   &want_work) == ASHLAR_OK);
+        CHECK(ashlar__rnn_cpu_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training,
+                                    &want_reserve, &want_work) == ASHLAR_OK);
         CHECK_ZU(reserve, want_reserve);
         CHECK_ZU(work, want_work);
         CHECK((reserve == 0) == !training);

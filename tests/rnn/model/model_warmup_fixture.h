@@ -35,7 +35,8 @@ static inline ashlar_status warm_step(void *user, size_t length) {
     CHECK(ashlar_copy_to_device(device, w->words + 2 * grid, lengths, w->batch * sizeof *lengths,
                                 streams[1]) == ASHLAR_OK);
     const ashlar_status status = ashlar__model_sizes(model, length, w->batch, &sizes);
-    return status == ASHLAR_OK ? ashlar__model_step(model, &window, &sizes, &results->loss) : status;
+    return status == ASHLAR_OK ? ashlar__model_step(model, &window, &sizes, &results->loss)
+                               : status;
 }
 
 static inline ashlar_status warm_rehearse(void *user, size_t length) {

@@ -58,7 +58,8 @@ static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const i
     }
     for (size_t at = 0; at < words; at++) {
         const bool is_padding = at / shape.batch >= (size_t)lengths[at % shape.batch];
-        to.words[at] = is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.words);
+        to.words[at] =
+            is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.words);
         to.targets[at] =
             is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.tags);
         to.char_counts[at] =

@@ -117,7 +117,7 @@ CASE(sizes_that_overflow_are_refused) {
         ashlar_step_sizes s = {.x = 77};
         REQUIRE(set_up("memory=64MiB"));
         REQUIRE(ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
-                                    &model) == ASHLAR_OK);
+                                     &model) == ASHLAR_OK);
         const size_t steps[] = {SIZE_MAX / 4 / (i == 0 ? 1 : 64) + 1, SIZE_MAX, SIZE_MAX / 8};
         const size_t batches[] = {1, 1, 16};
         for (size_t j = 0; j < 3; j++) {

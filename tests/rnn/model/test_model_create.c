@@ -230,7 +230,7 @@ CASE(impossible_shapes_are_refused) {
     model = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         CHECK(ashlar__model_create(allocator, streams[1], &bad[i].config, ASHLAR_REGIONS_ALL,
-                                  &model) == bad[i].want);
+                                   &model) == bad[i].want);
         CHECK(model == NULL);
         CHECK_ZU(stats_now().live_blocks, 0);
     }

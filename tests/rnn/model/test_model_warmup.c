@@ -287,7 +287,8 @@ CASE(without_the_warm_up_they_would) {
 /* Every length of a model of this shape, in a drawn order, twice. */
 static void check_shape(const ashlar_model_config *config, size_t max_steps, size_t batch,
                         uint64_t cache_bytes, ashlar_random *random) {
-    const ashlar_rnn_backend idle = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = queue_nothing};
+    const ashlar_rnn_backend idle = {.sizes = ashlar__rnn_backend_cpu.sizes,
+                                     .queue = queue_nothing};
     REQUIRE(set_up_cached("memory=4GiB,mode=adversarial", cache_bytes));
     REQUIRE(ashlar__model_create(allocator, streams[1], config, 3, &model) == ASHLAR_OK);
     model->rnn->backend = &idle;

@@ -159,7 +159,7 @@ CASE(sizes_that_overflow_are_refused) {
     tagger_config.hidden = 1;
     REQUIRE(set_up("memory=64MiB"));
     CHECK(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
-                               &tagger) == ASHLAR_ENOMEM); /* 48 GiB */
+                                &tagger) == ASHLAR_ENOMEM); /* 48 GiB */
     tear_down();
     usual_tagger();
     tagger_config.tags = 1;

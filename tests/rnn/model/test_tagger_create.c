@@ -94,7 +94,7 @@ CASE(without_gradients_it_predicts_all_the_same) {
     close_tagger();
     REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
-                                 &tagger) == ASHLAR_OK);
+                                  &tagger) == ASHLAR_OK);
     CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
     CHECK(tagger->gradients.weight == NULL && tagger->gradients.character_stack == NULL);
     loss = (double *)(void *)take(sizeof *loss, streams[1]);
@@ -192,7 +192,8 @@ CASE(weights_that_cannot_be_written_are_told) {
 /* ---- failures ---- */
 
 static ashlar_status create(void) {
-    return ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger);
+    return ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL,
+                                 &tagger);
 }
 
 CASE(configurations_that_cannot_be_are_refused) {

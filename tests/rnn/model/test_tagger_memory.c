@@ -71,9 +71,10 @@ static void run_drawn_steps(const ashlar_warmup_options *as, size_t count) {
     ashlar__random_init(&random, 11);
     for (size_t i = 0; i < count; i++) {
         int32_t lengths[BATCH_MAX];
-        const ashlar_tagger_shape shape = {1 + (size_t)ashlar__random_below(&random, largest.steps),
-                                           1 + (size_t)ashlar__random_below(&random, largest.batch),
-                                           1 + (size_t)ashlar__random_below(&random, largest.width)};
+        const ashlar_tagger_shape shape = {
+            1 + (size_t)ashlar__random_below(&random, largest.steps),
+            1 + (size_t)ashlar__random_below(&random, largest.batch),
+            1 + (size_t)ashlar__random_below(&random, largest.width)};
         for (size_t b = 0; b < shape.batch; b++) { /* longest first */
             const size_t most = b == 0 ? shape.steps : (size_t)lengths[b - 1];
             lengths[b] = b == 0 ? (int32_t)most : 1 + (int32_t)ashlar__random_below(&random, most);
@@ -213,7 +214,7 @@ CASE(the_estimate_is_printed_with_its_reasons) {
     REQUIRE(open_tagger("memory=2GiB"));
     REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
     ashlar__tagger_estimate_print(out, &estimate,
-                                 estimate.needed_bytes + estimate.needed_bytes / 50);
+                                  estimate.needed_bytes + estimate.needed_bytes / 50);
     rewind(out);
     const size_t got = fread(text, 1, sizeof text - 1, out);
     text[got] = '\0';

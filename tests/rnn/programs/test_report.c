@@ -27,7 +27,7 @@ static const ashlar_train_config config = {
 /* The options of a task are its own matter: the report has it add them. */
 static void list_options(const ashlar_task *task, ashlar_task_listener *listener) {
     ashlar__option_count(listener, ASHLAR_FOR_REPORT, "ashlar.sequences_of_the_task",
-                        task->sequences);
+                         task->sequences);
 }
 
 static const ashlar_task_table task_table = {.list_options = list_options};
@@ -168,7 +168,7 @@ CASE(the_words_tell_of_growth) {
     char *text = print(&r);
     const char *line = strstr(text, "Memory for ");
     REQUIRE(line != NULL);
-    CHECK_HAS(line, "Memory for reserve grows from step to step since step 719, by 77 bytes so "
+    CHECK_HAS(line, "Memory for saved grows from step to step since step 719, by 77 bytes so "
                     "far: a leak.\n");
     CHECK(strstr(line + 1, "Memory for ") == NULL);
     free(text);

@@ -25,7 +25,7 @@ static ashlar_status open_on(const char *name) {
     }
     if (status == ASHLAR_OK) {
         status = ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL,
-                                      &tagger);
+                                       &tagger);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_alloc(allocator, sizeof *loss, streams[1], &memory);

@@ -62,7 +62,7 @@ static void sample(ashlar_trainer *trainer, result *r) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 0, .top_p = 1}};
     ashlar_text_sampler *sampler = NULL;
     REQUIRE(ashlar__text_sampler_create(ashlar__task_text_model(ashlar__trainer_task(trainer)),
-                                       &config, &sampler) == ASHLAR_OK);
+                                        &config, &sampler) == ASHLAR_OK);
     for (int i = 0; i < SYMBOLS; i++) {
         CHECK(ashlar__text_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
     }

@@ -42,7 +42,7 @@ static ashlar_batch_sampler *make_batch_sampler(const ashlar_train_config *c) {
         }
     }
     CHECK(ashlar__batch_sampler_create(items, count, c->batch, ASHLAR_BATCH_SAMPLER_WINDOW, c->seed,
-                                      &batch_sampler) == ASHLAR_OK);
+                                       &batch_sampler) == ASHLAR_OK);
     return batch_sampler;
 }
 
@@ -83,7 +83,7 @@ static void train_by_hand(const ashlar_train_config *c, ashlar_tagger *tagger, d
     for (size_t i = 0; i < c->steps; i++) {
         ashlar_tagger_bytes sizes;
         ashlar__tagger_batch_fill(&batch, corpus, ashlar__batch_sampler_next(batch_sampler),
-                                 c->batch);
+                                  c->batch);
         memcpy(batch.device, data, sizeof data);
         *loss = 0;
         tagger->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -358,22 +358,22 @@ static void arm_host(uint64_t n) {
 
 static void arm_launch(uint64_t n) {
     ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_launch_host_func : -1, n,
-                          n > 0 ? CU_UNKNOWN : CU_SUCCESS);
+                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_copy(uint64_t n) {
     ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_htod_async : -1, n,
-                          n > 0 ? CU_UNKNOWN : CU_SUCCESS);
+                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_read(uint64_t n) {
     ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_dtoh_async : -1, n,
-                          n > 0 ? CU_UNKNOWN : CU_SUCCESS);
+                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
 }
 
 static void arm_host_memory(uint64_t n) {
     ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_mem_host_alloc : -1, n,
-                          n > 0 ? CU_OUT_OF_MEMORY : CU_SUCCESS);
+                           n > 0 ? CU_OUT_OF_MEMORY : CU_SUCCESS);
 }
 
 CASE(whatever_call_fails_nothing_is_left_behind) {
