@@ -17,4 +17,14 @@ enum { ASHLAR_DETAIL_BYTES = 1024 };
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
+/* Leave the function with the first status that is no success. Where something is to be undone, a
+ * status is kept and looked at instead. */
+#define ASHLAR_TRY(call)                      \
+    do {                                      \
+        const ashlar_status status_ = (call); \
+        if (status_ != ASHLAR_OK) {           \
+            return status_;                   \
+        }                                     \
+    } while (0)
+
 #endif /* ASHLAR_ERROR_H */

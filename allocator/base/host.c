@@ -47,3 +47,18 @@ size_t ashlar__host_memory_bytes(void) {
                ? total
                : (size_t)1 << 46;
 }
+
+bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes) {
+    enum { FIRST = 64 };
+    if (count < *capacity) {
+        return true;
+    }
+    const size_t wanted = *capacity == 0 ? FIRST : 2 * *capacity;
+    void *grown = ashlar__host_realloc(*items, wanted, item_bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}

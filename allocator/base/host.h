@@ -7,6 +7,7 @@
 #ifndef ASHLAR_HOST_H
 #define ASHLAR_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* NULL on failure, and when count * bytes does not fit in size_t. Zeroed. count, bytes > 0. */
@@ -14,6 +15,17 @@ void *ashlar__host_calloc(size_t count, size_t bytes);
 
 /* As realloc(), for `count` items of `bytes` each; NULL leaves the old block as it was. */
 void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
+
+/*
+ * Room for one more item of a growing array, which doubles.
+ *
+ * items      the array, NULL at first
+ * capacity   items that it has room for
+ * count      items in it
+ *
+ * Returns false, and changes nothing, where there is no host memory.
+ */
+bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/parse.h"
+#include "allocator/base/pairs.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
@@ -193,44 +193,27 @@ static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]
 
 /* ---- a line ---- */
 
-static ashlar_status fail_key(ashlar_piece key, ashlar_piece given, const char *source) {
-    char keys[ASHLAR_CONFIG_COUNT * (KEY_BYTES + 2)] = "", shown[ASHLAR_SHOWN_BYTES];
-    char shown_given[ASHLAR_SHOWN_BYTES];
-    for (size_t i = 0, at = 0; i < ASHLAR_CONFIG_COUNT; i++) {
-        at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ",
-                               options[i].key);
-    }
-    return ashlar__fail(ASHLAR_EINVAL,
-                        "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
-                        "commas; the keys are %s",
-                        source, ashlar__piece_show(key, shown),
-                        ashlar__piece_show(given, shown_given), keys);
-}
+static const char *const keys[] = {
+#define X(type, field, key, ...) key,
+    ASHLAR_CONFIG_MAP(X)
+#undef X
+};
 
-/* One "key=value". is_seen[i]: key i has been given. */
-static ashlar_status parse_pair(ashlar_piece pair, const char *source, bool *is_seen,
-                                ashlar_config *config) {
-    char shown[ASHLAR_SHOWN_BYTES], allowed[ALLOWED_BYTES];
-    ashlar_piece given = pair;
-    const ashlar_piece key = ashlar__piece_cut(&given, '=');
-    size_t i = 0;
-    while (i < ASHLAR_CONFIG_COUNT && !ashlar__piece_is(key, options[i].key)) {
-        i++;
-    }
-    if (i == ASHLAR_CONFIG_COUNT) {
-        return fail_key(key, given, source);
-    }
+/* What is being read. */
+typedef struct reading {
+    ashlar_config config;
+    const char *source;
+} reading;
+
+static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
+    reading *l = context;
+    char allowed[ALLOWED_BYTES];
     value v = {0};
-    if (is_seen[i]) {
-        return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s: give each key once", source, options[i].key,
-                            ashlar__piece_show(given, shown));
-    }
     if (!parse_value(&options[i], given, &v)) {
-        return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, options[i].key,
-                            ashlar__piece_show(given, shown), write_allowed(&options[i], allowed));
+        return ashlar__pairs_refuse(l->source, options[i].key, given,
+                                    write_allowed(&options[i], allowed));
     }
-    is_seen[i] = true;
-    store(config, i, v);
+    store(&l->config, i, v);
     return ASHLAR_OK;
 }
 
@@ -243,19 +226,14 @@ void ashlar_config_init(ashlar_config *out) {
 }
 
 ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
-    ashlar_config changed = *config;
-    bool is_seen[ASHLAR_CONFIG_COUNT] = {false};
-    ashlar_piece rest = ashlar__piece_of(text);
-    for (bool is_last = rest.bytes == 0; !is_last;) {
-        is_last = memchr(rest.text, ',', rest.bytes) == NULL;
-        const ashlar_piece pair = ashlar__piece_cut(&rest, ',');
-        const ashlar_status status = parse_pair(pair, source, is_seen, &changed);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+    const ashlar_pairs_format format = {
+        .source = source, .keys = keys, .count = ASHLAR_CONFIG_COUNT, .set = set_option};
+    reading l = {.config = *config, .source = source};
+    const ashlar_status status = ashlar__pairs_read(&format, text, &l);
+    if (status == ASHLAR_OK) {
+        *config = l.config;
     }
-    *config = changed;
-    return ASHLAR_OK;
+    return status;
 }
 
 ashlar_status ashlar_config_read_env(ashlar_config *config) {

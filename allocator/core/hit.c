@@ -2,15 +2,15 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under those
- * conditions is behind ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
+ * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under
+ * those conditions is behind ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/plan/plan_replay.h"
 
 /*
- * count: NULL for what a plan serves; see ashlar_replay_count().
+ * count: NULL for what a plan serves; see ashlar__replay_served().
  *
  * The public functions call others only as their last act, so that they have nothing to save on
  * the stack: with it a hit would take a fifth more instructions.

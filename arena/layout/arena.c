@@ -134,8 +134,10 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
                                                : "the arena is committed already");
     }
     if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar__fail(ASHLAR_EINVAL, "regions: 0x%x is no set of regions with that of the "
-                           "parameters; use ASHLAR_REGIONS_ALL for training", regions);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "regions: 0x%x is no set of regions with that of the "
+                            "parameters; use ASHLAR_REGIONS_ALL for training",
+                            regions);
     }
     ashlar_status status = ashlar__arena_place(arena);
     if (status != ASHLAR_OK) {
@@ -153,9 +155,9 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
 
 ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
     if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar__fail(ASHLAR_EINVAL, "extend: %s", arena->allocator == NULL
-                                                            ? "the arena is not committed"
-                                                            : "no set of regions");
+        return ashlar__fail(ASHLAR_EINVAL, "extend: %s",
+                            arena->allocator == NULL ? "the arena is not committed"
+                                                     : "no set of regions");
     }
     return take_zeroed(arena, arena->allocator, stream, regions);
 }

@@ -103,9 +103,10 @@ static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *s
 static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
     const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
     if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
-                           "dimensions of a known type", spec->name, spec->rank, (int)spec->dtype,
-                           ASHLAR_RANK_MAX);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
+                            "dimensions of a known type",
+                            spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
     }
     *elements = 1;
     for (size_t d = 0; d < spec->rank; d++) {
@@ -163,9 +164,8 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
             return ashlar__fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
         }
         if (specs[i].dtype != specs[0].dtype) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                               "tensors %s and %s have two types; a group has one", specs[0].name,
-                               specs[i].name);
+            return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
+                                specs[0].name, specs[i].name);
         }
         const ashlar_status status = check_place(specs, i, bytes);
         if (status != ASHLAR_OK) {
@@ -266,8 +266,10 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
         return ashlar__fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
     }
     if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
-        return ashlar__fail(ASHLAR_EINVAL, "tensor %s: rate_scale %g; it must be above 0, or 0 "
-                           "for 1", arena->tensors[tensor].name, options->rate_scale);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "tensor %s: rate_scale %g; it must be above 0, or 0 "
+                            "for 1",
+                            arena->tensors[tensor].name, options->rate_scale);
     }
     arena->tensors[tensor].info.options = *options;
     return ASHLAR_OK;
@@ -276,8 +278,10 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
 ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
                                        size_t world_size) {
     if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "buckets of %zu bytes for a world of %zu: both are at "
-                           "least 1, and asked for before commit", bucket_bytes, world_size);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "buckets of %zu bytes for a world of %zu: both are at "
+                            "least 1, and asked for before commit",
+                            bucket_bytes, world_size);
     }
     arena->bucket_bytes = bucket_bytes;
     arena->world_size = world_size;

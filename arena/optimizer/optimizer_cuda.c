@@ -39,9 +39,8 @@ ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device, ashlar_optimize
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
     }
     cuda->device = device;
-    const ashlar_status status = ashlar__cuda_kernels_load(device, &image, kernel_names,
-                                                          KERNEL_COUNT, &cuda->module,
-                                                          cuda->kernels);
+    const ashlar_status status = ashlar__cuda_kernels_load(
+        device, &image, kernel_names, KERNEL_COUNT, &cuda->module, cuda->kernels);
     if (status != ASHLAR_OK) {
         ashlar__host_free(cuda);
         return status;

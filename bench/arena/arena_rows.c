@@ -26,15 +26,11 @@ const char *ashlar__arena_subject_name(size_t subject) {
 }
 
 ashlar_status ashlar__arena_rows_add(ashlar_arena_rows *rows, const ashlar_arena_row *row) {
-    if (rows->count == rows->capacity) {
-        const size_t wanted = rows->capacity == 0 ? 64 : 2 * rows->capacity;
-        ashlar_arena_row *grown = ashlar__host_realloc(rows->items, wanted, sizeof *grown);
-        if (grown == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
-        }
-        rows->items = grown;
-        rows->capacity = wanted;
+    void *items = rows->items;
+    if (!ashlar__host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
     }
+    rows->items = items;
     rows->items[rows->count++] = *row;
     return ASHLAR_OK;
 }

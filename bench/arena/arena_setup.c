@@ -46,33 +46,20 @@ static ashlar_optimizer_config adamw(void) {
 static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *which,
                                 bool is_smoke) {
     const ashlar_optimizer_config config = adamw();
-    ashlar_status status = ashlar_arena_create(&s->arena);
-    if (status == ASHLAR_OK) {
-        status = ashlar__arena_case_declare(which, is_smoke, s->arena);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_commit(s->arena, s->allocator, s->stream,
-                                     ashlar_optimizer_regions(&config));
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_arena_create(&s->arena));
+    ASHLAR_TRY(ashlar__arena_case_declare(which, is_smoke, s->arena));
+    ASHLAR_TRY(
+        ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
+    ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));
+    return ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
 }
 
 static ashlar_status make_scattered(ashlar_arena_setup *s) {
     const ashlar_optimizer_config config = adamw();
-    ashlar_status status =
-        ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_one, s->stream,
-                                  &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
-    if (status == ASHLAR_OK) {
-        status = ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_36, s->stream,
-                                           &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_one, s->stream,
+                                         &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
+    return ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_36, s->stream,
+                                     &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
 static ashlar_status list_pointers(ashlar_arena_setup *s) {
@@ -100,14 +87,10 @@ static ashlar_status take_copies(ashlar_arena_setup *s) {
         const size_t bytes = copy_bytes(s, (ashlar_arena_operation)i);
         most = bytes > most ? bytes : most;
     }
-    ashlar_status status = ashlar_alloc(s->allocator, most, s->stream, &s->copy_src);
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc(s->allocator, most + SKEW_BYTES, s->stream, &s->copy_dst);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_fill(s->device, s->copy_src, 1, most, s->stream);
-    }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(ashlar_alloc(s->allocator, most, s->stream, &s->copy_src));
+    ASHLAR_TRY(ashlar_alloc(s->allocator, most + SKEW_BYTES, s->stream, &s->copy_dst));
+    ASHLAR_TRY(ashlar_fill(s->device, s->copy_src, 1, most, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 static ashlar_status make_folder(ashlar_arena_setup *s) {
@@ -133,23 +116,13 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
                             "soft");
     }
     s->device = device;
-    ashlar_status status = ashlar_stream_create(device, &s->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(device, &s->allocator);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_arena(s, which, is_smoke);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_scattered(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = list_pointers(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_copies(s);
-    }
-    return status == ASHLAR_OK ? make_folder(s) : status;
+    ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
+    ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
+    ASHLAR_TRY(make_arena(s, which, is_smoke));
+    ASHLAR_TRY(make_scattered(s));
+    ASHLAR_TRY(list_pointers(s));
+    ASHLAR_TRY(take_copies(s));
+    return make_folder(s);
 }
 
 /* The allocator takes back what lies on its blocks. */

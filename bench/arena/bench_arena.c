@@ -166,14 +166,10 @@ static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *na
     lane lanes[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t count = choose_lanes(operation, lanes), first = rows->count;
     size_t rounds;
-    ashlar_status status = run_rounds(setup, operation, is_smoke, lanes, count, &rounds);
-    if (status == ASHLAR_OK) {
-        status = add_rows(setup, name, operation, lanes, count, rounds, rows);
-    }
-    if (status == ASHLAR_OK) {
-        ashlar__arena_rows_print(stdout, rows, first);
-    }
-    return status;
+    ASHLAR_TRY(run_rounds(setup, operation, is_smoke, lanes, count, &rounds));
+    ASHLAR_TRY(add_rows(setup, name, operation, lanes, count, rounds, rows));
+    ashlar__arena_rows_print(stdout, rows, first);
+    return ASHLAR_OK;
 }
 
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_arena_config *config,

@@ -68,10 +68,7 @@ static ashlar_status take_tensor(ashlar_per_tensor *t, size_t tensor, ashlar_reg
     ashlar_tensor_info info;
     ashlar_arena_tensor(t->arena, tensor, &info);
     const bool is_moment = region == ASHLAR_REGION_MOMENT1 || region == ASHLAR_REGION_MOMENT2;
-    const ashlar_status status = ashlar_alloc(t->allocator, info.bytes, t->stream, out);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_alloc(t->allocator, info.bytes, t->stream, out));
     return is_moment ? ashlar_fill(t->device, *out, 0, info.bytes, t->stream)
                      : ashlar_copy(t->device, *out, ashlar_arena_view(t->arena, region, tensor),
                                    info.bytes, t->stream);
@@ -191,23 +188,13 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
 }
 
 static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
-    ashlar_status status = take_tables(t);
-    if (status == ASHLAR_OK) {
-        status = take_all(t);
-    }
-    if (status == ASHLAR_OK) {
-        status = split_lists(t, limits);
-    }
-    if (status == ASHLAR_OK) {
-        status = list_spans(t);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_block(t);
-    }
-    if (status == ASHLAR_OK) {
-        ashlar__per_tensor_scatter(t);
-    }
-    return status;
+    ASHLAR_TRY(take_tables(t));
+    ASHLAR_TRY(take_all(t));
+    ASHLAR_TRY(split_lists(t, limits));
+    ASHLAR_TRY(list_spans(t));
+    ASHLAR_TRY(take_block(t));
+    ashlar__per_tensor_scatter(t);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,

@@ -51,11 +51,9 @@ ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate
                                          .passes = ASHLAR_OPTIMIZER_DECIDE,
                                          .scalars = t->scalars,
                                          .gradient_scale = 1};
-    ashlar_status status = ashlar__per_tensor_norm(t);
-    if (status == ASHLAR_OK) {
-        status = launch(t, &decide);
-    }
-    return status == ASHLAR_OK ? launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate) : status;
+    ASHLAR_TRY(ashlar__per_tensor_norm(t));
+    ASHLAR_TRY(launch(t, &decide));
+    return launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate);
 }
 
 typedef struct fills {

@@ -7,15 +7,11 @@
 #include "allocator/base/json.h"
 
 ashlar_status ashlar__bench_rows_add(ashlar_bench_rows *rows, const ashlar_bench_row *row) {
-    if (rows->count == rows->capacity) {
-        const size_t wanted = rows->capacity == 0 ? 64 : 2 * rows->capacity;
-        ashlar_bench_row *grown = ashlar__host_realloc(rows->items, wanted, sizeof *grown);
-        if (grown == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
-        }
-        rows->items = grown;
-        rows->capacity = wanted;
+    void *items = rows->items;
+    if (!ashlar__host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
     }
+    rows->items = items;
     rows->items[rows->count++] = *row;
     return ASHLAR_OK;
 }

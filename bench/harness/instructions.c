@@ -116,12 +116,8 @@ static ashlar_status count_pairs(const char *device, const char *subject, unsign
 
 ashlar_status ashlar__instructions_of_pair(const char *device, const char *subject, double *out) {
     uint64_t few, many;
-    ashlar_status status = count_pairs(device, subject, PAIRS_FEW, &few);
-    if (status == ASHLAR_OK) {
-        status = count_pairs(device, subject, PAIRS_MANY, &many);
-    }
-    if (status == ASHLAR_OK) {
-        *out = ((double)many - (double)few) / (PAIRS_MANY - PAIRS_FEW);
-    }
-    return status;
+    ASHLAR_TRY(count_pairs(device, subject, PAIRS_FEW, &few));
+    ASHLAR_TRY(count_pairs(device, subject, PAIRS_MANY, &many));
+    *out = ((double)many - (double)few) / (PAIRS_MANY - PAIRS_FEW);
+    return ASHLAR_OK;
 }

@@ -70,10 +70,7 @@ static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t n
                              const char *figure) {
     char label[ASHLAR_RESULTS_LABEL_BYTES];
     const ashlar_json *subject = NULL, *value = ashlar__json_member(row, figure);
-    const ashlar_status status = make_label(row, number, label, &subject);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(make_label(row, number, label, &subject));
     const size_t line = place_of(r->labels[0], sizeof r->labels[0], &r->line_count,
                                  ASHLAR_RESULTS_LINES_MAX, label);
     const size_t who = place_of(r->subjects[0], sizeof r->subjects[0], &r->subject_count,

@@ -1,6 +1,8 @@
 /* peer_ashlar.c - ashlar's allocator, through its public functions; and the same with its plan. */
 #include "bench/peers/peer.h"
 
+#include "allocator/base/error.h"
+
 #include <ashlar/allocator.h>
 #include <ashlar/plan.h>
 
@@ -9,11 +11,9 @@ enum { STEP_KEY = 1 };
 
 static ashlar_status create(ashlar_device *device, void **self) {
     ashlar_allocator *allocator = NULL;
-    const ashlar_status status = ashlar_allocator_create(device, &allocator);
-    if (status == ASHLAR_OK) {
-        *self = allocator;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_allocator_create(device, &allocator));
+    *self = allocator;
+    return ASHLAR_OK;
 }
 
 static void destroy(void *self) {

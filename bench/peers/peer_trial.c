@@ -81,29 +81,20 @@ static ashlar_status take_and_give(trial *t) {
 /* The process ends behind this, so that nothing is taken down that could fail once more. */
 static ashlar_status try_on(trial *t, ashlar_device *device) {
     t->self = t->peer->origin;
-    ashlar_status status = ashlar_stream_create(device, &t->stream);
-    if (status == ASHLAR_OK) {
-        status = t->peer->create(device, &t->self);
-    }
-    if (status == ASHLAR_OK) {
-        status = t->peer->enter(t->self, 0);
-    }
-    return status == ASHLAR_OK ? take_and_give(t) : status;
+    ASHLAR_TRY(ashlar_stream_create(device, &t->stream));
+    ASHLAR_TRY(t->peer->create(device, &t->self));
+    ASHLAR_TRY(t->peer->enter(t->self, 0));
+    return take_and_give(t);
 }
 
 static ashlar_status try_here(const char *text, const char *device_name) {
     static trial t;
     ashlar_device *device = NULL;
-    ashlar_status status = ashlar__peer_load(text);
-    if (status == ASHLAR_OK) {
-        status = ashlar_device_open(device_name, &device);
-    }
-    if (status == ASHLAR_OK) {
-        t.text = text;
-        t.peer = ashlar__peer_loaded(0);
-        status = try_on(&t, device);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__peer_load(text));
+    ASHLAR_TRY(ashlar_device_open(device_name, &device));
+    t.text = text;
+    t.peer = ashlar__peer_loaded(0);
+    return try_on(&t, device);
 }
 
 /* A signal that the parent ignores would not end this process either. */

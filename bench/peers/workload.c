@@ -4,24 +4,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Room for one more item of an array; false: no host memory. */
-static bool grow(void **items, size_t *capacity, size_t count, size_t bytes) {
-    if (count < *capacity) {
-        return true;
-    }
-    const size_t wanted = *capacity == 0 ? 64 : 2 * *capacity;
-    void *grown = ashlar__host_realloc(*items, wanted, bytes);
-    if (grown == NULL) {
-        return false;
-    }
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 static void append(ashlar_workload *w, ashlar_op op) {
     void *ops = w->ops;
-    if (!grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
+    if (!ashlar__host_grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
         w->has_failed = true;
         return;
     }
@@ -33,14 +18,14 @@ static void append(ashlar_workload *w, ashlar_op op) {
 static uint32_t new_variable(ashlar_workload *w) {
     void *taken = w->taken, *free_variables = w->free_variables;
     size_t capacity = w->variable_capacity;
-    if (!grow(&taken, &capacity, w->variable_count, sizeof w->taken[0])) {
+    if (!ashlar__host_grow(&taken, &capacity, w->variable_count, sizeof w->taken[0])) {
         w->has_failed = true;
         return 0;
     }
     w->taken = taken;
     /* As many again: every variable may come to be free. */
-    if (!grow(&free_variables, &w->variable_capacity, w->variable_count,
-              sizeof w->free_variables[0])) {
+    if (!ashlar__host_grow(&free_variables, &w->variable_capacity, w->variable_count,
+                           sizeof w->free_variables[0])) {
         w->has_failed = true;
         return 0;
     }
@@ -83,7 +68,7 @@ void ashlar__workload_give(ashlar_workload *w, uint32_t variable) {
 
 void ashlar__workload_begin_step(ashlar_workload *w) {
     void *steps = w->steps;
-    if (!grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
+    if (!ashlar__host_grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
         w->has_failed = true;
         return;
     }

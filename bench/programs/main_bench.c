@@ -154,13 +154,10 @@ static ashlar_status pack(const command *c, results *r) {
         return ASHLAR_OK;
     }
     ashlar_packing packing;
-    const ashlar_status status =
-        ashlar__bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &packing);
-    if (status == ASHLAR_OK) {
-        printf("\n");
-        add_packing(r, &packing);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &packing));
+    printf("\n");
+    add_packing(r, &packing);
+    return ASHLAR_OK;
 }
 
 static ashlar_status pack_files(const command *c, results *r) {
@@ -241,14 +238,10 @@ static ashlar_status measure_arenas(const command *c, const ashlar_bench_arena_c
 static ashlar_status run_arenas(const command *c) {
     const ashlar_bench_arena_config config = {.is_smoke = c->config.is_smoke,
                                               .wanted = c->config.workloads};
-    ashlar_status status = check_arena_options(c);
-    if (status == ASHLAR_OK) {
-        status = ashlar__bench_arena_check(&config);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__program_check_writable(c->json);
-    }
-    return status == ASHLAR_OK ? measure_arenas(c, &config) : status;
+    ASHLAR_TRY(check_arena_options(c));
+    ASHLAR_TRY(ashlar__bench_arena_check(&config));
+    ASHLAR_TRY(ashlar__program_check_writable(c->json));
+    return measure_arenas(c, &config);
 }
 
 /* ---- rnn ---- */
@@ -282,14 +275,10 @@ static ashlar_status run_rnns(const command *c) {
                                             .wanted = c->config.workloads,
                                             .subjects = c->config.subjects,
                                             .threads = c->config.threads};
-    ashlar_status status = check_rnn_options(c);
-    if (status == ASHLAR_OK) {
-        status = ashlar__bench_rnn_check(&config);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__program_check_writable(c->json);
-    }
-    return status == ASHLAR_OK ? measure_rnns(c, &config) : status;
+    ASHLAR_TRY(check_rnn_options(c));
+    ASHLAR_TRY(ashlar__bench_rnn_check(&config));
+    ASHLAR_TRY(ashlar__program_check_writable(c->json));
+    return measure_rnns(c, &config);
 }
 
 /* ---- alloc and plan ---- */

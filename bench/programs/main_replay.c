@@ -292,10 +292,9 @@ static ashlar_status check_pack(command *c, int file_count) {
                                                 : "--plan");
     }
     c->pack.svg = c->svg;
-    if (c->capacity != NULL &&
-        ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
-          !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
-         capacity == 0)) {
+    if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
+                                 !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
+                                capacity == 0)) {
         return ashlar__fail(ASHLAR_EINVAL,
                             "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
                             "1MiB",

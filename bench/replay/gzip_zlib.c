@@ -39,10 +39,7 @@ static ashlar_status reserve(unpacker *u) {
 /* One call of zlib; *result is what it says, *used how much of the data it took. */
 static ashlar_status advance(unpacker *u, const unsigned char *data, size_t bytes, int *result,
                              size_t *used) {
-    const ashlar_status status = reserve(u);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(reserve(u));
     const size_t room = u->capacity - u->bytes;
     const uInt in = (uInt)(bytes < PIECE_BYTES ? bytes : PIECE_BYTES);
     const uInt out = (uInt)(room < PIECE_BYTES ? room : PIECE_BYTES);

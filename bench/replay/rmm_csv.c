@@ -111,10 +111,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
 static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
                               size_t *out) {
     size_t *value = NULL;
-    const ashlar_status status = ashlar__number_map_find(map, high, low, &value);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__number_map_find(map, high, low, &value));
     if (*value == ASHLAR_NUMBER_NONE) {
         *value = (*count)++;
     }
@@ -147,10 +144,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     if (pointer == 0) {
         return ashlar__csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
-    const ashlar_status status = ashlar__number_map_find(&r->pointers, 0, pointer, &live);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
     if (*live != ASHLAR_NUMBER_NONE) {
         return ashlar__fail(
             ASHLAR_EFORMAT, "%s:%zu: allocates at %#llx, where the block of line %zu is live",
@@ -164,10 +158,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
 /* The size of a free says nothing that its allocation has not said. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
-    const ashlar_status status = ashlar__number_map_find(&r->pointers, 0, pointer, &live);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
     if (*live != ASHLAR_NUMBER_NONE) {
         event->block = r->log->events[*live].block;
         *live = ASHLAR_NUMBER_NONE;
@@ -221,30 +212,21 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 }
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
-    if (log->event_count == log->event_capacity) {
-        const size_t capacity = log->event_capacity == 0 ? 1024 : 2 * log->event_capacity;
-        ashlar_rmm_event *grown = ashlar__host_realloc(log->events, capacity, sizeof *grown);
-        if (grown == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu events", log->name,
-                                capacity);
-        }
-        log->events = grown;
-        log->event_capacity = capacity;
+    void *events = log->events;
+    if (!ashlar__host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
     }
+    log->events = events;
     log->events[log->event_count++] = *event;
     return ASHLAR_OK;
 }
 
 static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     ashlar_rmm_event event = {.line = r->csv.line};
-    ashlar_status status = read_action(r, fields[ACTION], &event);
-    if (status == ASHLAR_OK) {
-        status = read_order(r, fields, &event);
-    }
-    if (status == ASHLAR_OK) {
-        status = read_memory(r, fields, &event);
-    }
-    return status == ASHLAR_OK ? append(r->log, &event) : status;
+    ASHLAR_TRY(read_action(r, fields[ACTION], &event));
+    ASHLAR_TRY(read_order(r, fields, &event));
+    ASHLAR_TRY(read_memory(r, fields, &event));
+    return append(r->log, &event);
 }
 
 /* ---- the whole ---- */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 
 const int ashlar__onednn_ends[][2] = {
     [W_IN] = {W_USER, W},
@@ -188,42 +189,26 @@ static ashlar_status make_states(ashlar_onednn *net, layer *l, int which) {
 
 static ashlar_status make_forward_memory(ashlar_onednn *net, layer *l, bool is_last) {
     const dnnl_memory_desc_t bias = describe_bias(net);
-    ashlar_status status = make_rows(net, l, is_last, SRC, DST);
-    if (status == ASHLAR_OK) {
-        status = make_states(net, l, H_FIRST);
+    ASHLAR_TRY(make_rows(net, l, is_last, SRC, DST));
+    ASHLAR_TRY(make_states(net, l, H_FIRST));
+    ASHLAR_TRY(make_weights(net, l, W_USER, !net->is_direct));
+    ASHLAR_TRY(make_formats(net, l, W, l->forward_desc, dnnl_query_weights_md));
+    ASHLAR_TRY(make_memory(net, l, BIAS, &bias, true));
+    if (net->training) {
+        ASHLAR_TRY(make_memory(net, l, WORKSPACE,
+                               asked(l->forward_desc, dnnl_query_workspace_md, 0), true));
     }
-    if (status == ASHLAR_OK) {
-        status = make_weights(net, l, W_USER, !net->is_direct);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_formats(net, l, W, l->forward_desc, dnnl_query_weights_md);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_memory(net, l, BIAS, &bias, true);
-    }
-    if (status == ASHLAR_OK && net->training) {
-        status = make_memory(net, l, WORKSPACE, asked(l->forward_desc, dnnl_query_workspace_md, 0),
-                             true);
-    }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status make_backward_memory(ashlar_onednn *net, layer *l, bool is_last) {
     const dnnl_memory_desc_t bias = describe_bias(net);
-    ashlar_status status = make_rows(net, l, is_last, DIFF_SRC, DIFF_DST);
-    if (status == ASHLAR_OK) {
-        status = make_states(net, l, DIFF_H);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_weights(net, l, DIFF_W_USER, true);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_formats(net, l, W_BACK, l->backward_desc, dnnl_query_weights_md);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_formats(net, l, DIFF_W, l->backward_desc, dnnl_query_diff_weights_md);
-    }
-    return status == ASHLAR_OK ? make_memory(net, l, DIFF_BIAS, &bias, true) : status;
+    ASHLAR_TRY(make_rows(net, l, is_last, DIFF_SRC, DIFF_DST));
+    ASHLAR_TRY(make_states(net, l, DIFF_H));
+    ASHLAR_TRY(make_weights(net, l, DIFF_W_USER, true));
+    ASHLAR_TRY(make_formats(net, l, W_BACK, l->backward_desc, dnnl_query_weights_md));
+    ASHLAR_TRY(make_formats(net, l, DIFF_W, l->backward_desc, dnnl_query_diff_weights_md));
+    return make_memory(net, l, DIFF_BIAS, &bias, true);
 }
 
 static ashlar_status make_reorders(ashlar_onednn *net, layer *l) {
@@ -244,17 +229,15 @@ static ashlar_status make_layer(ashlar_onednn *net, size_t index) {
     layer *const l = &net->layers[index];
     const bool is_last = index + 1 == net->layout.config.layers;
     l->input = index == 0 ? net->layout.config.input : net->layout.output;
-    ashlar_status status = make_forward(net, l);
-    if (status == ASHLAR_OK) {
-        status = make_forward_memory(net, l, is_last);
+    ASHLAR_TRY(make_forward(net, l));
+    ASHLAR_TRY(make_forward_memory(net, l, is_last));
+    if (net->training) {
+        ASHLAR_TRY(make_backward(net, l));
     }
-    if (status == ASHLAR_OK && net->training) {
-        status = make_backward(net, l);
+    if (net->training) {
+        ASHLAR_TRY(make_backward_memory(net, l, is_last));
     }
-    if (status == ASHLAR_OK && net->training) {
-        status = make_backward_memory(net, l, is_last);
-    }
-    return status == ASHLAR_OK ? make_reorders(net, l) : status;
+    return make_reorders(net, l);
 }
 
 /* ---- life ---- */

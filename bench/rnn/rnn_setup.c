@@ -30,15 +30,13 @@ static size_t align_up(size_t bytes) {
 /* Draw `count` numbers of about `width` in size; device memory of a software device is memory. */
 static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width, void **out) {
     ashlar_random random;
-    const ashlar_status status = ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out);
-    if (status == ASHLAR_OK) {
-        float *const values = *out;
-        ashlar__random_init(&random, VALUES_SEED);
-        for (size_t i = 0; i < count; i++) {
-            values[i] = width * (float)(2 * ashlar__random_uniform(&random) - 1);
-        }
+    ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
+    float *const values = *out;
+    ashlar__random_init(&random, VALUES_SEED);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = width * (float)(2 * ashlar__random_uniform(&random) - 1);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status take_tensors(ashlar_rnn_setup *s) {
@@ -61,12 +59,8 @@ static ashlar_status size_buffers(ashlar_rnn_setup *s) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
     const size_t rows = s->which->steps * s->which->batch;
     size_t whole = 0;
-    const ashlar_status status =
-        ashlar_rnn_sizes(s->rnn, s->which->steps, s->which->batch, !s->which->is_inference,
-                         &s->bytes[ASHLAR_RNN_RESERVE], &s->bytes[ASHLAR_RNN_WORK]);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_rnn_sizes(s->rnn, s->which->steps, s->which->batch, !s->which->is_inference,
+                                &s->bytes[ASHLAR_RNN_RESERVE], &s->bytes[ASHLAR_RNN_WORK]));
     s->bytes[ASHLAR_RNN_OUTPUT] = rows * layout->output * sizeof(float);
     s->bytes[ASHLAR_RNN_DX] =
         s->which->is_inference ? 0 : rows * layout->config.input * sizeof(float);
@@ -105,20 +99,12 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
         return ashlar__fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
                                             "give --device soft");
     }
-    ashlar_status status = ashlar_stream_create(device, &s->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(device, &s->allocator);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_lengths(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = make_networks(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tensors(s);
-    }
-    return status == ASHLAR_OK ? size_buffers(s) : status;
+    ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
+    ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
+    ASHLAR_TRY(take_lengths(s));
+    ASHLAR_TRY(make_networks(s));
+    ASHLAR_TRY(take_tensors(s));
+    return size_buffers(s);
 }
 
 void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
@@ -219,14 +205,10 @@ static size_t weight_bytes(const ashlar_rnn_setup *s) {
 
 static ashlar_status backward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
                               const ashlar_rnn_buffers *b) {
-    ashlar_status status = ashlar_rnn_backward_data(s->rnn, batch, b, s->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_fill(s->device, s->dweights, 0, weight_bytes(s), s->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_rnn_backward_weights(s->rnn, batch, b, s->stream);
-    }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(ashlar_rnn_backward_data(s->rnn, batch, b, s->stream));
+    ASHLAR_TRY(ashlar_fill(s->device, s->dweights, 0, weight_bytes(s), s->stream));
+    ASHLAR_TRY(ashlar_rnn_backward_weights(s->rnn, batch, b, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, double *middle) {

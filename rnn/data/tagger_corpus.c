@@ -93,17 +93,12 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
         return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
                             r->path, r->line);
     }
-    ashlar_status status = ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number);
-    if (status == ASHLAR_OK) {
-        status =
-            ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number);
-    }
-    if (status == ASHLAR_OK) {
-        tokens[c->counts.tokens++] =
-            (ashlar_tagger_token){bytes, word_bytes, (int32_t)word_number, (int32_t)tag_number};
-        r->open_count++;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number));
+    ASHLAR_TRY(ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
+    tokens[c->counts.tokens++] =
+        (ashlar_tagger_token){bytes, word_bytes, (int32_t)word_number, (int32_t)tag_number};
+    r->open_count++;
+    return ASHLAR_OK;
 }
 
 static ashlar_status fail_line(const reading *r, const char *what) {

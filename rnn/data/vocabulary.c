@@ -100,13 +100,11 @@ ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsign
             return ASHLAR_OK;
         }
     }
-    const ashlar_status status = grow(vocabulary);
-    if (status == ASHLAR_OK) {
-        *number = vocabulary->count++;
-        vocabulary->entries[*number] = word;
-        *find(vocabulary, &word) = vocabulary->count;
-    }
-    return status;
+    ASHLAR_TRY(grow(vocabulary));
+    *number = vocabulary->count++;
+    vocabulary->entries[*number] = word;
+    *find(vocabulary, &word) = vocabulary->count;
+    return ASHLAR_OK;
 }
 
 size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary) {

@@ -28,11 +28,9 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
 
 static ashlar_status create(ashlar_rnn *rnn) {
     ashlar_cudnn_state *state;
-    const ashlar_status status = ashlar__cudnn_state_create(rnn, &state);
-    if (status == ASHLAR_OK) {
-        rnn->state = state;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__cudnn_state_create(rnn, &state));
+    rnn->state = state;
+    return ASHLAR_OK;
 }
 
 static void destroy(ashlar_rnn *rnn) {
@@ -235,10 +233,7 @@ static ashlar_status seed(const call *c) {
 static ashlar_status forward(const call *c) {
     const ashlar_cudnn_state *s = c->state;
     const ashlar_rnn_buffers *b = c->b;
-    const ashlar_status status = c->sizes.training ? seed(c) : ASHLAR_OK;
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(c->sizes.training ? seed(c) : ASHLAR_OK);
     ASHLAR_CUDNN_TRY(
         s->cudnn, forward, cudnnRNNForward,
         (s->handle, s->rnn, c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
@@ -300,15 +295,13 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     const bool training = c->b->reserve != NULL;
     ASHLAR_CUDNN_TRY(c->state->cudnn, set_stream, cudnnSetStream,
                      (c->state->handle, (cudaStream_t)c->stream));
-    ashlar_status status = find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes);
-    if (status == ASHLAR_OK && !lay_out_work(c->rnn, &c->sizes, &c->at)) {
-        status = ashlar__fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
+    ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
+    if (!lay_out_work(c->rnn, &c->sizes, &c->at)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch,
-                                              batch->lengths);
-    }
-    return status == ASHLAR_OK ? passes[pass](c) : status;
+    ASHLAR_TRY(
+        ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch, batch->lengths));
+    return passes[pass](c);
 }
 
 static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,

@@ -22,11 +22,9 @@ ashlar_status ashlar__cublas_open(const ashlar_cublas **out) {
         .functions = names,
         .function_count = FUNCTION_COUNT,
     };
-    const ashlar_status status = ashlar__shared_load(&once, &library, &functions);
-    if (status == ASHLAR_OK) {
-        *out = &functions;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
+    *out = &functions;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,

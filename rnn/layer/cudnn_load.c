@@ -35,11 +35,9 @@ ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
         .function_count = FUNCTION_COUNT,
         .check = check_version,
     };
-    const ashlar_status status = ashlar__shared_load(&once, &library, &functions);
-    if (status == ASHLAR_OK) {
-        *out = &functions;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
+    *out = &functions;
+    return ASHLAR_OK;
 }
 
 static ashlar_status status_of(cudnnStatus_t result) {

@@ -92,17 +92,10 @@ ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_c
                                            size_t steps, size_t batch, const int32_t *lengths) {
     const ashlar_rnn_layout *l = &rnn->layout;
     const ashlar_dtype dtype = l->config.dtype;
-    ashlar_status status = describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths);
-    if (status == ASHLAR_OK) {
-        status = describe_padded(s, s->y, dtype, steps, batch, l->output, lengths);
-    }
-    if (status == ASHLAR_OK) {
-        status = describe_states(s, s->h, dtype, l->pseudo_layers, batch, l->state);
-    }
-    if (status == ASHLAR_OK) {
-        status = describe_states(s, s->c, dtype, l->pseudo_layers, batch, l->config.hidden);
-    }
-    return status;
+    ASHLAR_TRY(describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths));
+    ASHLAR_TRY(describe_padded(s, s->y, dtype, steps, batch, l->output, lengths));
+    ASHLAR_TRY(describe_states(s, s->h, dtype, l->pseudo_layers, batch, l->state));
+    return describe_states(s, s->c, dtype, l->pseudo_layers, batch, l->config.hidden);
 }
 
 /* ---- making it ---- */
@@ -142,14 +135,12 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(cudnn, create_data, cudnnCreateRNNDataDescriptor, (&s->y));
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->h));
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
-    ashlar_status status = take_states(rnn, s);
-    if (status == ASHLAR_OK) {
-        status = ashlar__cudnn_state_seed(rnn, s, 0);
+    ASHLAR_TRY(take_states(rnn, s));
+    ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
+    if (s->states != NULL) {
+        ASHLAR_TRY(wait_for_states(rnn));
     }
-    if (status == ASHLAR_OK && s->states != NULL) {
-        status = wait_for_states(rnn);
-    }
-    return status == ASHLAR_OK ? ashlar__cudnn_check_layout(&rnn->layout, s) : status;
+    return ashlar__cudnn_check_layout(&rnn->layout, s);
 }
 
 /* Inside the device's context. What cannot be destroyed cannot be helped. */

@@ -6,10 +6,11 @@
 static ashlar_status check(ashlar_dtype dtype) {
     return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
                ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_ENOTSUP,
-                             "ops: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is "
-                             "for GPUs",
-                             ashlar_dtype_name(dtype));
+               : ashlar__fail(
+                     ASHLAR_ENOTSUP,
+                     "ops: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is "
+                     "for GPUs",
+                     ashlar_dtype_name(dtype));
 }
 
 static size_t loss_work_bytes(size_t positions) {

@@ -143,10 +143,7 @@ static bool count_elements(ashlar_rnn_layout *l) {
 }
 
 ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn_config *config) {
-    const ashlar_status status = check_config(config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_config(config));
     ashlar_rnn_layout l = {.config = *config, .gates = cell_gates[config->cell]};
     l.config.directions = config->directions == 2 ? 2 : 1;
     l.state = config->projection != 0 ? config->projection : config->hidden;

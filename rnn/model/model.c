@@ -64,26 +64,16 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .dropout = model->config.dropout,
                                    .dtype = model->config.dtype};
     tensors t;
-    ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
-    if (status == ASHLAR_OK) {
-        status = ashlar__ops_create(model->device, model->config.dtype, &model->ops);
+    ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
+    ASHLAR_TRY(ashlar__ops_create(model->device, model->config.dtype, &model->ops));
+    ASHLAR_TRY(ashlar_arena_create(&model->arena));
+    ASHLAR_TRY(declare(model, &t));
+    ASHLAR_TRY(ashlar_arena_commit(model->arena, model->allocator, model->stream, regions));
+    ASHLAR_TRY(bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters));
+    if ((regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
+        ASHLAR_TRY(bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients));
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_create(&model->arena);
-    }
-    if (status == ASHLAR_OK) {
-        status = declare(model, &t);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_commit(model->arena, model->allocator, model->stream, regions);
-    }
-    if (status == ASHLAR_OK) {
-        status = bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters);
-    }
-    if (status == ASHLAR_OK && (regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
-        status = bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients);
-    }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__model_create(ashlar_allocator *allocator, ashlar_stream stream,
@@ -221,12 +211,9 @@ ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_
     }
     s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
     s.loss_work = ashlar__ops_loss_work_bytes(model->ops, steps * batch);
-    const ashlar_status status =
-        ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);
-    if (status == ASHLAR_OK) {
-        *sizes = s;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work));
+    *sizes = s;
+    return ASHLAR_OK;
 }
 
 static size_t larger(size_t a, size_t b) {
@@ -238,16 +225,12 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;
     size_t reserve = 0, work = 0;
-    ashlar_status status = ashlar__model_sizes(model, steps, batch, &one);
-    if (status == ASHLAR_OK) {
-        status = ashlar_rnn_sizes(model->rnn, steps, batch, false, &reserve, &work);
-    }
-    if (status == ASHLAR_OK) {
-        s->reserve = larger(s->reserve, one.reserve);
-        s->work = larger(s->work, larger(one.work, work));
-        s->loss_work = larger(s->loss_work, one.loss_work);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__model_sizes(model, steps, batch, &one));
+    ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, false, &reserve, &work));
+    s->reserve = larger(s->reserve, one.reserve);
+    s->work = larger(s->work, larger(one.work, work));
+    s->loss_work = larger(s->loss_work, one.loss_work);
+    return ASHLAR_OK;
 }
 
 /* Borders have states, and of their gradients two are there at a time. */

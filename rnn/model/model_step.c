@@ -1,6 +1,8 @@
 /* A step of the model: which buffers it takes when, what it queues, what it gives back. */
 #include "rnn/model/model.h"
 
+#include "allocator/base/error.h"
+
 /* A step's buffers in device memory; NULL where not taken yet, or given back. T: of a chunk. */
 typedef struct buffers {
     void *x;      /* [T, B, E] */
@@ -37,15 +39,6 @@ typedef struct step {
     chunk now;
     buffers b;
 } step;
-
-/* Leave the function with the first status that is no success. */
-#define TRY(call)                             \
-    do {                                      \
-        const ashlar_status status_ = (call); \
-        if (status_ != ASHLAR_OK) {           \
-            return status_;                   \
-        }                                     \
-    } while (0)
 
 static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
     if (*buffer != NULL) {
@@ -159,11 +152,11 @@ typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
 
 /* One pass of the RNN, with a workspace for just that long. */
 static ashlar_status run_rnn(step *s, rnn_pass pass) {
-    TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (!s->is_dry_run) {
         const ashlar_rnn_batch batch = rnn_batch(s);
         const ashlar_rnn_buffers all = rnn_buffers(s);
-        TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+        ASHLAR_TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
     }
     return give(s, &s->b.work);
 }
@@ -172,52 +165,52 @@ static ashlar_status run_rnn(step *s, rnn_pass pass) {
 static ashlar_status run_loss(step *s) {
     const ashlar_model *m = s->model;
     if (s->sizes->loss_work > 0) {
-        TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+        ASHLAR_TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
     }
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         const ashlar_loss_args loss = loss_args(s);
-        TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
-        TRY(ashlar__ops_loss(m->ops, &loss, m->stream));
+        ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar__ops_loss(m->ops, &loss, m->stream));
     }
     return give(s, &s->b.loss_work);
 }
 
 static ashlar_status forward(step *s) {
     const ashlar_model *m = s->model;
-    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
     if (!s->is_dry_run) {
         const ashlar_embedding_args embedding = embedding_args(s);
-        TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
+        ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
     }
-    TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
-    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
+    ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
      * The logits are taken before the RNN needs its workspace: so they lie beside y, backward
      * gives both back at once, and its workspace fits into the one hole they leave. It does not
      * raise the peak, which is reached when dy takes the place of this workspace.
      */
-    TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
-    TRY(run_rnn(s, ashlar_rnn_forward));
+    ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    ASHLAR_TRY(run_rnn(s, ashlar_rnn_forward));
     return run_loss(s);
 }
 
 static ashlar_status backward(step *s) {
     const ashlar_model *m = s->model;
-    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
-        TRY(ashlar__ops_linear_backward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar__ops_linear_backward(m->ops, &linear, m->stream));
     }
-    TRY(give(s, &s->b.logits));
+    ASHLAR_TRY(give(s, &s->b.logits));
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {
-        TRY(give(s, &s->b.y));
+        ASHLAR_TRY(give(s, &s->b.y));
     }
-    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
-    TRY(run_rnn(s, ashlar_rnn_backward_data));
-    TRY(give(s, &s->b.dy));
-    TRY(run_rnn(s, ashlar_rnn_backward_weights));
-    TRY(give(s, &s->b.y));
+    ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    ASHLAR_TRY(run_rnn(s, ashlar_rnn_backward_data));
+    ASHLAR_TRY(give(s, &s->b.dy));
+    ASHLAR_TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    ASHLAR_TRY(give(s, &s->b.y));
     if (s->is_dry_run) {
         return ASHLAR_OK;
     }
@@ -267,22 +260,22 @@ static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_embedding_args embedding = embedding_args(s);
     ashlar_rnn_buffers all = rnn_buffers(s);
     all.reserve = drops ? all.reserve : NULL;
-    TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
+    ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
     return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
 }
 
 /* In an order that does not depend on the number of chunks; with one, the last is left out. */
 static ashlar_status take_all(step *s) {
     const ashlar_step_sizes *sizes = s->sizes;
-    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
-    TRY(take(s, sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
-    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
-    TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
-    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
-    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
-    TRY(take(s, sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    ASHLAR_TRY(take(s, sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
+    ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    ASHLAR_TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    ASHLAR_TRY(take(s, sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (sizes->loss_work > 0) {
-        TRY(take(s, sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+        ASHLAR_TRY(take(s, sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
     }
     return sizes->states > 0 ? take(s, sizes->states, ASHLAR_TAG_ACTIVATIONS, &s->b.states)
                              : ASHLAR_OK;
@@ -290,18 +283,18 @@ static ashlar_status take_all(step *s) {
 
 /* Forward to the last border; then from the last chunk to the first, forward again and back. */
 static ashlar_status run_chunks(step *s) {
-    TRY(take_all(s));
+    ASHLAR_TRY(take_all(s));
     if (s->is_dry_run) {
         return ASHLAR_OK;
     }
     const size_t count = chunk_count(s);
     for (size_t i = 0; i + 1 < count; i++) {
-        TRY(run_to_border(s, i));
+        ASHLAR_TRY(run_to_border(s, i));
     }
     for (size_t i = count; i-- > 0;) {
         go_to_chunk(s, i);
-        TRY(forward(s));
-        TRY(backward(s));
+        ASHLAR_TRY(forward(s));
+        ASHLAR_TRY(backward(s));
     }
     return ASHLAR_OK;
 }
@@ -310,7 +303,7 @@ static ashlar_status run_at_once(step *s) {
     if (!s->is_dry_run) {
         go_to_chunk(s, 0);
     }
-    TRY(forward(s));
+    ASHLAR_TRY(forward(s));
     return backward(s);
 }
 

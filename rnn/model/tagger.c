@@ -36,29 +36,18 @@ static ashlar_status add_stack(const ashlar_tagger *tagger, const char *prefix,
 
 static ashlar_status declare(ashlar_tagger *tagger, tensors *t) {
     const ashlar_tagger_config *c = &tagger->config;
-    ashlar_status status = add_matrix(tagger, "char_embedding.weight", c->characters,
-                                      c->character_embedding, &t->character_embedding);
-    if (status == ASHLAR_OK) {
-        status = add_stack(tagger, "char_", tagger->character_rnn, &t->character_stack);
+    ASHLAR_TRY(add_matrix(tagger, "char_embedding.weight", c->characters, c->character_embedding,
+                          &t->character_embedding));
+    ASHLAR_TRY(add_stack(tagger, "char_", tagger->character_rnn, &t->character_stack));
+    ASHLAR_TRY(add_matrix(tagger, "word_embedding.weight", c->words, c->word_embedding,
+                          &t->word_embedding));
+    ASHLAR_TRY(add_stack(tagger, "", tagger->word_rnn, &t->word_stack));
+    if (c->label_embedding > 0) {
+        ASHLAR_TRY(add_matrix(tagger, "label_embedding.weight", c->tags, c->label_embedding,
+                              &t->label_embedding));
     }
-    if (status == ASHLAR_OK) {
-        status = add_matrix(tagger, "word_embedding.weight", c->words, c->word_embedding,
-                            &t->word_embedding);
-    }
-    if (status == ASHLAR_OK) {
-        status = add_stack(tagger, "", tagger->word_rnn, &t->word_stack);
-    }
-    if (status == ASHLAR_OK && c->label_embedding > 0) {
-        status = add_matrix(tagger, "label_embedding.weight", c->tags, c->label_embedding,
-                            &t->label_embedding);
-    }
-    if (status == ASHLAR_OK) {
-        status = add_matrix(tagger, "linear.weight", c->tags, linear_inputs(tagger), &t->weight);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(tagger->arena, "linear.bias", c->dtype, 1, &c->tags, &t->bias);
-    }
-    return status;
+    ASHLAR_TRY(add_matrix(tagger, "linear.weight", c->tags, linear_inputs(tagger), &t->weight));
+    return ashlar_arena_add(tagger->arena, "linear.bias", c->dtype, 1, &c->tags, &t->bias);
 }
 
 static ashlar_status bind(const ashlar_tagger *tagger, ashlar_region region, const tensors *t,
@@ -118,26 +107,16 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
 
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
     tensors t = {0};
-    ashlar_status status = create_rnns(tagger);
-    if (status == ASHLAR_OK) {
-        status = ashlar__ops_create(tagger->device, tagger->config.dtype, &tagger->ops);
+    ASHLAR_TRY(create_rnns(tagger));
+    ASHLAR_TRY(ashlar__ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
+    ASHLAR_TRY(ashlar_arena_create(&tagger->arena));
+    ASHLAR_TRY(declare(tagger, &t));
+    ASHLAR_TRY(ashlar_arena_commit(tagger->arena, tagger->allocator, tagger->stream, regions));
+    ASHLAR_TRY(bind(tagger, ASHLAR_REGION_PARAMETERS, &t, &tagger->parameters));
+    if ((regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
+        ASHLAR_TRY(bind(tagger, ASHLAR_REGION_GRADIENTS, &t, &tagger->gradients));
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_create(&tagger->arena);
-    }
-    if (status == ASHLAR_OK) {
-        status = declare(tagger, &t);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_commit(tagger->arena, tagger->allocator, tagger->stream, regions);
-    }
-    if (status == ASHLAR_OK) {
-        status = bind(tagger, ASHLAR_REGION_PARAMETERS, &t, &tagger->parameters);
-    }
-    if (status == ASHLAR_OK && (regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
-        status = bind(tagger, ASHLAR_REGION_GRADIENTS, &t, &tagger->gradients);
-    }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
@@ -288,14 +267,12 @@ static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
     of[ASHLAR_TAGGER_BUFFER_CHAR_STATES] = rows_of(tagger, words, output, fits);
     of[ASHLAR_TAGGER_BUFFER_CHAR_DSTATES] = of[ASHLAR_TAGGER_BUFFER_CHAR_STATES];
     size_t work;
-    const ashlar_status status = ashlar_rnn_sizes(tagger->character_rnn, shape->width, words, true,
-                                                  &of[ASHLAR_TAGGER_BUFFER_CHAR_RESERVE], &work);
-    if (status == ASHLAR_OK) {
-        of[ASHLAR_TAGGER_BUFFER_CHAR_FORWARD_WORK] = work;
-        of[ASHLAR_TAGGER_BUFFER_CHAR_BACKWARD_WORK] = work;
-        of[ASHLAR_TAGGER_BUFFER_CHAR_WEIGHTS_WORK] = work;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_sizes(tagger->character_rnn, shape->width, words, true,
+                                &of[ASHLAR_TAGGER_BUFFER_CHAR_RESERVE], &work));
+    of[ASHLAR_TAGGER_BUFFER_CHAR_FORWARD_WORK] = work;
+    of[ASHLAR_TAGGER_BUFFER_CHAR_BACKWARD_WORK] = work;
+    of[ASHLAR_TAGGER_BUFFER_CHAR_WEIGHTS_WORK] = work;
+    return ASHLAR_OK;
 }
 
 /* What the words' own stack takes; a prediction runs in the same reserve, without dropout. */

@@ -1,6 +1,8 @@
 /* How the tagger labels words, and learns from it: all at once, or one after the other. */
 #include "rnn/model/tagger_work.h"
 
+#include "allocator/base/error.h"
+
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
 

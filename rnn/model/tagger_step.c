@@ -2,6 +2,7 @@
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 
 typedef struct step {
     ashlar_tagger_work work;

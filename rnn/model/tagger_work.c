@@ -1,6 +1,8 @@
 /* What a step of the tagger queues in each phase, but for labels (tagger_label.c). */
 #include "rnn/model/tagger_work.h"
 
+#include "allocator/base/error.h"
+
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
 

@@ -7,6 +7,8 @@
 
 #include "rnn/model/tagger.h"
 
+#include "allocator/base/error.h"
+
 typedef enum ashlar_tagger_kind {
     ASHLAR_TAGGER_TRAIN,
     ASHLAR_TAGGER_PREDICT, /* take all buffers, queue forward only */
@@ -25,15 +27,6 @@ typedef struct ashlar_tagger_work {
     size_t active;            /* sentences that have such a token */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL where not taken yet, or given back */
 } ashlar_tagger_work;
-
-/* Leave the function with the first status that is no success. */
-#define ASHLAR_TRY(call)                      \
-    do {                                      \
-        const ashlar_status status_ = (call); \
-        if (status_ != ASHLAR_OK) {           \
-            return status_;                   \
-        }                                     \
-    } while (0)
 
 /* One of the step's buffers. */
 #define ASHLAR_TAGGER_BUFFER(work, name) ((work)->buffers[ASHLAR_TAGGER_BUFFER_##name])

@@ -158,12 +158,9 @@ static ashlar_status feed_rnn(ashlar_text_sampler *s) {
         .hy = state(s, !s->now, 0),
         .cy = state(s, !s->now, 1),
     };
-    const ashlar_status status =
-        ashlar_rnn_forward(s->model->rnn, &batch, &buffers, s->model->stream);
-    if (status == ASHLAR_OK) {
-        s->now = !s->now;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_forward(s->model->rnn, &batch, &buffers, s->model->stream));
+    s->now = !s->now;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
@@ -201,15 +198,9 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
 
 ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {
     int32_t drawn = 0;
-    ashlar_status status = read_logits(s);
-    if (status == ASHLAR_OK) {
-        status = ashlar__sampling_draw(&s->sampling, ashlar__random_uniform(&s->random), &drawn);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__text_sampler_read(s, drawn);
-    }
-    if (status == ASHLAR_OK) {
-        *symbol = drawn;
-    }
-    return status;
+    ASHLAR_TRY(read_logits(s));
+    ASHLAR_TRY(ashlar__sampling_draw(&s->sampling, ashlar__random_uniform(&s->random), &drawn));
+    ASHLAR_TRY(ashlar__text_sampler_read(s, drawn));
+    *symbol = drawn;
+    return ASHLAR_OK;
 }

@@ -104,14 +104,10 @@ static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_confi
 
 static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_config *config) {
     *config = (ashlar_model_config){.classes = ASHLAR_BATCHER_SYMBOLS};
-    ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 1, 64, &config->layers);
-    if (status == ASHLAR_OK) {
-        status = read_count(file, ASHLAR_METADATA_HIDDEN, 1, 16384, &config->hidden);
-    }
-    if (status == ASHLAR_OK) {
-        status = read_count(file, ASHLAR_METADATA_EMBEDDING, 1, 16384, &config->embedding);
-    }
-    return status == ASHLAR_OK ? read_kind(file, config) : status;
+    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_LAYERS, 1, 64, &config->layers));
+    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_HIDDEN, 1, 16384, &config->hidden));
+    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_EMBEDDING, 1, 16384, &config->embedding));
+    return read_kind(file, config);
 }
 
 /* The model with its weights, from an open file. */

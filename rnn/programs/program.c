@@ -12,6 +12,7 @@
 
 #include "allocator/base/file.h"
 #include "rnn/layer/ops.h"
+#include "allocator/base/error.h"
 
 void ashlar__program_init(void) {
     /*
@@ -50,11 +51,9 @@ ashlar_status ashlar__program_check_writable(const char *path) {
     if (path == NULL) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar__file_create(path, &file);
-    if (status == ASHLAR_OK) {
-        ashlar__file_abort(file);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__file_create(path, &file));
+    ashlar__file_abort(file);
+    return ASHLAR_OK;
 }
 
 bool ashlar__program_is_same_file(const char *a, const char *b) {

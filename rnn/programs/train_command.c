@@ -283,26 +283,22 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
     ashlar_train_command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    ashlar_status status = ashlar__options_parse(options, OPTION_COUNT, argc, argv);
-    if (status == ASHLAR_OK) {
-        status = check_model(&c, options, argc, argv);
+    ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
+    ASHLAR_TRY(check_model(&c, options, argc, argv));
+    if (!c.wants_help) {
+        ASHLAR_TRY(read_stack(&c));
     }
-    if (status == ASHLAR_OK && !c.wants_help) {
-        status = read_stack(&c);
+    if (!c.wants_help) {
+        ASHLAR_TRY(read_recompute(&c));
     }
-    if (status == ASHLAR_OK && !c.wants_help) {
-        status = read_recompute(&c);
+    if (!c.wants_help) {
+        ASHLAR_TRY(ashlar__train_rule_apply(&c.rule, &c.train));
     }
-    if (status == ASHLAR_OK && !c.wants_help) {
-        status = ashlar__train_rule_apply(&c.rule, &c.train);
+    if (!c.wants_help) {
+        ASHLAR_TRY(check_command(&c));
     }
-    if (status == ASHLAR_OK && !c.wants_help) {
-        status = check_command(&c);
-    }
-    if (status == ASHLAR_OK) {
-        *out = c;
-    }
-    return status;
+    *out = c;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c) {

@@ -64,16 +64,13 @@ ashlar_status ashlar__train_tagger_open(const ashlar_option_list *files,
     ashlar_task_tagger_config tags = options->tags;
     text.max_words = train->max_length;
     tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
-    ashlar_status status = ashlar__tagger_corpus_open(files->items, files->count, &text, corpus);
-    if (status == ASHLAR_OK) {
-        ashlar_tagger_counts counts;
-        ashlar__tagger_corpus_counts(*corpus, &counts);
-        if (options->feeds_labels && train->buckets == 1) {
-            train->buckets = counts.longest_sentence;
-        }
-        status = ashlar__task_tagger_create(*corpus, train, &tags, task);
+    ASHLAR_TRY(ashlar__tagger_corpus_open(files->items, files->count, &text, corpus));
+    ashlar_tagger_counts counts;
+    ashlar__tagger_corpus_counts(*corpus, &counts);
+    if (options->feeds_labels && train->buckets == 1) {
+        train->buckets = counts.longest_sentence;
     }
-    return status;
+    return ashlar__task_tagger_create(*corpus, train, &tags, task);
 }
 
 void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
@@ -94,10 +91,7 @@ ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
                                              const ashlar_tagger_evaluation *test,
                                              const ashlar_train_report *report) {
     ashlar_tagger_estimate estimate;
-    const ashlar_status status = ashlar__task_tagger_estimate(task, &estimate);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__task_tagger_estimate(task, &estimate));
     ashlar__tagger_estimate_print(out, &estimate, report->stats.reserved_peak_bytes);
     if (test->words > 0) {
         fprintf(

@@ -1,5 +1,7 @@
 #include "rnn/train/prefetch.h"
 
+#include "allocator/base/error.h"
+
 ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
                                     ashlar_task *task, ashlar_stream stream) {
     *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
@@ -39,10 +41,8 @@ static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashla
 ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step) {
     const size_t buffer = ashlar__prefetch_buffer(step);
     prefetch->batches[buffer] = prefetch->task->table->next(prefetch->task, buffer);
-    const ashlar_status status =
-        prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies);
-    return status == ASHLAR_OK ? record(prefetch, prefetch->uploaded[buffer], prefetch->copies)
-                               : status;
+    ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
+    return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
 }
 
 ashlar_status ashlar__prefetch_begin_step(ashlar_prefetch *prefetch, size_t step) {

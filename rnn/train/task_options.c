@@ -22,7 +22,7 @@ static void put(ashlar_task_listener *l, const char *key, const char *value) {
 }
 
 void ashlar__option_text(ashlar_task_listener *l, unsigned who, const char *key,
-                        const char *value) {
+                         const char *value) {
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
         ashlar__json_add_string(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {

@@ -115,10 +115,8 @@ ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer, ashla
     const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
     size_t bytes;
-    const ashlar_status status = ashlar__tagger_batch_bytes(&batch->shape, &bytes);
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream)
-               : status;
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(&batch->shape, &bytes));
+    return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
 /* --- steps ---------------------------------------------------------------------------------- */
@@ -152,12 +150,10 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, task->max_length);
     ashlar_tagger_bytes sizes;
     (void)unused;
-    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &largest, &sizes);
-    if (status == ASHLAR_OK) {
-        *bytes = ashlar__tagger_bytes_at(&sizes, ashlar__tagger_peak_phase(&sizes));
-        *count = 0;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &largest, &sizes));
+    *bytes = ashlar__tagger_bytes_at(&sizes, ashlar__tagger_peak_phase(&sizes));
+    *count = 0;
+    return ASHLAR_OK;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -217,12 +213,10 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                          .label_embedding = t->tags.label_embedding,
                                          .dtype = ASHLAR_F32};
     t->allocator = allocator;
-    ashlar_status status = ashlar__tagger_create(allocator, stream, &config, regions, &t->tagger);
-    if (status == ASHLAR_OK) {
-        task->arena = t->tagger->arena;
-        status = ashlar__tagger_init_weights(t->tagger, c->seed);
-    }
-    return status == ASHLAR_OK ? take_memory(t, stream) : status;
+    ASHLAR_TRY(ashlar__tagger_create(allocator, stream, &config, regions, &t->tagger));
+    task->arena = t->tagger->arena;
+    ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
+    return take_memory(t, stream);
 }
 
 static void close_task(ashlar_task *task) {

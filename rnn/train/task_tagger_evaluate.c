@@ -32,19 +32,11 @@ static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
     const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, t->buffers[0].shape.steps);
     ashlar_tagger_bytes sizes;
-    ashlar_status status = ashlar__tagger_sizes(m, &shape, &sizes);
-    if (status == ASHLAR_OK) {
-        status = ashlar__task_tagger_upload(&t->head, 0, m->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels);
-    }
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream)
-               : status;
+    ASHLAR_TRY(ashlar__tagger_sizes(m, &shape, &sizes));
+    ASHLAR_TRY(ashlar__task_tagger_upload(&t->head, 0, m->stream));
+    ASHLAR_TRY(ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream));
+    ASHLAR_TRY(ashlar__tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels));
+    return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
 /* On the plan of its length, as a step of the training. */

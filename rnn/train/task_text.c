@@ -203,12 +203,9 @@ static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config
                              uint64_t *bytes) {
     const ashlar_batch_split split = ashlar__batch_split_make(config, t->head.max_length);
     ashlar_step_sizes sizes;
-    const ashlar_status status =
-        ashlar__model_chunk_sizes(t->model, split.part, split.count, config->chunk, &sizes);
-    if (status == ASHLAR_OK) {
-        *bytes = ashlar__model_step_peak(config->chunk != 0, &sizes);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__model_chunk_sizes(t->model, split.part, split.count, config->chunk, &sizes));
+    *bytes = ashlar__model_step_peak(config->chunk != 0, &sizes);
+    return ASHLAR_OK;
 }
 
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
@@ -243,8 +240,7 @@ static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    if (!ashlar__mul(largest.image, item, &image) ||
-        !ashlar__align_up(image, SLOT_ALIGN, &image)) {
+    if (!ashlar__mul(largest.image, item, &image) || !ashlar__align_up(image, SLOT_ALIGN, &image)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                             largest.image);
     }
@@ -395,10 +391,7 @@ static ashlar_status build(text_task *t) {
                             "--accumulate: %zu does not divide the %zu sequences of --batch",
                             t->config.accumulate, t->config.batch);
     }
-    const ashlar_status status = ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher));
     const size_t longest = ashlar__batcher_max_steps(t->batcher);
     choose_split(t, longest);
     const ashlar_batch_split split = ashlar__batch_split_make(&t->split, longest);

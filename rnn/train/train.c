@@ -36,31 +36,20 @@ static ashlar_status take_results(ashlar_trainer *t) {
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ashlar_status status = ashlar_leak_monitor_create(&t->growth);
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(t->device, &t->allocator);
+    ASHLAR_TRY(ashlar_leak_monitor_create(&t->growth));
+    ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
+    ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
+    ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
+    ASHLAR_TRY(t->task->table->open(t->task, t->allocator, t->stream,
+                                    ashlar_optimizer_regions(&t->config.optimizer)));
+    if (t->config.without_bias_decay) {
+        ASHLAR_TRY(spare_biases(t->task->arena));
     }
-    if (status == ASHLAR_OK) {
-        ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
-        status = ashlar_stream_create(t->device, &t->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = t->task->table->open(t->task, t->allocator, t->stream,
-                                      ashlar_optimizer_regions(&t->config.optimizer));
-    }
-    if (status == ASHLAR_OK && t->config.without_bias_decay) {
-        status = spare_biases(t->task->arena);
-    }
-    if (status == ASHLAR_OK) {
-        status =
-            ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer);
-    }
-    if (status == ASHLAR_OK) {
-        t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
-        status = take_results(t);
-    }
-    return status == ASHLAR_OK ? ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream)
-                               : status;
+    ASHLAR_TRY(
+        ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
+    t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+    ASHLAR_TRY(take_results(t));
+    return ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream);
 }
 
 static ashlar_train_context context_of(const ashlar_trainer *t) {

@@ -195,27 +195,15 @@ static ashlar_status load(const char *path, const ashlar_train_context *context,
     ashlar_metadata want = {.count = 0};
     ashlar_train_state state;
     add_config(&want, context);
-    ashlar_status status = check_config(path, file, &want);
-    if (status == ASHLAR_OK) {
-        status = read_step(path, file, context->config->steps, &state.step);
-    }
-    if (status == ASHLAR_OK) {
-        status = read_recent(path, file, &state);
-    }
-    if (status == ASHLAR_OK) {
-        status = read_optimizer_state(path, file, &state.optimizer);
-    }
-    if (status == ASHLAR_OK) {
-        status = find_place(path, file, context->task, state.step);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
-                                        context->stream);
-    }
-    if (status == ASHLAR_OK) {
-        *out = state;
-    }
-    return status;
+    ASHLAR_TRY(check_config(path, file, &want));
+    ASHLAR_TRY(read_step(path, file, context->config->steps, &state.step));
+    ASHLAR_TRY(read_recent(path, file, &state));
+    ASHLAR_TRY(read_optimizer_state(path, file, &state.optimizer));
+    ASHLAR_TRY(find_place(path, file, context->task, state.step));
+    ASHLAR_TRY(ashlar_checkpoint_load(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
+                                      context->stream));
+    *out = state;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,

@@ -54,10 +54,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
 /* Wait for a step, and look at what it was. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
-    const ashlar_status status = ashlar__prefetch_wait(&t->prefetch, step);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
     const double loss = ashlar__train_loss_of(t, step);
     if (is_lost(t, loss, ashlar__train_outcome_of(t, step))) {
         return ashlar__fail(ASHLAR_EFORMAT,

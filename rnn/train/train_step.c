@@ -1,33 +1,28 @@
 /* train_step.c - one step of a training, queued on its stream, and what came of it. */
 #include "rnn/train/train_impl.h"
 
+#include "allocator/base/error.h"
+
 /* Odd numbers, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
 static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
 static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
 
 /* Every back end adds gradients, and losses, to what is there. */
 static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
-    const ashlar_status status =
-        part > 0 ? ASHLAR_OK
-                 : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream);
-    return status == ASHLAR_OK
-               ? ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream)
-               : status;
+    ASHLAR_TRY(part > 0
+                   ? ASHLAR_OK
+                   : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream));
+    return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
 }
 
 /* From the batch's part to updated weights. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     const size_t buffer = ashlar__prefetch_buffer(step);
     const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
-    ashlar_status status = clear_sums(t, part, t->prefetch.batches[buffer].parts);
-    if (status == ASHLAR_OK) {
-        status = t->task->table->step(t->task, buffer, part, seed, t->losses + part);
-    }
-    if (status == ASHLAR_OK) {
-        const double rate = ashlar_schedule_rate(&t->config.schedule, step);
-        status = ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
-    }
-    return status;
+    ASHLAR_TRY(clear_sums(t, part, t->prefetch.batches[buffer].parts));
+    ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
+    const double rate = ashlar_schedule_rate(&t->config.schedule, step);
+    return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
 /* The same on the plan of its length. */
@@ -82,11 +77,9 @@ double ashlar__train_loss_of(const ashlar_trainer *t, size_t step) {
 ashlar_status ashlar__train_warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
     t->task->table->make_dummy(t->task, 0, length);
-    ashlar_status status = t->task->table->upload(t->task, 0, t->stream);
-    if (status == ASHLAR_OK) {
-        status = clear_sums(t, 0, 1);
-    }
-    return status == ASHLAR_OK ? t->task->table->step(t->task, 0, 0, 0, t->losses) : status;
+    ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
+    ASHLAR_TRY(clear_sums(t, 0, 1));
+    return t->task->table->step(t->task, 0, 0, 0, t->losses);
 }
 
 ashlar_status ashlar__train_dry_run(void *user, size_t length) {

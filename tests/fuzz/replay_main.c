@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "allocator/base/random.h"
 
 enum {
     INPUT_BYTES = 1024,
@@ -29,12 +30,8 @@ typedef struct trial {
 static const char *program;
 static uint64_t random_state = 1; /* the same inputs every time: exploring is libFuzzer's part */
 
-/* SplitMix64. */
 static uint64_t draw(uint64_t below) {
-    uint64_t mixed = random_state += 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return (mixed ^ mixed >> 31) % below;
+    return ashlar__random_step_below(&random_state, below);
 }
 
 static unsigned count_seeds(void) {

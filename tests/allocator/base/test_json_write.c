@@ -12,6 +12,7 @@
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 /* The document is finished and is `want`. Finishes the writer. */
 static void check_text(ashlar_json_writer *writer, const char *want) {
@@ -77,7 +78,8 @@ CASE(bytes_that_are_not_utf8_are_replaced) {
     ashlar_json_writer writer;
     ashlar__json_writer_init(&writer, 0);
     ashlar__json_open_array(&writer);
-    ashlar__json_put_string(&writer, "a\xff" "b\x80");
+    ashlar__json_put_string(&writer, "a\xff"
+                                     "b\x80");
     ashlar__json_put_string(&writer, "\xc0\xaf");         /* overlong */
     ashlar__json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
     ashlar__json_put_string(&writer, "\xe2\x82");         /* cut short */
@@ -147,7 +149,7 @@ CASE(doubles_are_short_and_survive) {
     uint64_t bits = 1;
     for (int i = 0; i < 2000; i++) {
         double value;
-        bits = bits * UINT64_C(6364136223846793005) + 1442695040888963407;
+        bits = ashlar__random_mix(bits);
         memcpy(&value, &bits, sizeof value);
         if (isfinite(value)) {
             check_double(value, NULL);

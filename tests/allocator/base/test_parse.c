@@ -6,17 +6,14 @@
 
 #include "tests/allocator/base/locale_fixture.h"
 #include "allocator/base/parse.h"
+#include "allocator/base/random.h"
 
 static ashlar_piece of(const char *text) {
     return ashlar__piece_of(text);
 }
 
-/* SplitMix64. */
 static uint64_t draw(uint64_t *state) {
-    uint64_t mixed = *state += 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return mixed ^ mixed >> 31;
+    return ashlar__random_step(state);
 }
 
 CASE(a_piece_is_cut_at_the_first_mark) {

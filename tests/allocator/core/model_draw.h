@@ -6,6 +6,7 @@
 #define ASHLAR_MODEL_DRAW_H
 
 #include "tests/allocator/core/model_world.h"
+#include "allocator/base/random.h"
 
 /* name, share of all operations; together 1000 */
 #define MODEL_OPERATION_MAP(X) \
@@ -53,17 +54,8 @@ typedef struct operation {
 
 /* ---- drawing ---- */
 
-static inline uint64_t mix(uint64_t x) {
-    x ^= x >> 30;
-    x *= UINT64_C(0xBF58476D1CE4E5B9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94D049BB133111EB);
-    return x ^ x >> 31;
-}
-
 static inline size_t draw(uint64_t *state, size_t below) {
-    *state += UINT64_C(0x9E3779B97F4A7C15);
-    return (size_t)(mix(*state) >> 16) % below;
+    return (size_t)(ashlar__random_step(state) >> 16) % below;
 }
 
 /* A third of the sizes are few, so that blocks come back as what they were. */
@@ -84,8 +76,8 @@ static inline size_t draw_bytes(uint64_t *state) {
 /* Operation `idx` of a seed. Neighbours share thread and device, and often the lane. */
 static inline operation operation_of(uint64_t seed, uint32_t idx, int threads) {
     enum { STRETCH = 12 };
-    uint64_t of_stretch = mix(seed) ^ mix(idx / STRETCH + 1);
-    uint64_t state = mix(seed + 1) ^ mix(~(uint64_t)idx);
+    uint64_t of_stretch = ashlar__random_mix(seed) ^ ashlar__random_mix(idx / STRETCH + 1);
+    uint64_t state = ashlar__random_mix(seed + 1) ^ ashlar__random_mix(~(uint64_t)idx);
     operation op = {.thread = (int)draw(&of_stretch, (size_t)threads),
                     .world = draw(&of_stretch, 4) == 0,
                     .is_abroad = draw(&of_stretch, 3) == 0};

@@ -11,6 +11,7 @@
 
 #include "allocator/core/allocator_impl.h"
 #include "allocator/trace/snapshot.h"
+#include "allocator/base/random.h"
 
 enum { WORKERS = 4, GENERATIONS = 4, ROUNDS = 400, HELD = 10 };
 
@@ -43,9 +44,7 @@ static ashlar_allocator *passing;
 static atomic_bool is_over;
 
 static size_t draw(worker *me, size_t below) {
-    me->random_state =
-        me->random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(me->random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&me->random_state, below);
 }
 
 static void queue(worker *me, void (*fn)(void *), const held *block) {

@@ -6,6 +6,7 @@
 #include <ashlar/ashlar.h>
 
 #include "tests/allocator/base/locale_fixture.h"
+#include "allocator/base/random.h"
 
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE \
@@ -233,12 +234,8 @@ CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
 
 static uint64_t random_state = 1;
 
-/* SplitMix64. */
 static uint64_t draw(uint64_t below) {
-    uint64_t mixed = random_state += 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return (mixed ^ mixed >> 31) % below;
+    return ashlar__random_step_below(&random_state, below);
 }
 
 /* Any magnitude, often a whole number of units, often an end of the range. */

@@ -4,6 +4,7 @@
 #include "tests/check.h"
 
 #include "allocator/core/counters.h"
+#include "allocator/base/random.h"
 
 static const unsigned tag_x = ASHLAR_TAG_WEIGHTS, tag_y = ASHLAR_TAG_BATCH;
 
@@ -145,13 +146,11 @@ CASE(random_orders_keep_the_equations) {
     ashlar_stats s = {0};
     ashlar_counters c[THREADS] = {0};
     for (int i = 0; i < OPERATIONS && check_failed == 0; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        const size_t idx = (size_t)(state >> 8) % BLOCKS, who = (size_t)(state >> 20) % THREADS;
+        const uint64_t drawn = ashlar__random_step(&state);
+        const size_t idx = (size_t)(drawn >> 8) % BLOCKS, who = (size_t)(drawn >> 20) % THREADS;
         if (blocks[idx] == 0) {
-            blocks[idx] = 1 + (state >> 24) % 1000;
-            tags[idx] = (unsigned)(state >> 40) % ASHLAR_TAG_COUNT;
+            blocks[idx] = 1 + (drawn >> 24) % 1000;
+            tags[idx] = (unsigned)(drawn >> 40) % ASHLAR_TAG_COUNT;
             ashlar__count_alloc(&c[who], blocks[idx], tags[idx]);
             held_back[who] += blocks[idx];
             live += blocks[idx];
@@ -164,9 +163,9 @@ CASE(random_orders_keep_the_equations) {
         const uint64_t sum = held_back[0] + held_back[1] + held_back[2];
         held_back_max = sum > held_back_max ? sum : held_back_max;
         peak = live > peak ? live : peak;
-        const bool is_read = (state >> 54) % 32 == 0;
+        const bool is_read = (drawn >> 54) % 32 == 0;
         for (size_t k = 0; k < THREADS; k++) {
-            if (is_read || (k == who && (state >> 50) % 4 == 0)) {
+            if (is_read || (k == who && (drawn >> 50) % 4 == 0)) {
                 ashlar__counters_publish(&c[k], &s);
                 held_back[k] = 0;
             }

@@ -3,6 +3,7 @@
  * nothing else is; no host wait; the quarantine and its bounds.
  */
 #include "tests/allocator/core/guard_fixture.h"
+#include "allocator/base/random.h"
 
 #define EAGER "memory=16MiB"
 #define LATE "memory=16MiB,mode=adversarial,seed=11"
@@ -306,8 +307,7 @@ CASE(random_work_is_never_reported) {
     REQUIRE(set_up_guarded("memory=8MiB,mode=adversarial,seed=9", ASHLAR_GUARD_FILL));
     atomic_store(&payload_bad_count, 0);
     for (int op = 0; op < OPS; op++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        const size_t i = (size_t)(random >> 33) % SLOTS;
+        const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
         const unsigned char value = (unsigned char)(i + 1);
         if (slots[i] != NULL) {
             queue_verify(streams[owner[i]], slots[i], bytes[i], value);

@@ -3,6 +3,7 @@
  * and not before; late accesses fault; addresses come back late; the quarantine is bounded.
  */
 #include "tests/allocator/core/guard_fixture.h"
+#include "allocator/base/random.h"
 
 #include <ashlar/trace.h>
 
@@ -126,8 +127,7 @@ CASE(blocks_of_any_size_never_overlap) {
     uint64_t random = 3;
     REQUIRE(set_up_guarded("memory=32MiB", ASHLAR_GUARD_UNMAP));
     for (int op = 0; op < 2000; op++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        const size_t i = (size_t)(random >> 33) % SLOTS;
+        const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
         if (slots[i] != NULL) {
             for (size_t at = 0; at < bytes[i]; at += 4096) {
                 CHECK(slots[i][at] == (unsigned char)i);

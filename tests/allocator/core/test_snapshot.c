@@ -7,6 +7,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/core/allocator_impl.h"
+#include "allocator/base/random.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/allocator/trace/trace_fixture.h"
 
@@ -159,8 +160,7 @@ CASE(the_statistics_are_the_snapshot_at_every_step) {
     uint64_t random_state = 5;
     REQUIRE(set_up(DEVICE));
     for (int step = 0; step < STEPS; step++) {
-        random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-        const size_t drawn = (size_t)(random_state >> 33);
+        const size_t drawn = (size_t)(ashlar__random_step(&random_state) >> 33);
         void **slot = &held[drawn % HELD];
         if (*slot != NULL) {
             give(*slot);

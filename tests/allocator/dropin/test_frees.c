@@ -4,6 +4,7 @@
  */
 #include "allocator/core/lookup.h"
 #include "tests/allocator/dropin/frees_fixture.h"
+#include "allocator/base/random.h"
 
 #include <pthread.h>
 
@@ -12,8 +13,7 @@ enum { THREADS = 8 };
 static uint64_t state;
 
 static size_t draw(size_t count) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(state >> 33) % count;
+    return (size_t)ashlar__random_step_below(&state, count);
 }
 
 /* ---- the promise ---- */
@@ -415,8 +415,7 @@ static void *work(void *arg) {
     ashlar__frees_add_stream(frees, stream);
     for (int i = 0; i < 60; i++) {
         void *ptr = NULL;
-        mine = mine * 6364136223846793005u + 1;
-        const size_t bytes = 512 * (1 + (mine >> 40) % 4000);
+        const size_t bytes = 512 * (1 + (size_t)ashlar__random_step_below(&mine, 4000));
         if (ashlar__frees_alloc(frees, bytes, &ptr) != ASHLAR_OK ||
             ashlar_fill(device, ptr, (unsigned char)i, bytes, stream) != ASHLAR_OK ||
             (kept != NULL && ashlar__frees_free(frees, kept) != ASHLAR_OK)) {

@@ -4,6 +4,7 @@
 #include "tests/check.h"
 
 #include "allocator/heap/free_bins.h"
+#include "allocator/base/random.h"
 
 enum { BLOCKS = 512, ALIGN = 512, LOOKED_AT = 8 };
 
@@ -15,8 +16,7 @@ static ashlar_free_bins bins;
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* Sizes of up to `units` units; offsets in the order of the array. */

@@ -5,6 +5,7 @@
 #include "tests/allocator/heap/heap_fixture.h"
 
 #include "allocator/heap/size_class.h"
+#include "allocator/base/random.h"
 
 enum { SLOTS = 200, ROUNDS = 6000 };
 
@@ -23,8 +24,7 @@ static size_t failures; /* operations that the driver or the host refused */
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static ashlar_stream_state *any_order(void) {

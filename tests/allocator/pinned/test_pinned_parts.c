@@ -7,6 +7,7 @@
 #include "allocator/pinned/block_table.h"
 #include "allocator/pinned/page_heap.h"
 #include "allocator/pinned/pending.h"
+#include "allocator/base/random.h"
 
 enum { PAGE = 4096, RUNS = 300 };
 
@@ -42,8 +43,7 @@ static void give_pages(unsigned char *ptr, size_t page_count) {
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* Every run is written at both ends and found unchanged, whatever was taken and given between. */

@@ -3,6 +3,7 @@
  * blocks change hands, trims and readings of the statistics go on all the while.
  */
 #include "tests/allocator/pinned/pinned_fixture.h"
+#include "allocator/base/random.h"
 
 #include <pthread.h>
 
@@ -31,9 +32,7 @@ static pthread_mutex_t mail_lock = PTHREAD_MUTEX_INITIALIZER;
 static held mail[THREADS];
 
 static size_t draw(worker *me, size_t below) {
-    me->random_state =
-        me->random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(me->random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&me->random_state, below);
 }
 
 static void queue(worker *me, void (*fn)(void *), const held *block) {

@@ -4,6 +4,7 @@
  * some.
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
+#include "allocator/base/random.h"
 
 enum { PROGRAMS = 1000, STEPS = 14, INTERLEAVINGS = 24, STREAMS = 6, EVENTS = 3 };
 
@@ -23,8 +24,7 @@ static void own_body(void *unused) {
 }
 
 static unsigned draw(uint64_t *state, unsigned below) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(*state >> 33) % below;
+    return (unsigned)ashlar__random_step_below(state, below);
 }
 
 /* One call that may or may not order anything. */

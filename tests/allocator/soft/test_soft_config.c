@@ -116,10 +116,10 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"latency=cuMemAll:5", "latency", "cuMemAll:5", "cuMemAlloc:"},
         {"latency=cuInit:5+", "latency", "cuInit:5+", "NAME:NS"},
         {"latency=cuInit:5+cuMemAlloc:6+cuInit:7", "latency", "cuInit:7", "each name once"},
-        {"speed=1", "speed", "1", "seed="},
-        {"devices=1,,seed=2", "unknown key", "", "devices="},
-        {"devices=1,", "unknown key", "", "devices="},
-        {"=3", "unknown key", "3", "devices="},
+        {"speed=1", "speed", "1", ", seed, "},
+        {"devices=1,,seed=2", "unknown key", "", ", devices, "},
+        {"devices=1,", "unknown key", "", ", devices, "},
+        {"=3", "unknown key", "3", ", devices, "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         soft_config config = {.device_count = 99};

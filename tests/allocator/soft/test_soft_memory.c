@@ -2,6 +2,7 @@
  * test_soft_memory.c - the software device's virtual memory: reserve, create, map, set access.
  */
 #include "tests/allocator/soft/soft_memory_fixture.h"
+#include "allocator/base/random.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -282,10 +283,10 @@ CASE(random_mapping_agrees_with_a_model) {
     cu_mem_handle owner[PAGES] = {0}; /* by page of the range; each mapping has its own handle */
     size_t length[PAGES] = {0};       /* at a mapping's first page */
     unsigned char stamp[PAGES] = {0};
-    unsigned random = 12345;
+    uint64_t state = 12345;
     size_t used = 0;
     for (int step = 0; step < STEPS; step++) {
-        random = random * 1103515245u + 12345u;
+        const uint64_t random = ashlar__random_step(&state);
         const size_t at = random >> 16 & 15, count = 1 + (random >> 24 & 7);
         const cu_ptr where = ptr + at * PAGE;
         if ((random >> 21 & 1) != 0) {

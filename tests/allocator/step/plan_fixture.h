@@ -7,6 +7,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 #include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/random.h"
 
 #include <ashlar/plan.h>
 #include <ashlar/plan_file.h>
@@ -53,8 +54,7 @@ typedef struct script {
 static uint64_t draw_state;
 
 static inline size_t draw(size_t below) {
-    draw_state = draw_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (size_t)(draw_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&draw_state, below);
 }
 
 /* Some blocks are never freed, and some on another stream; sizes of several powers of two. */

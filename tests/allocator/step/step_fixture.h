@@ -14,6 +14,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/core/allocator_impl.h"
+#include "allocator/base/random.h"
 
 /* ---- what the allocator says ---- */
 
@@ -58,8 +59,7 @@ static inline void end(void) {
 static uint64_t random_state;
 
 static inline size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 /* ---- shadows ---- */

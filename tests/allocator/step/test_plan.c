@@ -8,6 +8,7 @@
 #include "allocator/base/host.h"
 #include "allocator/plan/plan.h"
 #include "allocator/heap/size_class.h"
+#include "allocator/base/random.h"
 
 enum { COUNT = 200 };
 
@@ -17,8 +18,7 @@ static ashlar_recording recording;
 static uint64_t random_state;
 
 static uint32_t draw(uint32_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)((random_state >> 33) % below);
+    return (uint32_t)ashlar__random_step_below(&random_state, below);
 }
 
 static void draw_recording(uint64_t seed) {

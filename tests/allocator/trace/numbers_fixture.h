@@ -5,16 +5,14 @@
 #define ASHLAR_NUMBERS_FIXTURE_H
 
 #include "tests/check.h"
+#include "allocator/base/random.h"
 
 #include <stdint.h>
 
 static uint64_t random_state = 88172645463325252u;
 
 static inline double random_real(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-52 - 1;
+    return 2 * ashlar__random_step_uniform(&random_state) - 1;
 }
 
 static inline void widen(const float *single, double *wide, size_t count) {

@@ -10,6 +10,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "tests/allocator/base/locale_fixture.h"
 #include "tests/allocator/trace/picture_fixture.h"
 
@@ -266,8 +267,7 @@ CASE(many_blocks_are_all_there_in_a_file_of_a_moderate_size) {
     static ashlar_picture_block blocks[MANY];
     uint64_t random_state = 3;
     for (size_t i = 0; i < MANY; i++) {
-        random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-        const size_t r = random_state >> 33;
+        const size_t r = (size_t)(ashlar__random_step(&random_state) >> 33);
         blocks[i] = (ashlar_picture_block){.begin = 2000000000 + i,
                                            .end = 2000000001 + i + r % 1000,
                                            .offset = r * 4096,

@@ -16,6 +16,7 @@
 
 #include "arena/layout/arena_impl.h"
 #include "arena/checkpoint/safetensors.h"
+#include "allocator/base/random.h"
 
 static ashlar_arena *arena;
 static char folder[64], path[96];
@@ -83,15 +84,14 @@ static inline size_t part_bytes(int region, const ashlar_tensor_info *info) {
 
 /* Any bits will do for values, NaN among them; padding stays zero. */
 static inline void draw(const ashlar_arena *of, unsigned int seed) {
-    unsigned int state = seed;
+    uint64_t state = seed;
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         for (size_t i = 0; i < ashlar_arena_tensor_count(of) && bytes_of(of, region) != NULL; i++) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(of, i, &info);
             unsigned char *part = ashlar_arena_view(of, (ashlar_region)region, i);
             for (size_t j = 0; j < part_bytes(region, &info); j++) {
-                state = state * 1103515245u + 12345u;
-                part[j] = (unsigned char)(state >> 16);
+                part[j] = (unsigned char)ashlar__random_step(&state);
             }
         }
     }

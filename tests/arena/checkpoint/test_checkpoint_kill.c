@@ -18,6 +18,7 @@
 #include <ashlar/checkpoint.h>
 
 #include "arena/checkpoint/safetensors.h"
+#include "allocator/base/random.h"
 
 enum { TENSORS = 32, REGIONS = 3 };
 
@@ -214,7 +215,7 @@ static pid_t start_saving(unsigned long generation, size_t elements, int ready[2
 CASE(at_any_moment_of_saves_one_is_whole) {
     enum { ELEMENTS = 8192, KILLS = 60, DELAY_MAX_US = 20000 };
     unsigned long generation = 1;
-    unsigned int state = 12345; /* of the delays; what the child does meanwhile is chance anyway */
+    uint64_t state = 12345; /* of the delays; what the child does meanwhile is chance anyway */
     REQUIRE(make_folder());
     save_whole(generation, ELEMENTS);
     for (int i = 0; i < KILLS; i++) {
@@ -225,8 +226,7 @@ CASE(at_any_moment_of_saves_one_is_whole) {
         CHECK(child > 0 && read(ready[0], &byte, 1) == 1);
         (void)close(ready[0]);
         (void)close(ready[1]);
-        state = state * 1103515245u + 12345u;
-        (void)usleep((state >> 8) % DELAY_MAX_US);
+        (void)usleep((useconds_t)ashlar__random_step_below(&state, DELAY_MAX_US));
         CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
         CHECK(WIFSIGNALED(status));
         generation = check_found(generation, generation + 100000);

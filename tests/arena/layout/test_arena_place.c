@@ -9,13 +9,13 @@
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 static ashlar_arena *arena;
 static uint64_t state;
 
 static size_t below(size_t limit) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(state >> 33) % limit;
+    return (size_t)ashlar__random_step_below(&state, limit);
 }
 
 static void tear_down(void) {

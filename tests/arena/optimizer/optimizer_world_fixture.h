@@ -12,6 +12,7 @@
 
 #include "tests/arena/optimizer/element_fixture.h"
 #include "arena/optimizer/optimizer_impl.h"
+#include "allocator/base/random.h"
 
 enum { ARRAYS = 5, RUNS_MAX = 8, GAP = 64 }; /* parameters, gradients, moments, master */
 
@@ -110,8 +111,7 @@ static inline double *world_partials(const world *w) {
 
 /* In [-1, 1), of about so many bits. */
 static inline double draw_value(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int32_t)(*random >> 32) / 2147483648.0;
+    return (double)(int32_t)(ashlar__random_step(random) >> 32) / 2147483648.0;
 }
 
 /* New gradients, some of them 0; with `all`, new values everywhere. */

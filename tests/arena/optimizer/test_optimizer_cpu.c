@@ -9,6 +9,7 @@
 #include "tests/check.h"
 #include "tests/arena/optimizer/element_fixture.h"
 #include "arena/compute/workers.h"
+#include "allocator/base/random.h"
 
 enum { RUNS = 9, ROOM = 40000 };
 
@@ -40,8 +41,7 @@ static void draw_world(world *w) {
     w->scalars.state.loss_scale = 1;
     for (size_t r = 0; r < RUNS; r++) {
         for (size_t i = 0; i < lengths[r]; i++) {
-            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            const double value = (double)(state >> 11) * 0x1p-52 - 1;
+            const double value = 2 * ashlar__random_step_uniform(&state) - 1;
             put_element(w->parameters[r], types[r], i, value);
             put_element(w->gradients[r], types[r], i, value * value - 0.25);
         }

@@ -7,6 +7,7 @@
 #include "allocator/core/allocator_impl.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "bench/replay/replay.h"
+#include "allocator/base/random.h"
 
 /* ---- beside an untraced allocator ---- */
 
@@ -20,8 +21,7 @@ typedef struct run {
 static uint64_t random_state;
 
 static size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static size_t draw_bytes(void) {

@@ -10,6 +10,7 @@
 #include "tests/check.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 enum { MAX = 40000 };
 
@@ -19,8 +20,7 @@ static uint64_t random_state;
 static ashlar_period period;
 
 static size_t draw(size_t below) {
-    random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (size_t)(random_state >> 33) % below;
+    return (size_t)ashlar__random_step_below(&random_state, below);
 }
 
 static void start(uint64_t seed) {

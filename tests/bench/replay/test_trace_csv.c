@@ -8,6 +8,7 @@
 
 #include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "tests/bench/replay/rmm_fixture.h"
 #include "tests/allocator/trace/trace_fixture.h"
 
@@ -127,8 +128,7 @@ CASE(every_window_of_a_long_run_is_read_back) {
     static bool is_live[ADDRESSES];
     uint64_t random_state = 7;
     for (size_t i = 0; i < ALL; i++) {
-        random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-        const size_t a = (random_state >> 33) % ADDRESSES;
+        const size_t a = (size_t)ashlar__random_step_below(&random_state, ADDRESSES);
         all[i] =
             (ashlar_trace_event){.sequence = i,
                                  .address = 0x7f0000000000 + 512 * a,

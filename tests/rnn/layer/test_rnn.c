@@ -10,6 +10,7 @@
 
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_cpu.h"
+#include "allocator/base/random.h"
 
 static const int32_t LENGTHS[BATCH] = {2, 4, 1};
 static const uint64_t SEED = 6;
@@ -69,8 +70,7 @@ static void open_tensors(tensors *t, bool training) {
     uint64_t state = 99;
     const bool is_f64 = ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64;
     for (size_t i = 0; i < t->bytes / (is_f64 ? 8 : 4); i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        const double value = (double)(state >> 11) * 0x1p-52 - 1;
+        const double value = 2 * ashlar__random_step_uniform(&state) - 1;
         if (is_f64) {
             ((double *)(void *)t->memory)[i] = value;
         } else {

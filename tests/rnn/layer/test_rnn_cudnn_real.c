@@ -10,16 +10,14 @@
 
 #include "rnn/layer/cudnn_state.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/base/random.h"
 
 enum { ORACLE_VERSION = 91900, CONFIG_COUNT = 600 };
 
 static uint64_t random_state = 0x2545f4914f6cdd1du;
 
 static size_t random_between(size_t low, size_t high) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return low + (size_t)(random_state >> 11) % (high - low + 1);
+    return low + (size_t)ashlar__random_step_below(&random_state, high - low + 1);
 }
 
 static ashlar_rnn_config random_config(void) {

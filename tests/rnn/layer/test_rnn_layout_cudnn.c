@@ -6,6 +6,7 @@
  * is outside cuDNN's contract. It is done here only, and only for the version where it was seen.
  */
 #include "tests/check.h"
+#include "allocator/base/random.h"
 
 #include <stdint.h>
 
@@ -21,10 +22,7 @@ enum {
 static uint64_t random_state = 0x9e3779b97f4a7c15u;
 
 static size_t random_between(size_t low, size_t high) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return low + (size_t)(random_state >> 11) % (high - low + 1);
+    return low + (size_t)ashlar__random_step_below(&random_state, high - low + 1);
 }
 
 typedef struct oracle {

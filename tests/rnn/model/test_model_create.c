@@ -278,8 +278,8 @@ CASE(failing_driver_calls_leave_nothing_behind) {
         REQUIRE(set_up("memory=64MiB"));
         model = NULL;
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN);
-        status = ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL,
-                                     &model);
+        status =
+            ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK((model != NULL) == (status == ASHLAR_OK));
         ashlar__model_destroy(model);

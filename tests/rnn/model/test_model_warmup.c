@@ -300,8 +300,8 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     CHECK(report.is_steady);
     for (size_t i = 0; i < 2 * max_steps; i++) {
         ashlar_step_sizes sizes;
-        const size_t steps = i < max_steps ? max_steps - i
-                                           : 1 + (size_t)ashlar__random_below(random, max_steps);
+        const size_t steps =
+            i < max_steps ? max_steps - i : 1 + (size_t)ashlar__random_below(random, max_steps);
         CHECK(ashlar__model_sizes(model, steps, batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_step_begin(allocator, streams[1], ashlar_warmup_key(&as, steps)) == ASHLAR_OK);
         CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_OK);

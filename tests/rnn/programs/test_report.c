@@ -168,7 +168,7 @@ CASE(the_words_tell_of_growth) {
     char *text = print(&r);
     const char *line = strstr(text, "Memory for ");
     REQUIRE(line != NULL);
-    CHECK_HAS(line, "Memory for reserve grows from step to step since step 719, by 77 bytes so "
+    CHECK_HAS(line, "Memory for saved grows from step to step since step 719, by 77 bytes so "
                     "far: a leak.\n");
     CHECK(strstr(line + 1, "Memory for ") == NULL);
     free(text);
