@@ -1,32 +1,9 @@
-/*
- * rnn_factor_template.h - the products of each step with a matrix of the weights, and how a
- * pseudo-layer's steps are shared by threads; for one element type (internal; see
- * rnn_rows_template.h).
- *
- * A pass reads R (and Wp) again in each step, so it packs them once. Threads share a pseudo-layer
- * in one of two ways, neither of which changes a bit:
- *
- *     shards     shard w has the sequences w, w + shards, ..: they never need each other, so that
- *                each shard goes through all steps by itself
- *     pieces     where sequences are too few for that, columns of each step's product
- */
-#ifndef ASHLAR_RNN_FACTOR_TEMPLATE_H
-#define ASHLAR_RNN_FACTOR_TEMPLATE_H
+/* rnn_factor.c - packs a matrix of the weights once, and multiplies the rows of steps with it. */
+#include "rnn/layer/rnn_factor.h"
 
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel_template.h"
-#include "rnn/layer/rnn_rows.h"
 #include "arena/compute/workers.h"
-
-/* op(weights) [depth, columns], to multiply rows with. */
-typedef struct factor {
-    bool trans;
-    size_t columns, depth;
-    const real *weights;
-    size_t ld;
-    real *panels; /* NULL: not packed, for there are few steps */
-    size_t pieces;
-} factor;
+#include "rnn/layer/blas_impl.h"
+#include "rnn/layer/panel.h"
 
 /* ---- packing ---- */
 
@@ -50,9 +27,8 @@ static void pack_piece(void *context, size_t i) {
     pack_some(f, i * PACKED_TOGETHER, end < count ? end : count);
 }
 
-/* op(view) of a pseudo-layer, as the batch's steps need it; `panels` has room for it. */
-static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
-                          bool trans, real *panels) {
+factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
+                   bool trans, real *panels) {
     factor f = {
         .trans = trans,
         .columns = trans ? view.rows : view.cols,
@@ -118,20 +94,8 @@ static void multiply(factor_product p) {
     }
 }
 
-/* ---- rows of a step ---- */
-
-/* Rows first, first + stride, .. below end. */
-typedef struct row_range {
-    size_t first, stride, end;
-} row_range;
-
-static size_t count_rows(row_range rows) {
-    return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
-}
-
-/* c = or += a * f for these rows of both, which are `lda` and `ldc` apart. */
-static void multiply_some(const factor *f, row_range rows, const real *a, size_t lda, bool adds,
-                          real *c, size_t ldc) {
+void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
+                   size_t ldc) {
     multiply((factor_product){.f = f,
                               .count = count_rows(rows),
                               .a = a + rows.first * lda,
@@ -140,5 +104,3 @@ static void multiply_some(const factor *f, row_range rows, const real *a, size_t
                               .c = c + rows.first * ldc,
                               .ldc = rows.stride * ldc});
 }
-
-#endif /* ASHLAR_RNN_FACTOR_TEMPLATE_H */

@@ -1,16 +1,15 @@
 /*
- * gemm_kernel_template.h - tiles of a matrix product, for one element type and one set of
- * instructions (internal).
+ * gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
+ * meson.build compiles this file for (real.h).
  *
- * gemm_kernel_f32.c and gemm_kernel_f64.c include it after real_f32.h or real_f64.h.
  * Of the right factor a block of panels is packed, which all rows then pass; the left one is read
  * where it lies, or packed where it is stored transposed.
  */
-#ifndef ASHLAR_GEMM_KERNEL_TEMPLATE_H
-#define ASHLAR_GEMM_KERNEL_TEMPLATE_H
+#include <string.h>
 
+#include "allocator/base/compiler.h"
 #include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel_template.h"
+#include "rnn/layer/panel.h"
 
 /* Up to so many rows a factor is not worth packing, which reads it all and writes it once. */
 enum { THIN_ROWS = 3 };
@@ -68,8 +67,8 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
 }
 
 /* All rows of a tile times one block of panels. */
-static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k,
-                      size_t depth, size_t column, size_t width, const real *panels) {
+static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k, size_t depth,
+                      size_t column, size_t width, const real *panels) {
     real packed[CACHED_ROWS * DEPTH];
     for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
         const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;
@@ -154,7 +153,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
 }
 
 /* By the product's own rows, not the tile's: these must not decide about bits. */
-static void compute_tile(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     if (p->m > THIN_ROWS) {
         compute_thick(p, tile);
     } else if (p->trans_b) {
@@ -163,5 +162,3 @@ static void compute_tile(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile
         compute_thin_plain(p, tile);
     }
 }
-
-#endif /* ASHLAR_GEMM_KERNEL_TEMPLATE_H */

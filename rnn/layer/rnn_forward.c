@@ -1,17 +1,13 @@
-/*
- * rnn_forward_template.h - the RNN's forward pass over layers, directions and steps, for one
- * element type (internal; see rnn_rows_template.h).
- */
-#ifndef ASHLAR_RNN_FORWARD_TEMPLATE_H
-#define ASHLAR_RNN_FORWARD_TEMPLATE_H
+/* rnn_forward.c - the RNN's forward pass over layers, directions and steps. */
+#include "rnn/layer/rnn_cpu.h"
 
 #include <string.h>
 
-#include "rnn/layer/cell_gru_template.h"
-#include "rnn/layer/cell_lstm_template.h"
-#include "rnn/layer/cell_plain_template.h"
 #include "allocator/base/check_level.h"
-#include "rnn/layer/rnn_rows_template.h"
+#include "arena/compute/workers.h"
+#include "rnn/layer/cell_step.h"
+#include "rnn/layer/rnn_factor.h"
+#include "rnn/layer/rnn_part.h"
 
 static cell_function *const forward_cells[] = {
     [ASHLAR_RNN_LSTM] = lstm_forward,
@@ -20,11 +16,6 @@ static cell_function *const forward_cells[] = {
     [ASHLAR_RNN_RELU] = relu_forward,
 };
 ASHLAR_TABLE_IS_FULL(forward_cells, ASHLAR_RNN_CELL_COUNT);
-
-/* Where a row of R's products, or a row of R's biases, has its column of gates. */
-static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
-    return row < batch->split ? row : row + batch->gate_rows - batch->split;
-}
 
 /* bias [K]: all that is to be added to each column of gates. */
 static void gather_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
@@ -51,7 +42,7 @@ typedef struct forward_run {
     factor project;   /* Wp^T, with a projection */
 } forward_run;
 
-static void forward_step(const forward_run *run, row_range rows, size_t t) {
+static void forward_step(const forward_run *run, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
     const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
@@ -80,12 +71,12 @@ static void forward_step(const forward_run *run, row_range rows, size_t t) {
     }
 }
 
-static void forward_shard(void *context, size_t shard) {
+static void forward_shard(void *context, size_t strand) {
     const forward_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
         const size_t t = run->pseudo_layer->direction == 0 ? i : batch->steps - 1 - i;
-        const row_range rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
+        const some_rows rows = {strand, batch->shards, ashlar__rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             forward_step(run, rows, t);
         }
@@ -119,18 +110,6 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
     write_last_states(batch, args, pseudo_layer);
 }
 
-/* The input of layer l > 0 where it is a copy; in inference all of them share one. */
-static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, size_t l) {
-    char *const reserve = args->reserve;
-    return batch->training
-               ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
-               : in_work(args, batch->map.rows);
-}
-
-static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
-    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
-}
-
 /* The input of layer l > 0, made from the outputs of layer l - 1. */
 static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                               size_t l) {
@@ -149,7 +128,7 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
     return input;
 }
 
-static void forward_pass(const ashlar_rnn_cpu_args *args) {
+void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
@@ -172,5 +151,3 @@ static void forward_pass(const ashlar_rnn_cpu_args *args) {
         write_outputs(&batch, &pseudo_layer, args->y);
     }
 }
-
-#endif /* ASHLAR_RNN_FORWARD_TEMPLATE_H */

@@ -1,11 +1,13 @@
-/*
- * rnn_backward_template.h - the RNN's backward passes over layers, directions and steps, for one
- * element type (internal; see rnn_rows_template.h).
- */
-#ifndef ASHLAR_RNN_BACKWARD_TEMPLATE_H
-#define ASHLAR_RNN_BACKWARD_TEMPLATE_H
+/* rnn_backward.c - the RNN's backward passes over layers, directions and steps. */
+#include "rnn/layer/rnn_cpu.h"
 
-#include "rnn/layer/rnn_forward_template.h"
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "arena/compute/workers.h"
+#include "rnn/layer/cell_step.h"
+#include "rnn/layer/rnn_factor.h"
+#include "rnn/layer/rnn_part.h"
 
 static cell_function *const backward_cells[] = {
     [ASHLAR_RNN_LSTM] = lstm_backward,
@@ -31,7 +33,7 @@ typedef struct backward_run {
 } backward_run;
 
 /* into [n, width] += from, whose rows are `stride` apart. */
-static void add_rows(real *restrict into, const real *restrict from, size_t stride, row_range rows,
+static void add_rows(real *restrict into, const real *restrict from, size_t stride, some_rows rows,
                      size_t width) {
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         for (size_t j = 0; j < width; j++) {
@@ -41,7 +43,7 @@ static void add_rows(real *restrict into, const real *restrict from, size_t stri
 }
 
 /* The gradient of h' before the projection, if there is one; that after it is kept. */
-static real *backward_projection(const backward_run *run, row_range rows, size_t t) {
+static real *backward_projection(const backward_run *run, some_rows rows, size_t t) {
     const size_t state = run->pseudo_layer->state, hidden = run->pseudo_layer->hidden;
     if (run->project.columns == 0) {
         return run->dh;
@@ -54,7 +56,7 @@ static real *backward_projection(const backward_run *run, row_range rows, size_t
     return run->full;
 }
 
-static void backward_step(const backward_run *run, row_range rows, size_t t) {
+static void backward_step(const backward_run *run, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
     const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
@@ -83,12 +85,12 @@ static void backward_step(const backward_run *run, row_range rows, size_t t) {
                   has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
 }
 
-static void backward_shard(void *context, size_t shard) {
+static void backward_shard(void *context, size_t strand) {
     const backward_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
         const size_t t = run->pseudo_layer->direction == 0 ? batch->steps - 1 - i : i;
-        const row_range rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
+        const some_rows rows = {strand, batch->shards, ashlar__rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             backward_step(run, rows, t);
         }
@@ -115,7 +117,7 @@ static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn
     write_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
 }
 
-static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
+void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
@@ -232,7 +234,7 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
     return forward_outputs(batch, &below);
 }
 
-static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
+void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
@@ -246,5 +248,3 @@ static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
         }
     }
 }
-
-#endif /* ASHLAR_RNN_BACKWARD_TEMPLATE_H */

@@ -1,68 +1,14 @@
-/*
- * panel_template.h - the matrix product's innermost part, for one element type and one set of
- * instructions (internal; see rnn_rows_template.h).
- *
- * The right factor is cut into panels of PANEL columns, in which the PANEL elements of one row
- * follow each other and the rows too; the last panel is filled up with zeros. While a panel passes,
- * up to BLOCK_ROWS rows of sums stay in registers. An element is a sum of sums: over DEPTH products
- * in their order, these sums again in theirs; it never depends on how the product was cut, so that
- * any cut between rows or columns, for threads or for caches, gives the same bits.
- */
-#ifndef ASHLAR_PANEL_TEMPLATE_H
-#define ASHLAR_PANEL_TEMPLATE_H
+/* panel.c - packs a factor into panels, and multiplies blocks of rows with them. */
+#include "rnn/layer/panel.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "allocator/base/compiler.h"
 
-/* Registers of this set of instructions, and what of the compiler's is not in the standard. */
-typedef real vector __attribute__((vector_size(ASHLAR_RNN_VECTOR_BYTES)));
-typedef real loose_vector
-    __attribute__((vector_size(ASHLAR_RNN_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
-
-enum {
-    LANE_COUNT = ASHLAR_RNN_VECTOR_BYTES / sizeof(real),
-    PANEL = 2 * LANE_COUNT,
-    BLOCK_ROWS = 6,  /* with two registers of sums each, 12 of 16 */
-    DEPTH = 256,     /* rows of a panel that fit the level-1 cache beside what else is there */
-    CACHED_ROWS = 96 /* rows of the left factor, so deep, that fit the level-2 cache */
-};
-
-/* Elements of the panels of a factor [depth, columns]. */
-static inline size_t panel_elements(size_t columns, size_t depth) {
-    return (columns + PANEL - 1) / PANEL * PANEL * depth;
-}
-
-/*
- * The left factor's rows: element (i, p) at[i * row + p * column]. What is packed has its blocks of
- * rows one after the other, each a column after the other.
- */
-typedef struct left_rows {
-    const real *at;
-    size_t row, column;
-    bool is_packed;
-} left_rows;
-
-/* The rows first .. of block i of `count` rows in as many blocks as they need, of equal size. */
-static inline size_t block_count(size_t count) {
-    return (count + BLOCK_ROWS - 1) / BLOCK_ROWS;
-}
-
-static inline size_t block_start(size_t count, size_t i) {
-    return count * i / block_count(count);
-}
-
 /* ---- packing ---- */
 
-/*
- * Panels of a factor [depth, columns] times `scale`; stored transposed where `trans`.
- *
- * stride   from one panel to the next, at least depth * PANEL
- */
-static void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
-                        real scale, size_t stride, real *panels) {
+void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld, real scale,
+                 size_t stride, real *panels) {
     for (size_t j = 0; j < columns; j += PANEL) {
         real *restrict panel = panels + j / PANEL * stride;
         const size_t width = columns - j < PANEL ? columns - j : PANEL;
@@ -186,12 +132,8 @@ static void prefetch_panel(const real *panel, size_t first, size_t end) {
     }
 }
 
-/*
- * c [count, columns] = or += rows times panels that are `stride` apart. At most DEPTH deep: what
- * is deeper has its sums added one after the other.
- */
-static void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a,
-                            const real *panels, size_t stride, bool adds, real *c, size_t ldc) {
+void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
+                     size_t stride, bool adds, real *c, size_t ldc) {
     const size_t blocks = block_count(count);
     size_t j = 0;
     for (; count == 1 && j + 2 * PANEL <= columns; j += 2 * PANEL) {
@@ -220,5 +162,3 @@ static void multiply_panels(size_t count, size_t columns, size_t depth, left_row
         }
     }
 }
-
-#endif /* ASHLAR_PANEL_TEMPLATE_H */

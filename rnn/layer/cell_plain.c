@@ -1,12 +1,8 @@
 /*
- * cell_plain_template.h - the point-wise halves of a tanh and of a ReLU step, for one element type
- * (internal; see cell_step_template.h). Both derivatives are found from the output, so that
- * forward keeps nothing in the row of gates.
+ * cell_plain.c - the point-wise halves of a tanh and of a ReLU step. Both derivatives are found
+ * from the output, so that forward keeps nothing in the row of gates.
  */
-#ifndef ASHLAR_CELL_PLAIN_TEMPLATE_H
-#define ASHLAR_CELL_PLAIN_TEMPLATE_H
-
-#include "rnn/layer/cell_step_template.h"
+#include "rnn/layer/cell_step.h"
 
 static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
                              real *restrict output) {
@@ -15,7 +11,7 @@ static void tanh_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-static void tanh_forward(const cell_step *s, row_range rows) {
+void tanh_forward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
@@ -29,7 +25,7 @@ static void tanh_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-static void tanh_backward(const cell_step *s, row_range rows) {
+void tanh_backward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);
@@ -45,7 +41,7 @@ static void relu_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-static void relu_forward(const cell_step *s, row_range rows) {
+void relu_forward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
@@ -59,11 +55,9 @@ static void relu_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-static void relu_backward(const cell_step *s, row_range rows) {
+void relu_backward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);
     }
 }
-
-#endif /* ASHLAR_CELL_PLAIN_TEMPLATE_H */

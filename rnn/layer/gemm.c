@@ -1,12 +1,11 @@
 /*
- * blas_template.h - the matrix product for one element type (internal).
- *
- * blas.c includes it once per type, after defining real (the type), REAL(name) (the name with the
- * type's suffix) and FUNCTION (the set's member). It therefore has no include guard and does not
- * compile alone.
+ * gemm.c - the matrix product as a whole, for the element type that meson.build compiles this file
+ * for (real.h).
  */
+#include "rnn/layer/blas_impl.h"
+#include "rnn/layer/real.h"
 
-static void REAL(scale_matrix)(size_t m, size_t n, real beta, real *c, size_t ldc) {
+static void scale_matrix(size_t m, size_t n, real beta, real *c, size_t ldc) {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
             c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
@@ -34,7 +33,7 @@ void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k
         .ldc = ldc,
     };
     if (!overwrites && beta != 1) {
-        REAL(scale_matrix)(m, n, beta, c, ldc);
+        scale_matrix(m, n, beta, c, ldc);
     }
-    compute(&product, ashlar__blas_best()->FUNCTION);
+    ashlar__blas_compute(&product, ashlar__blas_best()->ASHLAR_TYPE);
 }

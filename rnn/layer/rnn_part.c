@@ -1,95 +1,11 @@
-/*
- * rnn_rows_template.h - copies of rows between a caller's tensors and packed ones, for one element
- * type (internal).
- *
- * rnn_f32.c and rnn_f64.c include it after real_f32.h or real_f64.h; it does not compile alone.
- * No loop outside this file knows of padding or of the callers' order of sequences.
- */
-#ifndef ASHLAR_RNN_ROWS_TEMPLATE_H
-#define ASHLAR_RNN_ROWS_TEMPLATE_H
+/* rnn_part.c - copies rows between a caller's tensors and packed ones. */
+#include "rnn/layer/rnn_part.h"
 
 #include <string.h>
 
 #include "rnn/layer/dropout.h"
-#include "rnn/layer/rnn_rows.h"
 
-/* One pseudo-layer of one call. */
-typedef struct pseudo_layer_view {
-    size_t layer, direction;
-    size_t input;  /* in(l) */
-    size_t hidden; /* H */
-    size_t state;  /* P */
-    ashlar_rnn_view place[ASHLAR_RNN_TENSOR_COUNT];
-    real *gates;    /* [N, K] */
-    real *states;   /* [B + N, P] */
-    real *cells;    /* [B + N, H] or [2B, H] */
-    real *fulls;    /* [N, H] */
-    real *doutputs; /* [N, P] */
-} pseudo_layer_view;
-
-/* At an offset of the map. */
-static real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
-    return (real *)(void *)((char *)args->work + offset);
-}
-
-static pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
-                                           const ashlar_rnn_cpu_args *args, size_t layer,
-                                           size_t direction) {
-    const size_t pseudo_layer = layer * batch->layout->config.directions + direction;
-    char *const slice = ashlar__rnn_rows_slice(batch, args, pseudo_layer);
-    pseudo_layer_view view = {
-        .layer = layer,
-        .direction = direction,
-        .hidden = batch->layout->config.hidden,
-        .state = batch->layout->state,
-        .gates = (real *)(void *)(slice + batch->map.gates),
-        .states = (real *)(void *)(slice + batch->map.states),
-        .cells = (real *)(void *)(slice + batch->map.cells),
-        .fulls = (real *)(void *)(slice + batch->map.fulls),
-        .doutputs = (real *)(void *)(slice + batch->map.doutputs),
-    };
-    for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
-        view.place[tensor] =
-            ashlar_rnn_layout_view(args->layout, pseudo_layer, (ashlar_rnn_tensor)tensor);
-    }
-    view.input = view.place[ASHLAR_RNN_W].cols;
-    return view;
-}
-
-/* The first row of the states, or of the cells, that step t of a direction starts from. */
-static size_t states_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_state(batch, direction == 0 ? t : t + 1);
-}
-
-static size_t cells_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_cell(batch, direction == 0 ? t : t + 1);
-}
-
-/* And of those that it leaves. */
-static size_t states_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_state(batch, direction == 0 ? t + 1 : t);
-}
-
-static size_t cells_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
-}
-
-/* A pseudo-layer's outputs as packed rows. Forward only: in reverse they lie apart. */
-static const real *forward_outputs(const ashlar_rnn_rows *batch,
-                                   const pseudo_layer_view *pseudo_layer) {
-    return pseudo_layer->states + batch->batch * pseudo_layer->state;
-}
-
-/* The output of step t of sequence p. */
-static const real *output_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
-                              size_t t, size_t p) {
-    return pseudo_layer->states +
-           (states_after(batch, pseudo_layer->direction, t) + p) * pseudo_layer->state;
-}
-
-/* packed [N, width] = padded [T, B, width]; padded NULL = zeros. */
-static void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width,
-                      real *packed) {
+void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed) {
     if (padded == NULL) {
         memset(packed, 0, batch->row_count * width * sizeof(real));
         return;
@@ -102,9 +18,7 @@ static void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t w
     }
 }
 
-/* padded [T, B, width] = packed [N, width], and zeros past each length. */
-static void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width,
-                        real *padded) {
+void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded) {
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
             real *row = padded + (t * batch->batch + batch->order[p]) * width;
@@ -117,9 +31,7 @@ static void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t
     }
 }
 
-/* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
-static void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
-                          real *y) {
+void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *y) {
     const size_t width = batch->layout->output, bytes = pseudo_layer->state * sizeof(real);
     real *const columns = y + pseudo_layer->direction * pseudo_layer->state;
     for (size_t t = 0; t < batch->steps; t++) {
@@ -134,9 +46,8 @@ static void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view 
     }
 }
 
-/* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
-static void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
-                         real *input) {
+void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                  real *input) {
     const size_t width = batch->layout->output;
     real *const columns = input + pseudo_layer->direction * pseudo_layer->state;
     for (size_t t = 0; t < batch->steps; t++) {
@@ -147,8 +58,7 @@ static void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *
     }
 }
 
-/* rows [N, D*P] times the mask between `layer` and the one below: an input, or its gradient. */
-static void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows) {
+void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows) {
     const size_t width = batch->layout->output;
     const double rate = batch->layout->config.dropout;
     const uint32_t threshold = ashlar__dropout_threshold(rate);
@@ -206,8 +116,8 @@ static size_t last_side(const pseudo_layer_view *pseudo_layer, size_t length) {
     return pseudo_layer->direction == 0 ? length : 0;
 }
 
-static void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                              const pseudo_layer_view *pseudo_layer) {
+void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                       const pseudo_layer_view *pseudo_layer) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t side = first_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
@@ -223,8 +133,8 @@ static void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
     }
 }
 
-static void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                              const pseudo_layer_view *pseudo_layer) {
+void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                       const pseudo_layer_view *pseudo_layer) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t side = last_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
@@ -240,9 +150,8 @@ static void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
     }
 }
 
-/* dh [B, P] and dc [B, H] of the last states; dc is of the LSTM only. */
-static void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                 const pseudo_layer_view *pseudo_layer, real *dh, real *dc) {
+void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                          const pseudo_layer_view *pseudo_layer, real *dh, real *dc) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t row = state_row(batch, pseudo_layer, p);
@@ -253,9 +162,8 @@ static void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_
     }
 }
 
-static void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                  const pseudo_layer_view *pseudo_layer, const real *dh,
-                                  const real *dc) {
+void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                           const pseudo_layer_view *pseudo_layer, const real *dh, const real *dc) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t row = state_row(batch, pseudo_layer, p);
@@ -265,5 +173,3 @@ static void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn
         }
     }
 }
-
-#endif /* ASHLAR_RNN_ROWS_TEMPLATE_H */

@@ -1,17 +1,15 @@
 /*
- * ops_template.h - embedding, linear layer, softmax and loss for one element type (internal).
- *
- * ops_f32.c and ops_f64.c include it after real_f32.h or real_f64.h; it does not compile alone.
+ * ops_cpu.c - embedding, linear layer, softmax and loss on plain memory, for the element type that
+ * meson.build compiles this file for (real.h).
  */
-#ifndef ASHLAR_OPS_TEMPLATE_H
-#define ASHLAR_OPS_TEMPLATE_H
+#include "rnn/layer/ops_cpu.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/real.h"
 
 /*
  * Sums and maxima of a row run in LANES partial results that are joined at the end: the order
@@ -134,19 +132,22 @@ void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
     for (size_t row = 0; bias != NULL && row < args->rows; row++) {
         memcpy(y + row * args->out, bias, args->out * sizeof(real));
     }
-    REAL(ashlar__gemm)(false, true, args->rows, args->out, args->in, 1, args->x, args->in,
-                      args->weight, args->in, bias != NULL, y, args->out);
+    REAL(ashlar__gemm)
+    (false, true, args->rows, args->out, args->in, 1, args->x, args->in, args->weight, args->in,
+     bias != NULL, y, args->out);
 }
 
 void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
     const real *const dy = args->dy;
     if (args->dx != NULL) {
-        REAL(ashlar__gemm)(false, false, args->rows, args->in, args->out, 1, dy, args->out,
-                          args->weight, args->in, 0, args->dx, args->in);
+        REAL(ashlar__gemm)
+        (false, false, args->rows, args->in, args->out, 1, dy, args->out, args->weight, args->in, 0,
+         args->dx, args->in);
     }
     if (args->dweight != NULL) {
-        REAL(ashlar__gemm)(true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x,
-                          args->in, 1, args->dweight, args->in);
+        REAL(ashlar__gemm)
+        (true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x, args->in, 1,
+         args->dweight, args->in);
     }
     for (size_t row = 0; args->dbias != NULL && row < args->rows; row++) {
         add_row(args->dbias, dy + row * args->out, args->out);
@@ -180,8 +181,7 @@ double REAL(ashlar__loss)(const ashlar_loss_args *args) {
         valid += (size_t)args->lengths[b];
     }
     const double scale = args->scale == NULL ? 1.0 : *args->scale;
-    const real weight =
-        (real)(args->weight == 0 ? scale / (double)valid : scale * args->weight);
+    const real weight = (real)(args->weight == 0 ? scale / (double)valid : scale * args->weight);
     double loss = 0;
     for (size_t at = 0; at < args->steps * args->batch; at++) {
         const real *const row = logits + at * classes;
@@ -241,5 +241,3 @@ void REAL(ashlar__argmax)(const ashlar_argmax_args *args) {
         args->labels[row] = isnan(in[best]) ? 0 : (int32_t)best;
     }
 }
-
-#endif /* ASHLAR_OPS_TEMPLATE_H */

@@ -1,12 +1,9 @@
 /*
- * ops_cuda_template.h - the kernels' bodies for one element type (internal; included by
- * ops_cuda.cu, once for each type). It wants defined, and takes away again:
- *
- *   ASHLAR_STORED         C type of a stored element
- *   ASHLAR_REAL           what is computed in: float, or double
- *   ASHLAR_NAME(name)     `name` with the stored type behind it
- *   ASHLAR_WIDEN(stored), ASHLAR_NARROW(real), ASHLAR_EXP(real)
+ * ops_cuda_typed.cuh - the kernels' bodies for ASHLAR_TYPE (internal; CUDA C). No include guard:
+ * ops_cuda.cu includes it for each element type.
  */
+#include "arena/compute/element.h"
+#include "rnn/layer/ops_cuda.h"
 
 /* Element number k of the thread's, of its block's piece. */
 #define PIECE_ELEMENT(k) ((size_t)blockIdx.x * ASHLAR_OPS_PIECE + (k)*THREADS + threadIdx.x)
@@ -203,9 +200,3 @@ static __device__ void ASHLAR_NAME(argmax)(const ashlar_argmax_args *args) {
 }
 
 #undef PIECE_ELEMENT
-#undef ASHLAR_STORED
-#undef ASHLAR_REAL
-#undef ASHLAR_NAME
-#undef ASHLAR_WIDEN
-#undef ASHLAR_NARROW
-#undef ASHLAR_EXP
