@@ -5,7 +5,7 @@
  * over it. Whoever opens the target meanwhile, or after a crash, finds the old file or the new.
  *
  * A process that is killed leaves its temporary, TARGET.<process>.<number>.tmp. The next
- * ashlar__file_create() of the same target removes it (see file_stale.h), so there are never more
+ * ashlar__file_create() of the same target removes it, so there are never more
  * of them than writers were killed since.
  *
  * Threads: one at a time per file.
@@ -13,6 +13,7 @@
 #ifndef ASHLAR_FILE_H
 #define ASHLAR_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <ashlar/status.h>
@@ -49,5 +50,20 @@ void ashlar__file_abort(ashlar_file *file);
 /* All in one: replace the file `path` by `text` and an end of line. Errors: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
                                                         size_t bytes);
+
+/*
+ * A writer holds a lock (flock(2)) on its temporary until that has become the target, and the
+ * kernel drops the locks of a process that dies. So a temporary that can be locked has no writer:
+ *
+ *     remove it   <=>   it is locked by us and still has its name
+ *
+ * Where a file system has no such locks, nothing is removed. Both are for file.c and its tests.
+ */
+
+/* Remove what killed writers of `target` left; what cannot be removed stays, without a word. */
+void ashlar__file_remove_stale(const char *target);
+
+/* Lock a temporary just created; false: somebody has taken it for stale, so create another one. */
+bool ashlar__file_lock(int fd);
 
 #endif /* ASHLAR_FILE_H */

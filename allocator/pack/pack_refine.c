@@ -1,10 +1,13 @@
-/* pack_refine.c - which capacities are searched for a plan, and for how long. */
+/* pack_refine.c - better orders for greedy packing, and which capacities are searched how long. */
 #include "allocator/pack/pack_refine.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "allocator/pack/pack_improve.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "allocator/pack/pack_search.h"
 
 enum {
@@ -16,6 +19,86 @@ enum {
     AREA_MAX = 1 << 22,          /* sections of all items, beyond which a search is too large */
     SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
 };
+
+/* ---- better orders for greedy packing ---- */
+
+/* Bytes by which item `i` of the trial is above the target. */
+static size_t above_target(const ashlar_pack_state *state, size_t i) {
+    const size_t end = state->trial[i] + state->problem->items[i].bytes;
+    return end > state->target_bytes ? end - state->target_bytes : 0;
+}
+
+/* Over all items: falls also where the highest end does not. */
+static double sum_above_target(const ashlar_pack_state *state) {
+    double sum = 0;
+    for (size_t i = 0; i < state->problem->count; i++) {
+        sum += (double)above_target(state, i);
+    }
+    return sum;
+}
+
+/* By a random part of the way to the bottom, most often a small one. */
+static void move_forward(ashlar_pack_state *state, uint64_t *random) {
+    for (size_t i = 0; i < state->problem->count; i++) {
+        if (above_target(state, i) > 0) {
+            state->keys[i] +=
+                ashlar__random_step_uniform(random) * ashlar__random_step_uniform(random);
+        }
+    }
+}
+
+/* One round; `kept` are the keys of the best order so far, whose sum is *least. */
+static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double *least,
+                                  uint64_t *random) {
+    const size_t kept_bytes = state->problem->count * sizeof *kept;
+    size_t bytes;
+    ashlar__pack_sort(state);
+    const ashlar_status status = ashlar__pack_place(state, &bytes);
+    if (status != ASHLAR_OK || bytes == SIZE_MAX) {
+        return status;
+    }
+    const double sum = sum_above_target(state);
+    if (sum <= *least) {
+        *least = sum;
+        memcpy(kept, state->keys, kept_bytes);
+    } else {
+        memcpy(state->keys, kept, kept_bytes);
+    }
+    move_forward(state, random);
+    ashlar__pack_keep_trial(state, bytes);
+    return ASHLAR_OK;
+}
+
+/*
+ * Begin with the items in the order of the best plan's offsets, and place all of them again and
+ * again, after those that stuck out above the target were moved forward: for `rounds` rounds, or
+ * until the target is met. The best plan is kept in `state`.
+ *
+ * random   state of the random numbers; another one tries other orders
+ */
+static ashlar_status improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
+    const ashlar_pack_items *p = state->problem;
+    ashlar_status status = ASHLAR_OK;
+    double least = DBL_MAX;
+    double *kept = ashlar__host_calloc(p->count, sizeof *kept);
+    if (kept == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
+    }
+    for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
+        if (state->plan_bytes <= state->target_bytes ||
+            !ashlar__pack_budget_is_left(&state->budget)) {
+            break;
+        }
+        status = improve_once(state, kept, &least, random);
+    }
+    ashlar__host_free(kept);
+    return status;
+}
+
+/* ---- which capacities are searched ---- */
 
 /* Invariant: proven_bytes <= smallest plan <= state->plan_bytes. */
 typedef struct refinement {
@@ -113,7 +196,7 @@ ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes
     }
     for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
         state->budget.now.strategy = "improved order";
-        status = ashlar__pack_improve(state, rounds, &r.random);
+        status = improve(state, rounds, &r.random);
         if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
             status = search_round(&r);
             r.steps *= GROWTH;

@@ -1,22 +1,16 @@
 #include "allocator/trace/trace_ring.h"
 
 #include <stdbool.h>
-#include <time.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/thread_number.h"
+#include "allocator/base/threads.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 
 /* Where an event's narrow fields lie in the last word. */
 enum { ACTION_SHIFT = 32, TAG_SHIFT = 40 };
-
-uint64_t ashlar__trace_now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 uint32_t ashlar__trace_thread(void) {
     return ashlar__thread_number() - 1;
@@ -38,7 +32,7 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
     }
     trace->entries = entries;
     trace->capacity = entry_count;
-    trace->now_ns = ashlar__trace_now_ns;
+    trace->now_ns = ashlar__clock_ns;
     atomic_init(&trace->next, 0);
     return ASHLAR_OK;
 }

@@ -59,7 +59,7 @@ typedef struct ashlar_trace_entry {
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
-    uint64_t (*now_ns)(void); /* const; ashlar__trace_now_ns(), or a test's clock */
+    uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
     _Atomic uint64_t next;    /* the next event's number: how many were put so far */
 } ashlar_trace;
 
@@ -102,8 +102,5 @@ size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events,
 
 /* This thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
 uint32_t ashlar__trace_thread(void);
-
-/* The monotonic clock. Threads: any. */
-uint64_t ashlar__trace_now_ns(void);
 
 #endif /* ASHLAR_TRACE_RING_H */

@@ -1,5 +1,6 @@
 /*
- * trace_csv.h - a trace as the two lists of allocations that other programs read (internal).
+ * trace_files.h - a trace as files: the lists of allocations that other programs read, and a picture
+ * (internal).
  *
  * Both hold blocks, which are pairs of an ALLOC and the next FREE of its address; one without FREE
  * is live at the end. Where the trace lacks an event, the end or the beginning of a block is
@@ -13,8 +14,8 @@
  *           is then as it was.
  * Cost:     O(count log count), two words of host memory for each event.
  */
-#ifndef ASHLAR_TRACE_CSV_H
-#define ASHLAR_TRACE_CSV_H
+#ifndef ASHLAR_TRACE_FILES_H
+#define ASHLAR_TRACE_FILES_H
 
 #include "allocator/trace/trace_ring.h"
 
@@ -34,4 +35,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trac
                                                                size_t count, const char *path,
                                                                uint64_t *left_out);
 
-#endif /* ASHLAR_TRACE_CSV_H */
+/*
+ * Draw the blocks of a trace. Time is positions in it; addresses count from the lowest one, and
+ * ranges of 1 GiB and more where no block was are left out.
+ *
+ * events    in ascending numbers, as ashlar__trace_read() has them
+ * path      is replaced as a whole, or on failure left as it was
+ * left_out  how many events could not be paired
+ *
+ * Errors: as ashlar__picture_write().
+ * Cost:   O(count log count), some 110 bytes of host memory for each event.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events,
+                                                        size_t count, const char *path,
+                                                        uint64_t *left_out);
+
+#endif /* ASHLAR_TRACE_FILES_H */
