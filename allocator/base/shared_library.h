@@ -27,8 +27,8 @@ typedef struct ashlar_shared_table {
 } ashlar_shared_table;
 
 /*
- * Fill `functions` from the library, unless that was done before. The library stays open: such ones
- * keep threads and handlers of their own.
+ * Fill `functions` from the library, unless that was done before. The library stays open, since
+ * such ones keep threads and handlers of their own.
  *
  * functions   [function_count] function pointers, in the order of their names
  *

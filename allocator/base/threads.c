@@ -17,6 +17,7 @@ uint32_t ashlar__thread_number(void) {
     if (mine == 0) {
         mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
     }
+    ASHLAR_CHECK2(mine != 0); /* which would be taken for none: 2^32 threads are too many */
     return mine;
 }
 
@@ -35,6 +36,7 @@ bool ashlar__barrier_init(void) {
 }
 
 void ashlar__barrier_everywhere(void) {
+    ASHLAR_CHECK2(is_registered); /* or the kernel refuses */
     const long result = syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     ASHLAR_ASSERT(result == 0);
     (void)result;

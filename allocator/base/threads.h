@@ -18,7 +18,7 @@ bool ashlar__barrier_init(void);
  * Needs an ashlar__barrier_init() that returned true. */
 void ashlar__barrier_everywhere(void);
 
-/* Tests: pretend for the next ashlar__barrier_init() that the kernel has the barrier, or lacks it. */
+/* Tests: let the next ashlar__barrier_init() find that the kernel has the barrier, or lacks it. */
 void ashlar__barrier_pretend(bool is_there);
 
 #endif /* ASHLAR_THREADS_H */

@@ -1,4 +1,4 @@
-/* trace_files.c - the blocks of a trace, found by pairing its events, and how each format has them. */
+/* trace_files.c - the blocks of a trace, found by pairing its events, written in each format. */
 #include "allocator/trace/trace_files.h"
 
 #include <inttypes.h>

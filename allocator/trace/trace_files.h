@@ -1,5 +1,5 @@
 /*
- * trace_files.h - a trace as files: the lists of allocations that other programs read, and a picture
+ * trace_files.h - a trace as files: lists of allocations for other programs, and a picture
  * (internal).
  *
  * Both hold blocks, which are pairs of an ALLOC and the next FREE of its address; one without FREE
