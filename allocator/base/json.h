@@ -18,8 +18,8 @@
 enum { ASHLAR_JSON_DEPTH = 64 };
 
 /*
- * The length of the well-formed UTF-8 character that `text` begins with, 1 .. 4 bytes; 0 if there is
- * none (an overlong form, a surrogate, a character cut off by the end, `left` > 0 bytes away).
+ * The length of the well-formed UTF-8 character that `text` begins with, 1 .. 4 bytes; 0 where none
+ * does (an overlong form, a surrogate, a character cut off by the end, `left` > 0 bytes away).
  */
 size_t ashlar__json_utf8_bytes(const char *text, size_t left);
 

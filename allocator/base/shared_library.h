@@ -13,11 +13,11 @@
 
 typedef struct ashlar_shared_library {
     const char *what;     /* for messages: "cuDNN 9" */
-    const char *variable; /* of the environment; if it is set, only that file is opened */
+    const char *variable; /* of the environment; if set, the one file to open */
     const char *names[3]; /* otherwise these, in this order; NULL after the last */
     const char *const *functions; /* [function_count], their names */
     size_t function_count;
-    ashlar_status (*check)(const void *functions); /* whether this library will do; NULL: any will */
+    ashlar_status (*check)(const void *functions); /* whether the library will do; NULL: yes */
 } ashlar_shared_library;
 
 /* Whether a struct of function pointers has been filled, which happens once in the process. */

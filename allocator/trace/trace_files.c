@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
+#include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
@@ -13,10 +15,10 @@
 /* ---- pairs ---- */
 
 /*
- * What belongs to an event, by positions:
- *     ALLOC: its FREE, LIVE where there is none, UNPAIRED where it is missing
- *     FREE: its ALLOC, or UNPAIRED
- *     others: UNPAIRED, and not counted
+ * An event's partner, by its position in the trace:
+ *     ALLOC    its FREE; LIVE where there is none; UNPAIRED where the trace lacks it
+ *     FREE     its ALLOC; UNPAIRED where the trace lacks it
+ *     others   UNPAIRED, which is not counted
  */
 #define LIVE (SIZE_MAX - 1)
 #define UNPAIRED SIZE_MAX
@@ -40,47 +42,52 @@ static int compare_addresses(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* `state`: the positions of one address's events after the other's, each in ascending order. */
-static void pair_sorted(const ashlar_trace_event *events, const size_t *state, size_t count,
+/* `positions` are sorted by the address of their events, then ascending. */
+static void pair_sorted(const ashlar_trace_event *events, const size_t *positions, size_t count,
                         trace_pairs *p) {
     for (size_t k = 0; k < count; k++) {
-        const size_t i = state[k];
-        const bool has_next = k + 1 < count && events[state[k + 1]].address == events[i].address;
+        const size_t i = positions[k];
+        const bool has_next =
+            k + 1 < count && events[positions[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
-            /* An ALLOC of its own would have set it. */
+            /* Its ALLOC would have set this just before. */
             p->unpaired_count += p->partners[i] == UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = LIVE;
-        } else if (events[state[k + 1]].action == ASHLAR_TRACE_FREE) {
-            p->partners[i] = state[k + 1];
-            p->partners[state[k + 1]] = i;
+        } else if (events[positions[k + 1]].action == ASHLAR_TRACE_FREE) {
+            ASHLAR_CHECK2(i < positions[k + 1]);
+            ASHLAR_CHECK2(p->partners[positions[k + 1]] == UNPAIRED);
+            p->partners[i] = positions[k + 1];
+            p->partners[positions[k + 1]] = i;
         } else {
             p->unpaired_count++;
         }
     }
 }
 
-static ashlar_status find_pairs(const ashlar_trace_event *events, size_t count,
-                                       trace_pairs *out) {
+/* Pair each ALLOC with the next FREE of its address. The caller ends *out with pairs_finish(). */
+static ashlar_status find_pairs(const ashlar_trace_event *events, size_t count, trace_pairs *out) {
     size_t *partners = ashlar__host_calloc(count + 1, sizeof *partners); /* count may be 0 */
-    size_t *state = ashlar__host_calloc(count + 1, sizeof *state);
-    if (partners == NULL || state == NULL) {
+    size_t *positions = ashlar__host_calloc(count + 1, sizeof *positions);
+    if (partners == NULL || positions == NULL) {
         ashlar__host_free(partners);
-        ashlar__host_free(state);
+        ashlar__host_free(positions);
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
                             count);
     }
     *out = (trace_pairs){.partners = partners};
-    size_t order_count = 0;
+    size_t position_count = 0;
     for (size_t i = 0; i < count; i++) {
         partners[i] = UNPAIRED;
         if (is_of_block(&events[i])) {
-            state[order_count++] = i;
+            positions[position_count++] = i;
         }
     }
-    qsort_r(state, order_count, sizeof *state, compare_addresses, (void *)(uintptr_t)events);
-    pair_sorted(events, state, order_count, out);
-    ashlar__host_free(state);
+    ASHLAR_CHECK2(position_count <= count);
+    qsort_r(positions, position_count, sizeof *positions, compare_addresses,
+            (void *)(uintptr_t)events);
+    pair_sorted(events, positions, position_count, out);
+    ashlar__host_free(positions);
     return ASHLAR_OK;
 }
 
@@ -95,8 +102,11 @@ static void write_rmm_row(ashlar_file_buffer *file, const ashlar_trace_event *ev
 #define RMM_NAME(name, pytorch, rmm) rmm,
     static const char *const names[] = {ASHLAR_TRACE_ACTION_MAP(RMM_NAME)};
 #undef RMM_NAME
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_TRACE_ACTION_COUNT);
     enum { MINUTE = 60, HOUR = 60 * MINUTE };
     const uint64_t us = event->time_ns / 1000, s = us / 1000000;
+    ASHLAR_CHECK2(event->action < ASHLAR_TRACE_ACTION_COUNT);
+    ASHLAR_CHECK2(names[event->action] != NULL); /* MAP and UNMAP have no partner */
     ashlar__file_buffer_print(file,
                               "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64
                               ",%s,0x%" PRIx64 ",%" PRIu64 ",0x%" PRIx64 "\n",
@@ -124,6 +134,7 @@ static void write_minimalloc(ashlar_file_buffer *file, const ashlar_trace_event 
     for (size_t i = 0; i < count; i++) {
         const size_t end = p->partners[i];
         if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
+            ASHLAR_CHECK2(i < end); /* LIVE too is above */
             ashlar__file_buffer_print(file, "%zu,%zu,%zu,%" PRIu64 "\n", id++, i,
                                       end == LIVE ? count : end, events[i].bytes);
         }
@@ -188,6 +199,7 @@ static size_t list_blocks(const ashlar_trace_event *events, size_t count,
     for (size_t i = 0; i < count; i++) {
         const size_t end = pairs->partners[i];
         if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
+            ASHLAR_CHECK2(i < end && events[i].bytes > 0);
             blocks[block_count++] = (ashlar_picture_block){
                 .begin = i,
                 .end = end == LIVE ? count : end,
@@ -200,7 +212,8 @@ static size_t list_blocks(const ashlar_trace_event *events, size_t count,
     return block_count;
 }
 
-/* From addresses to offsets; a segment far from the others would leave no room to see any. */
+/* Turn addresses into offsets without wide gaps: a segment far away would make all the others too
+ * small to see. */
 static void close_gaps(ashlar_picture_block *blocks, size_t count) {
     size_t end = 0, shift = 0; /* end: of all blocks so far, before the shift */
     qsort(blocks, count, sizeof *blocks, compare_offsets);
@@ -212,6 +225,7 @@ static void close_gaps(ashlar_picture_block *blocks, size_t count) {
         if (begin + blocks[i].bytes > end) {
             end = begin + blocks[i].bytes;
         }
+        ASHLAR_CHECK2(shift <= begin && begin <= end); /* so that offsets grow with addresses */
         blocks[i].offset -= shift;
     }
     qsort(blocks, count, sizeof *blocks, compare_begins);

@@ -2,10 +2,10 @@
  * trace_files.h - a trace as files: lists of allocations for other programs, and a picture
  * (internal).
  *
- * Both hold blocks, which are pairs of an ALLOC and the next FREE of its address; one without FREE
- * is live at the end. Where the trace lacks an event, the end or the beginning of a block is
- * unknown: a FREE without its ALLOC, and an ALLOC that another one of its address follows, are left
- * out and counted.
+ * Each shows blocks. A block is an ALLOC and the next FREE of its address, or an ALLOC alone, which
+ * is live at the end. Where the trace lacks one of the two, the block's beginning or end is not
+ * known: a FREE without an ALLOC before it, and an ALLOC whose address is taken again without a
+ * FREE, are left out and counted.
  *
  * events    in ascending numbers, as ashlar__trace_read() has them
  * left_out  how many events could not be paired
@@ -20,24 +20,24 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
- * As RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream. Size is the requested
- * one, Time is that of the monotonic clock. An OOM is a row too: an allocate failure.
+ * Write what RMM's logging adaptor would: Thread,Time,Action,Pointer,Size,Stream. Size is the
+ * requested one, Time is that of the monotonic clock. An OOM is a row too: an allocate failure.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events,
                                                         size_t count, const char *path,
                                                         uint64_t *left_out);
 
 /*
- * As MiniMalloc reads: id,lower,upper,size. Block `id` is live in [lower, upper); the times are
- * positions in the trace, its end is `count`. Size is the block's, since that is what needs room.
+ * Write what MiniMalloc reads: id,lower,upper,size. Block `id` is live in [lower, upper); times are
+ * positions in the trace, whose end is `count`. Size is the block's, since that is what needs room.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events,
                                                                size_t count, const char *path,
                                                                uint64_t *left_out);
 
 /*
- * Draw the blocks of a trace. Time is positions in it; addresses count from the lowest one, and
- * ranges of 1 GiB and more where no block was are left out.
+ * Draw the blocks of a trace. Times are positions in it; addresses count from the lowest one, and
+ * gaps of 1 GiB or more where no block ever was are left out.
  *
  * events    in ascending numbers, as ashlar__trace_read() has them
  * path      is replaced as a whole, or on failure left as it was
