@@ -1,6 +1,6 @@
 #include "allocator/core/allocator_impl.h"
 
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

@@ -7,8 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/plan/plan_memory.h"
 #include "allocator/trace/snapshot.h"
-#include "allocator/trace/trace_csv.h"
-#include "allocator/trace/trace_picture.h"
+#include "allocator/trace/trace_files.h"
 
 /* What the ring still holds; no events and no array where there is no ring. */
 typedef struct events {

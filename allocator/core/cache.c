@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/thread_number.h"
 #include "allocator/core/allocator_impl.h"
 
 enum {

@@ -15,7 +15,7 @@
 
 #include "allocator/heap/free_bins.h"
 #include "allocator/heap/range.h"
-#include "allocator/base/thread_number.h"
+#include "allocator/base/threads.h"
 
 /* No handle of the driver's. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)

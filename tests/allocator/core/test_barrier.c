@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "allocator/core/allocator_impl.h"
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 
 enum { ROUNDS = 4000 };
 

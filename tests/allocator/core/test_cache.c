@@ -8,7 +8,7 @@
 #include <sched.h>
 
 #include "allocator/core/allocator_impl.h"
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 
 enum { BLOCKS = ASHLAR_CACHE_PENDING_MAX + 2 };
 

@@ -2,7 +2,7 @@
  * test_trace_picture.c - that the picture of a trace shows its blocks where and when they were, and
  * nothing that the trace does not know.
  */
-#include "allocator/trace/trace_picture.h"
+#include "allocator/trace/trace_files.h"
 
 #include <ashlar/allocator.h>
 

@@ -2,7 +2,7 @@
  * test_trace_csv.c - that the lists of allocations say what the trace says, that ours is read back
  * by ashlar-replay's reader, and that half of a block is in neither.
  */
-#include "allocator/trace/trace_csv.h"
+#include "allocator/trace/trace_files.h"
 
 #include <stdlib.h>
 
