@@ -1,4 +1,4 @@
-/* plan_control.c - what a program asks of its plans: to be made, forgotten, read. */
+/* plan_control.c - what a program asks of its plans: to be made, dropped, recorded anew, counted. */
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
@@ -26,9 +26,11 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(a->planner.recording_count == 0 && !a->planner.is_installing);
         ashlar__planner_free_keys(&a->planner);
         for (ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
              memory = memory->next) {
+            ASHLAR_CHECK2(!memory->is_busy);
             memory->is_unused = true;
         }
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
@@ -46,6 +48,7 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
             link = &key->next;
             continue;
         }
+        ASHLAR_CHECK2(!ashlar__step_key_is_in_use(key));
         *link = key->next;
         ashlar__planner_free_key(key);
     }
@@ -70,7 +73,7 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
     pthread_mutex_unlock(&a->lock);
 }
 
-/* A stream's largest plan, and the largest bound of one. */
+/* Add a plan memory, and of its stream's plans the largest size and the largest bound. */
 static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;
@@ -78,12 +81,15 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
         for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
              stream_idx++) {
             const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
+            ASHLAR_CHECK2(p->bound_bytes <= p->plan_bytes);
             if (p->stream_state == memory->stream_state && !memory->is_unused) {
                 plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
                 bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
             }
         }
     }
+    /* While one is installed, plans wait for a larger memory. */
+    ASHLAR_CHECK2(a->planner.is_installing || plan_bytes <= memory->block->bytes);
     out->memory_bytes += memory->block->bytes;
     out->plan_bytes += plan_bytes;
     out->bound_bytes += bound_bytes;
