@@ -275,11 +275,11 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
         return ashlar__fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
     }
     request.own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const size_t mapped_before = a->heap.range.mapped_bytes;
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
     const warning w = warning_locked(a, mapped_before);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (w.warn != NULL) {
         give_warning(&w, bytes, tag);
     }

@@ -92,7 +92,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->seal = config->seal;
     a->planner.options = ashlar__plan_defaults;
     fix(a);
-    pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
+    ashlar__lock_init(&a->lock, ASHLAR_RANK_ALLOCATOR);
     status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
     if (status != ASHLAR_OK) {
         ashlar_allocator_destroy(a);
@@ -124,9 +124,9 @@ static void report_at_end(ashlar_allocator *a) {
     while (ashlar__guard_take_finding(a) != ASHLAR_OK) {
     }
     if (a->reports_leaks) {
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         ashlar__leaks_report_locked(a);
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
 }
 
@@ -156,7 +156,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     }
     ashlar__heap_finish(&a->heap);
     ashlar__trace_finish(&a->ring);
-    pthread_mutex_destroy(&a->lock);
+    ashlar__lock_finish(&a->lock);
     ashlar__host_free(a);
 }
 
@@ -167,7 +167,7 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 /* ---- statistics ---- */
 
 void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__stats_sum_locked(a, stats);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }

@@ -144,7 +144,7 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
 
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats stats;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar__heap_check(&a->heap);
@@ -164,6 +164,6 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
         status = check_equations(&stats);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }

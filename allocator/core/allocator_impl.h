@@ -4,10 +4,9 @@
 #ifndef ASHLAR_ALLOCATOR_IMPL_H
 #define ASHLAR_ALLOCATOR_IMPL_H
 
-#include <pthread.h>
-
 #include <ashlar/allocator.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/core/cache.h"
 #include "allocator/guard/guard.h"
 #include "allocator/heap/heap.h"
@@ -32,7 +31,7 @@ struct ashlar_allocator {
     bool reports_leaks;             /* const */
     ashlar_guards guards;           /* const */
     ashlar_allocator *next_reported; /* Lock: that of leaks.c */
-    pthread_mutex_t lock;           /* guards everything below */
+    ashlar_lock lock;               /* guards everything below */
     ashlar_report_fn report;        /* NULL: nobody is told */
     void *report_user;
     ashlar_driver_client client;

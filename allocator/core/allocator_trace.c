@@ -198,11 +198,11 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
 }
 
 ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapshot **out) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_status status = take_claimed(a, out);
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -213,14 +213,14 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     if (status != ASHLAR_OK) {
         return status;
     }
-    pthread_mutex_lock(&a->lock); /* both of one moment */
+    ashlar__lock_acquire(&a->lock); /* both of one moment */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     status = take_claimed(a, &snapshot);
     if (status == ASHLAR_OK) {
         read_events(a, &e);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status == ASHLAR_OK) {
         status = ashlar__snapshot_write_pickle(snapshot, e.events, e.count, path);
     }

@@ -32,7 +32,7 @@ static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
  * Guards ashlar_cache.allocator of all caches: a thread that ends and an allocator that is
  * destroyed both part a cache from its allocator. Taken before an allocator's lock.
  */
-static pthread_mutex_t parting_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
 
 static pthread_key_t ending_key;
 static bool has_ending_key;
@@ -109,27 +109,27 @@ static void return_cache(ashlar_cache *cache) {
     if (a == NULL) {
         return;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     abandon_step_locked(a, cache);
     ashlar__cache_flush_locked(cache);
     ashlar__counters_publish(&cache->counters, &a->stats);
     end_own_streams_locked(a);
     unlink_locked(a, cache);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true;
     ashlar__cache_recent = &no_cache;
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
         return_cache(caches_of_thread);
         delete_cache(caches_of_thread);
         caches_of_thread = next;
     }
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 static void make_key(void) {
@@ -145,17 +145,17 @@ static bool expect_end(void) {
 }
 
 void ashlar__caches_disown(ashlar_allocator *a) {
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         cache->allocator = NULL;
     }
     a->caches = NULL;
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 /* Free the thread's caches whose allocators are gone. */
 static void forget_disowned(void) {
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     for (ashlar_cache **link = &caches_of_thread; *link != NULL;) {
         ashlar_cache *cache = *link;
         if (cache->allocator != NULL) {
@@ -168,7 +168,7 @@ static void forget_disowned(void) {
         }
         delete_cache(cache);
     }
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 /* ---- finding and making ---- */
@@ -215,13 +215,13 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
     atomic_store(&cache->attention, watched(a));
     /* Begins with what it takes to be a peak. */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return cache;
 }
 

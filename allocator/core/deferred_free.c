@@ -20,32 +20,32 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
 ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
     ashlar_block *block = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         defer_locked(a, own, block);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 bool ashlar__has_deferred(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const bool has_any = a->deferred != NULL;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return has_any;
 }
 
 ashlar_block *ashlar__deferred_take(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_block *list = a->deferred;
     a->deferred = NULL;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return list;
 }
 
 void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     while (list != NULL) {
         ashlar_block *block = list;
         list = block->older;
@@ -53,15 +53,15 @@ void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
         block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
         ashlar__heap_put(&a->heap, block, NULL, 0);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 void ashlar__deferred_put_back(ashlar_allocator *a, ashlar_block *list) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_block **end = &a->deferred;
     while (*end != NULL) {
         end = &(*end)->older;
     }
     *end = list;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }

@@ -11,10 +11,10 @@ ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
     if (status == ASHLAR_OK) {
         return status;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_report_fn report = a->report;
     void *user = a->report_user;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (report != NULL) {
         report(ashlar_error_detail(), user);
     }
@@ -22,8 +22,8 @@ ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
 }
 
 void ashlar_allocator_set_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->report = report;
     a->report_user = user;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }

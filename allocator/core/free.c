@@ -147,13 +147,13 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     }
     const ashlar_call_site place = {caller, ashlar__thread_number()};
     ashlar_cache *own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status =
         ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
         : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
                                       : free_block_locked(a, own, ptr, stream, place);
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
 
@@ -185,8 +185,8 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
 }
 
 ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = usable_bytes_locked(a, ptr, out);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }

@@ -49,9 +49,9 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = begin_locked(a, stream, pool);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         ashlar__host_free(pool);
         return status;
@@ -62,7 +62,7 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar_allocator *a = pool->allocator;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     if (pool->home != NULL) {
         ashlar__caches_forget_stream_locked(a, pool->stream_state);
         pool->stream_state->is_ended = true;
@@ -70,7 +70,7 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
         pool->home = NULL;
         atomic_fetch_sub(&a->device->driver->capture_count, 1);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 /* The pool's blocks are `to`'s. Other threads' hits look at what is written here: shut them out. */
@@ -108,9 +108,9 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
         return ASHLAR_OK;
     }
     ashlar_allocator *a = pool->allocator;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = release_locked(pool, stream);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status == ASHLAR_OK) {
         ashlar__host_free(pool);
     }

@@ -154,7 +154,7 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
 /* ---- the process's end ---- */
 
 /* Guards the list. Taken before an allocator's lock. */
-static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
 static ashlar_allocator *reported_allocators; /* by next_reported */
 static bool is_expecting_exit;
 
@@ -163,28 +163,28 @@ static bool is_expecting_exit;
  * left out: it may hold the lock for good.
  */
 static void report_at_exit(void) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     for (ashlar_allocator *a = reported_allocators; a != NULL; a = a->next_reported) {
-        if (pthread_mutex_trylock(&a->lock) == 0) {
+        if (ashlar__lock_try_acquire(&a->lock)) {
             ashlar__leaks_report_locked(a);
-            pthread_mutex_unlock(&a->lock);
+            ashlar__lock_release(&a->lock);
         }
     }
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }
 
 void ashlar__leaks_register(ashlar_allocator *a) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     if (!is_expecting_exit) {
         is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
     }
     a->next_reported = reported_allocators;
     reported_allocators = a;
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }
 
 void ashlar__leaks_unregister(ashlar_allocator *a) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     for (ashlar_allocator **link = &reported_allocators; *link != NULL;
          link = &(*link)->next_reported) {
         if (*link == a) {
@@ -192,5 +192,5 @@ void ashlar__leaks_unregister(ashlar_allocator *a) {
             break;
         }
     }
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }

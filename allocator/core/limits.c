@@ -35,16 +35,16 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
 }
 
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = trim_locked(a, target_bytes);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 /* ---- bounds ---- */
 
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
     ashlar_status status = trim_locked(a, range->limit_bytes);
@@ -54,19 +54,19 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
                               "goes back when ashlar_allocator_trim() is called after it is free",
                               range->mapped_bytes, range->limit_bytes);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
         status = ashlar__heap_reserve(&a->heap, bytes);
         ashlar__update_reserved_peak_locked(a);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -93,11 +93,11 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
 }
 
 ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {
         status = ashlar__heap_allow_peer(&a->heap, ordinal);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }

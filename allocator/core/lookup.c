@@ -55,7 +55,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
                                   size_t *bytes) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const bool is_ours = offset < a->constants.range_bytes;
     const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
@@ -67,7 +67,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
         status = ashlar__fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -75,11 +75,11 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     const ashlar_range *range = &a->heap.range;
     bool is_there = false;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
         is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return is_there;
 }
 

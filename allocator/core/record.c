@@ -14,10 +14,10 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     ashlar_stream_state *state = NULL;
     /* No other address needs the thread's cache. */
     ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     if (ashlar__dry_run_has(own, ptr)) {
         const ashlar_status marked = ashlar__dry_run_mark_locked(a, own, ptr, stream);
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
         return marked;
     }
     ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
@@ -28,6 +28,6 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
         status = ashlar__shared_add_use_locked(block, state);
         ashlar__step_record_free_locked(a, block, false);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }

@@ -9,19 +9,19 @@
 /* ---- the seal ---- */
 
 void ashlar_allocator_seal(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->stats.is_sealed = true;
     a->calls_at_seal = a->client.calls;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
                                       ashlar_warn_fn warn, void *user) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->seal = policy;
     a->warn = warn;
     a->warn_user = user;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
@@ -44,10 +44,10 @@ void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
 static _Thread_local bool is_reclaiming;
 
 void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->reclaim = reclaim;
     a->reclaim_user = user;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
@@ -57,10 +57,10 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     is_reclaiming = true;
     const bool has_helped = reclaim(user, bytes);
     is_reclaiming = false;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     return has_helped;
 }

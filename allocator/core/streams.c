@@ -11,7 +11,7 @@
  * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
  * The list's lock is taken before an allocator's.
  */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
 
 /* Records of streams that are gone are looked through for ones without blocks when so many are. */
@@ -179,9 +179,9 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
 }
 
 ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = forget_locked(a, stream);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -189,7 +189,7 @@ ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream 
 
 /* Tell every allocator of the device that a stream is about to be destroyed. */
 static void forget_everywhere(const ashlar_device *device, ashlar_stream stream) {
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
             /* Where no event can be recorded, the stream's absence is found out later. */
@@ -197,19 +197,19 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
             (void)unused;
         }
     }
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }
 
 void ashlar__allocator_enlist(ashlar_allocator *a) {
     ashlar__device_on_stream_end(forget_everywhere);
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
     a->next = allocators;
     allocators = a;
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }
 
 void ashlar__allocator_delist(ashlar_allocator *a) {
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
     ashlar_allocator **link = &allocators;
     while (*link != NULL && *link != a) {
         link = &(*link)->next;
@@ -217,5 +217,5 @@ void ashlar__allocator_delist(ashlar_allocator *a) {
     if (*link != NULL) {
         *link = a->next;
     }
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }

@@ -179,7 +179,7 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                ashlar_driver_client *client,
-                                               pthread_mutex_t *lock) {
+                                               ashlar_lock *lock) {
     ASHLAR_ASSERT(state->completed < state->recorded);
     const uint64_t awaited = state->recorded;
     ashlar_driver *driver = client->device->driver;
@@ -189,14 +189,14 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     }
     client->calls++; /* by hand: ASHLAR_CALL is for calls under the lock */
     state->waiter_count++;
-    pthread_mutex_unlock(lock);
+    ashlar__lock_release(lock);
     unsigned int mode = CU_CAPTURE_RELAXED;
     cu_result result = ashlar__driver_relax(driver, &mode);
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (state->event));
         ashlar__driver_unrelax(driver, mode);
     }
-    pthread_mutex_lock(lock);
+    ashlar__lock_acquire(lock);
     state->waiter_count--;
     ashlar__device_leave(client->device);
     if (result != CU_SUCCESS) {

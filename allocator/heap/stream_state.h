@@ -11,11 +11,10 @@
 #ifndef ASHLAR_STREAM_STATE_H
 #define ASHLAR_STREAM_STATE_H
 
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
+#include "allocator/base/thread_number.h"
 #include "allocator/heap/free_bins.h"
 #include "allocator/heap/range.h"
-#include "allocator/base/thread_number.h"
 
 /* No handle of the driver's. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
@@ -110,7 +109,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
-                                                                 pthread_mutex_t *lock);
+                                                                 ashlar_lock *lock);
 
 /* Return the event to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);

@@ -192,9 +192,9 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
     key->is_busy = true;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);
     }
