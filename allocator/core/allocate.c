@@ -7,14 +7,12 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/ladder.h"
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/core/note.h"
 #include "allocator/core/dry_run.h"
 #include "allocator/core/report.h"
 #include "allocator/core/deferred_free.h"
-#include "allocator/core/seal.h"
-#include "allocator/core/slow_path.h"
+#include "allocator/core/limits.h"
 #include "allocator/core/streams.h"
 #include "allocator/trace/trace_ring.h"
 

@@ -1,7 +1,7 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
-#include "allocator/core/findings.h"
+#include "allocator/core/report.h"
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 

@@ -12,9 +12,9 @@
  * search from the first. Steps 4 and 5 may look at every stream: a block of the request's own
  * would have served in step 1.
  */
-#include "allocator/core/ladder.h"
+#include "allocator/core/slow_path.h"
 
-#include "allocator/core/seal.h"
+#include "allocator/core/limits.h"
 #include "allocator/core/shared.h"
 
 /* At a trough live bytes are in the lowest eighth of a range that is an eighth of their most. */

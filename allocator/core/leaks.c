@@ -1,4 +1,4 @@
-#include "allocator/core/leaks.h"
+#include "allocator/core/report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

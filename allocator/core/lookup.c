@@ -1,7 +1,7 @@
 /*
  * lookup.c - from an address to its block, and what is wrong with one that has none.
  */
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 
 #include "allocator/base/error.h"
 #include "allocator/plan/plan_memory.h"

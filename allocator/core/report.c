@@ -1,5 +1,6 @@
 /*
- * report.c - what is said when memory is out: who has it, and what would help.
+ * report.c - what the program is told when memory is out, who has it and what would help, and what a
+ * guard mode found.
  */
 #include "allocator/core/report.h"
 
@@ -9,6 +10,8 @@
 #include "allocator/core/note.h"
 
 enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
+
+/* ---- out of memory ---- */
 
 static size_t largest_hole_locked(const ashlar_allocator *a) {
     size_t largest = ashlar__free_bins_largest(&a->heap.idle);
@@ -74,4 +77,29 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar
         range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
         largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
         limit[0] != '\0' ? ", raise the limit" : "", cause);
+}
+
+/* ---- findings ---- */
+
+ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
+    const ashlar_status status =
+        a->guards.fill != NULL ? ashlar__checker_take(&a->guards.fill->checker) : ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        return status;
+    }
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_report_fn report = a->report;
+    void *user = a->report_user;
+    ashlar__lock_release(&a->lock);
+    if (report != NULL) {
+        report(ashlar_error_detail(), user);
+    }
+    return status;
+}
+
+void ashlar_allocator_set_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
+    ashlar__lock_acquire(&a->lock);
+    a->report = report;
+    a->report_user = user;
+    ashlar__lock_release(&a->lock);
 }

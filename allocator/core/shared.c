@@ -1,8 +1,16 @@
+/*
+ * shared.c - blocks that several streams used, from ashlar_record_stream() until the heap has them
+ * back.
+ */
 #include "allocator/core/shared.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/dry_run.h"
+#include "allocator/core/note.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/streams.h"
 #include "allocator/plan/plan_memory.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_stream_state *state) {
@@ -278,4 +286,29 @@ void ashlar__shared_finish(ashlar_allocator *a) {
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         ashlar__shared_drop_uses_locked(block);
     }
+}
+
+/* ---- the public function ---- */
+
+ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    ashlar_block *block = NULL;
+    ashlar_stream_state *state = NULL;
+    /* No other address needs the thread's cache. */
+    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
+    ashlar__lock_acquire(&a->lock);
+    if (ashlar__dry_run_has(own, ptr)) {
+        const ashlar_status marked = ashlar__dry_run_mark_locked(a, own, ptr, stream);
+        ashlar__lock_release(&a->lock);
+        return marked;
+    }
+    ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__stream_state_of_locked(a, stream, &state);
+    }
+    if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
+        status = ashlar__shared_add_use_locked(block, state);
+        ashlar__step_record_free_locked(a, block, false);
+    }
+    ashlar__lock_release(&a->lock);
+    return status;
 }

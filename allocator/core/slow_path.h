@@ -1,5 +1,6 @@
 /*
- * slow_path.h - what the public functions call where a thread's cache does not serve (internal).
+ * slow_path.h - what the public functions call where the thread's cache does not serve, and the
+ * steps of that: from a request to a block, from an address to its block (internal).
  */
 #ifndef ASHLAR_SLOW_PATH_H
 #define ASHLAR_SLOW_PATH_H
@@ -18,5 +19,64 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, v
 /* caller   where the public function returns to */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *client);
+
+/* ---- from a request to a block ---- */
+
+/* Which step of the ladder served a request: the counter to raise. */
+typedef enum ashlar_rung {
+    ASHLAR_RUNG_PLANNED,
+    ASHLAR_RUNG_CACHED,
+    ASHLAR_RUNG_SAME_STREAM,
+    ASHLAR_RUNG_IDLE,
+    ASHLAR_RUNG_COMPLETED,
+    ASHLAR_RUNG_WAITED,
+    ASHLAR_RUNG_MAPPED,
+    ASHLAR_RUNG_DRAINED,
+    ASHLAR_RUNG_RECLAIMED,
+    ASHLAR_RUNG_AFTER_SYNC,
+    ASHLAR_RUNG_GATHERED,
+} ashlar_rung;
+
+/* A request on its way down the ladder. */
+typedef struct ashlar_request {
+    ashlar_stream_state *stream_state; /* work queued there from now on is to use the block */
+    size_t bytes;                      /* of the block */
+    ashlar_cache *own;                 /* the calling thread's cache, or NULL */
+    bool is_unplanned;                 /* the step under way was asked already */
+    bool is_idle;    /* for any streams: of memory that no work uses; see deferred_free.h */
+    bool is_at_hand; /* of what is reserved and free by now */
+} ashlar_request;
+
+/*
+ * Find a free block that serves the request; it is still free and in its index. Lock: held; may be
+ * dropped and taken again meanwhile.
+ *
+ * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *allocator,
+                                                           const ashlar_request *request,
+                                                           ashlar_block **out, ashlar_rung *step);
+
+/* ---- from an address to its block ---- */
+
+/* The heap's check where the calling thread's cache is in the middle of nothing. O(blocks). */
+bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *allocator,
+                                                         const void *ptr, ashlar_block **out);
+
+/*
+ * The live block that `ptr` points into: where it begins, and the bytes asked for. Not guard=unmap.
+ * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
+                                                    void **base, size_t *bytes);
+
+/*
+ * Whether `ptr` points into memory that is reserved, live or not. Not what guard=unmap has mapped.
+ * Lock: not held.  Cost: O(chunks).
+ */
+bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
 
 #endif /* ASHLAR_SLOW_PATH_H */

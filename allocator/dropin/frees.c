@@ -1,6 +1,6 @@
 #include "allocator/dropin/frees_impl.h"
 
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
