@@ -46,6 +46,7 @@ static uint64_t *served_by(ashlar_stats *stats, ashlar_rung rung) {
 }
 
 static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_rung rung) {
+    ASHLAR_OWNS(&a->lock);
     uint64_t *served = served_by(&a->stats, rung);
     if (rung == ASHLAR_RUNG_PLANNED) {
         return; /* the step's run knows */
@@ -63,6 +64,7 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
 /* What is free: an upper bound, but it costs no call of the driver. */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_range *range = &a->heap.range;
     ashlar__trace_put_if(a->client.trace, &(ashlar_trace_event){
                                               .action = ASHLAR_TRACE_OOM,
@@ -82,6 +84,7 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *recent =
         own != NULL && own->stream == stream ? own->recent->stream_state : NULL;
     if (recent == NULL || recent->is_gone) {
@@ -103,6 +106,7 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *stat
 /* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ashlar__ladder_find_locked(a, request, out, rung);
     if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
@@ -123,6 +127,7 @@ static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, 
 
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     *out = pop_own_locked(request->own, request->stream_state, request->bytes);
     *rung = ASHLAR_RUNG_CACHED;
     if (*out != NULL) {
@@ -139,6 +144,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
 
 static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
     ashlar_rung rung = ASHLAR_RUNG_PLANNED;
     ashlar_stream_state *state = NULL;
@@ -183,6 +189,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
 static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t bytes,
                                                     ashlar_request *request, ashlar_tag tag,
                                                     ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
     void *ptr = NULL;
     const ashlar_status status =
         ashlar__dry_run_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
@@ -197,6 +204,7 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = NULL;
     ashlar_guarded_block *block = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
@@ -225,12 +233,14 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    const char *cause) {
+    ASHLAR_OWNS(&a->lock);
     note_refusal_locked(a, bytes, tag, stream);
     return ashlar__no_memory_locked(a, bytes, tag, cause);
 }
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
     /* A request beyond all memory needs no search, and its rounding might not fit. */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
@@ -251,6 +261,7 @@ typedef struct warning {
 } warning;
 
 static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
+    ASHLAR_OWNS(&a->lock);
     const bool is_due = a->stats.is_sealed && a->seal == ASHLAR_SEAL_WARN &&
                         a->heap.range.mapped_bytes > mapped_before;
     return (warning){is_due ? a->warn : NULL, a->warn_user};

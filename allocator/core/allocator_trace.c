@@ -178,6 +178,7 @@ static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
 }
 
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
+    ASHLAR_OWNS(&a->lock);
     size_t segment_count = 0, block_count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
         segment_count += starts_segment(block);

@@ -45,6 +45,7 @@ static unsigned watched(const ashlar_allocator *a) {
 /* ---- lists ---- */
 
 static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ASHLAR_OWNS(&a->lock);
     cache->prev = NULL;
     cache->next = a->caches;
     if (a->caches != NULL) {
@@ -54,6 +55,7 @@ static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
 }
 
 static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ASHLAR_OWNS(&a->lock);
     *(cache->prev != NULL ? &cache->prev->next : &a->caches) = cache->next;
     if (cache->next != NULL) {
         cache->next->prev = cache->prev;
@@ -77,6 +79,7 @@ static void delete_cache(ashlar_cache *cache) {
 
 /* Perhaps within a step: that is over. */
 static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = cache->own_replay;
     if (replay == NULL) {
         return;
@@ -97,6 +100,7 @@ static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 /* The thread's default stream ends with it. */
 static void end_own_streams_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         state->is_ended = state->is_ended || state->thread == ashlar__thread_number();
     }
@@ -314,6 +318,7 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
  * recorded since then comes after the last use all the same.
  */
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
+    ASHLAR_OWNS(&a->lock);
     while (list != NULL) {
         ashlar_block *next = list->older;
         ashlar__release_block_locked(&a->heap, list, list->stream_state);
@@ -424,6 +429,7 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
 }
 
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
         return;
     }
@@ -437,15 +443,18 @@ void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
 }
 
 void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     set_attention(a, own, watched(a));
 }
 
 void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     set_attention(a, NULL, watched(a));
 }
 
 void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, own);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_flush_locked(cache);

@@ -5,6 +5,7 @@
 
 ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                            ashlar_tag tag, ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     ashlar_recording *recording = &replay->recording;
     ashlar_stream_state *state = NULL;
@@ -59,6 +60,7 @@ static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, 
 
 ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                           ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;
@@ -71,6 +73,7 @@ ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own
 
 ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                           const ashlar_stream *stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;

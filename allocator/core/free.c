@@ -30,6 +30,7 @@ static bool may_cache(const ashlar_stream_state *state) {
  */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_magazines *m = NULL;
     if (ashlar__block_is_shared(block)) {
         if (ashlar__block_is_of_slot(block)) {
@@ -58,6 +59,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
 
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     ashlar__step_record_free_locked(a, block, state == block->stream_state);
@@ -71,6 +73,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
 /* guard=fill */
 static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state, ashlar_call_site place) {
+    ASHLAR_OWNS(&a->lock);
     const size_t requested = block->requested;
     ashlar_status status = ashlar__shared_join_locked(a, block, state);
     if (status == ASHLAR_OK) {
@@ -89,6 +92,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
 /* Whose use was the last: *stream's, or where NULL stands, that of the stream it was taken for. */
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     *out = taken_for;
     return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
 }
@@ -96,6 +100,7 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 /* guard=unmap */
 static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_guarded_block *block = NULL;
     ashlar_stream_state *state = NULL;
     ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
@@ -116,6 +121,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
 
 static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                        const ashlar_stream *stream, ashlar_call_site place) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
     ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
@@ -171,6 +177,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
 
 /* In a guard mode what was asked for: behind it, an access is a mistake. */
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_guarded_block *pages = NULL;
     const ashlar_status status = a->guards.unmap != NULL
@@ -194,6 +201,7 @@ ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr
 /* ---- for all streams ---- */
 
 static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ashlar__account_free_locked(a, own, block);
     ashlar__shared_drop_uses_locked(block); /* they come before now */

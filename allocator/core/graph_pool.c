@@ -21,6 +21,7 @@ struct ashlar_graph_pool {
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
                                   ashlar_graph_pool *pool) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *home = NULL, *state = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &home);
     if (status == ASHLAR_OK && home->pool != NULL) {
@@ -76,6 +77,7 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
 /* The pool's blocks are `to`'s. Other threads' hits look at what is written here: shut them out. */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__shared_rehome_locked(a, from, to);
     for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {

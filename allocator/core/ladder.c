@@ -374,6 +374,7 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
 
 ashlar_status ashlar__ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
                                          ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     if (request->own != NULL) {
         make_way(a, request->own);
     }

@@ -126,6 +126,7 @@ static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count, gro
 }
 
 void ashlar__leaks_report_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stats stats;
     if (a->report == NULL) {
         return;

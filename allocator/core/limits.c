@@ -11,6 +11,7 @@
 
 /* Everything that is past becomes idle, without waiting: what the device is still at stays. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
     ashlar_status status = ashlar__shared_query_locked(a, 0);
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
@@ -27,6 +28,7 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
 }
 
 static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
+    ASHLAR_OWNS(&a->lock);
     if (a->heap.range.mapped_bytes <= target_bytes) {
         return ASHLAR_OK;
     }
@@ -89,6 +91,7 @@ void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy po
 }
 
 ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
                ? ashlar__fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
                                              "memory be taken; warm up with the largest step")
@@ -96,6 +99,7 @@ ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
 }
 
 void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     const uint64_t mapped =
         a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
     if (mapped > a->stats.reserved_peak_bytes) {
@@ -115,6 +119,7 @@ void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim
 }
 
 bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
     /* It may allocate, but what it allocates is not reclaimed for. */
@@ -133,6 +138,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* Asked first: a peer that cannot is otherwise found out by the next mapping, which then fails. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
+    ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {

@@ -21,6 +21,7 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
 
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
+    ASHLAR_OWNS(&a->lock);
     /* Other threads' hits write what is read here. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
@@ -38,6 +39,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 }
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
     /* An address below the base wraps to a huge offset, and is refused with the others. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
@@ -85,6 +87,7 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
 
 /* Where the calling thread's cache is in the middle of nothing. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
     const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
     ashlar__caches_release_locked(a, own);

@@ -12,6 +12,7 @@ ashlar_counters *ashlar__counters_of(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     if (own == NULL) {
         ashlar__counters_publish(&a->counters, &a->stats);
     } else {
@@ -22,6 +23,7 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
 
 void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
                                unsigned tag) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_counters *counters = ashlar__counters_of(a, own);
     counters->free_count++;
     ashlar__count_free(counters, requested, tag);
@@ -29,6 +31,7 @@ void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t re
 }
 
 void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+    ASHLAR_OWNS(&a->lock);
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_count_planned(cache);
@@ -54,6 +57,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
 }
 
 void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, stats);
     ashlar__caches_release_locked(a, ashlar__cache_recent);
@@ -63,6 +67,7 @@ void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
 
 void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     if (a->client.trace == NULL) {
         return;
     }
@@ -78,6 +83,7 @@ void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
 
 void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
@@ -95,6 +101,7 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
 
 void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
                                      bool is_planned) {
+    ASHLAR_OWNS(&a->lock);
     if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
         return;
     }

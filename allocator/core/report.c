@@ -14,6 +14,7 @@ enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 /* ---- out of memory ---- */
 
 static size_t largest_hole_locked(const ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     size_t largest = ashlar__free_bins_largest(&a->heap.idle);
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         const size_t bytes_here = ashlar__free_bins_largest(&state->free);
@@ -54,6 +55,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
 
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                        const char *cause) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_device_info *info = &a->device->info;
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;

@@ -59,6 +59,7 @@ ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_s
 
 void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
                                ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ASHLAR_ASSERT(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     if (find_use(block, state) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
@@ -111,6 +112,7 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_stat
 }
 
 bool ashlar__shared_settle_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     bool is_any = false;
     for (ashlar_block **link = &a->shared; *link != NULL;) {
         if (is_settled(*link)) {
@@ -161,6 +163,7 @@ static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
 }
 
 ashlar_status ashlar__shared_query_locked(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
          block = block->older) {
@@ -172,6 +175,7 @@ ashlar_status ashlar__shared_query_locked(ashlar_allocator *a, size_t bytes) {
 }
 
 ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     bool is_any = false;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
@@ -189,6 +193,7 @@ ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
 
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
                                          size_t bytes, bool *found) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
         if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar__block_is_of_slot(*link) &&
@@ -216,6 +221,7 @@ ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_stat
 
 ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *block,
                                          ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     while (ashlar__block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
         if (use->stream_state != state) {
@@ -235,6 +241,7 @@ ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *bloc
 }
 
 ashlar_status ashlar__shared_cover_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = is_open(a, block) ? block->uses : NULL;
@@ -246,6 +253,7 @@ ashlar_status ashlar__shared_cover_locked(ashlar_allocator *a) {
 }
 
 bool ashlar__shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
             if (use->stream_state == state && !ashlar__stream_state_is_past(state, use->tick)) {
@@ -277,6 +285,7 @@ static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_
 
 void ashlar__shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                   ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         rehome(block, from, to);
     }

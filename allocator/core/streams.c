@@ -63,6 +63,7 @@ static void mark_referenced(const ashlar_allocator *a) {
 }
 
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
@@ -81,6 +82,7 @@ static bool is_over(const ashlar_stream_state *state) {
 
 /* Delete records of streams that are gone and whose last block is gone too. */
 static void drop_gone_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         gone += is_over(state);
@@ -103,6 +105,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
 
 ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
                                               ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     drop_gone_locked(a);
     ashlar_stream_state *state = ashlar__host_calloc(1, sizeof *state);
     if (state == NULL) {
@@ -126,6 +129,7 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
 
 ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
                                              ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_stream_state *state = find_state(a, named);
     if (state == NULL) {
@@ -140,6 +144,7 @@ ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream 
 }
 
 ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     if (a->idle_stream_state == NULL) {
         status = ashlar__stream_state_new_locked(a, NULL, &a->idle_stream_state);
@@ -152,6 +157,7 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
 }
 
 void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_forget_locked(cache, state);
@@ -160,6 +166,7 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_strea
 }
 
 static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
     if (state == NULL) {
         return ASHLAR_OK;
