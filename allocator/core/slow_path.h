@@ -7,11 +7,11 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* As the public functions, for whatever the calling thread's cache does not settle. */
+/* As the public functions, where the calling thread's cache does not serve. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    void **out);
-/* The same for a request that the step under way was asked for already. */
+/* The same, but the step under way has been asked for the request, and is not asked again. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
@@ -22,7 +22,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, v
 
 /* ---- from a request to a block ---- */
 
-/* Which step of the ladder served a request: the counter to raise. */
+/* Which rung of the ladder served a request, and so which counter rises. */
 typedef enum ashlar_rung {
     ASHLAR_RUNG_PLANNED,
     ASHLAR_RUNG_CACHED,
@@ -35,34 +35,35 @@ typedef enum ashlar_rung {
     ASHLAR_RUNG_RECLAIMED,
     ASHLAR_RUNG_AFTER_SYNC,
     ASHLAR_RUNG_GATHERED,
+    ASHLAR_RUNG_COUNT
 } ashlar_rung;
 
 /* A request on its way down the ladder. */
 typedef struct ashlar_request {
-    ashlar_stream_state *stream_state; /* work queued there from now on is to use the block */
-    size_t bytes;                      /* of the block */
+    ashlar_stream_state *stream_state; /* whose later work is to use the block */
+    size_t bytes;                      /* of the block, a multiple of ASHLAR_BLOCK_ALIGN */
     ashlar_cache *own;                 /* the calling thread's cache, or NULL */
-    bool is_unplanned;                 /* the step under way was asked already */
-    bool is_idle;    /* for any streams: of memory that no work uses; see deferred_free.h */
-    bool is_at_hand; /* of what is reserved and free by now */
+    bool is_unplanned;                 /* the step under way has been asked */
+    bool is_idle;    /* only memory that no queued work uses; see deferred_free.h */
+    bool is_at_hand; /* only memory that is reserved and free now */
 } ashlar_request;
 
 /*
- * Find a free block that serves the request; it is still free and in its index. Lock: held; may be
+ * Find a free block that serves the request; it stays free and in its bin. Lock: held, but perhaps
  * dropped and taken again meanwhile.
  *
- * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ * Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *allocator,
                                                            const ashlar_request *request,
-                                                           ashlar_block **out, ashlar_rung *step);
+                                                           ashlar_block **out, ashlar_rung *rung);
 
 /* ---- from an address to its block ---- */
 
-/* The heap's check where the calling thread's cache is in the middle of nothing. O(blocks). */
+/* The heap's check, for assertions; the calling thread is in no hit. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
-/* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
+/* The live block that begins at `ptr`. Lock: held. Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *allocator,
                                                          const void *ptr, ashlar_block **out);
 
