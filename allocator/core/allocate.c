@@ -131,24 +131,34 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     return status;
 }
 
+/* A block of the step's plan, or any that serves; the request's stream state is known then. */
+static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
+                                   ashlar_tag tag, ashlar_stream stream, ashlar_block **out,
+                                   ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = NULL;
+    *out = ask_plan_locked(request, requested, tag, stream);
+    if (*out != NULL) {
+        request->stream_state = (*out)->stream_state;
+        *rung = ASHLAR_RUNG_PLANNED;
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = request->is_idle
+                                     ? ashlar__stream_state_idle_locked(a, &state)
+                                     : state_of_locked(a, request->own, stream, &state);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    request->stream_state = state->pool != NULL ? state->pool : state;
+    return find_block_locked(a, request, out, rung);
+}
+
 static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
+    ashlar_block *block = NULL;
     ashlar_rung rung = ASHLAR_RUNG_PLANNED;
-    ashlar_stream_state *state = NULL;
-    ashlar_status status = ASHLAR_OK;
-    if (block != NULL) {
-        request->stream_state = block->stream_state;
-    } else if (request->is_idle) {
-        status = ashlar__stream_state_idle_locked(a, &state);
-    } else {
-        status = state_of_locked(a, request->own, stream, &state);
-    }
-    if (status == ASHLAR_OK && block == NULL) {
-        request->stream_state = state->pool != NULL ? state->pool : state;
-        status = find_block_locked(a, request, &block, &rung);
-    }
+    ashlar_status status = choose_locked(a, requested, request, tag, stream, &block, &rung);
     if (status != ASHLAR_OK) {
         return status;
     }

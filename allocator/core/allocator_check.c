@@ -1,3 +1,6 @@
+/*
+ * allocator_check.c - ashlar_allocator_check(): the statistics against a walk of all blocks.
+ */
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
@@ -41,6 +44,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
                                : status;
 }
 
+/* What a walk of the heap finds. */
 typedef struct census {
     uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
     uint64_t shared_bytes;

@@ -4,12 +4,13 @@
  */
 #include "allocator/core/limits.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/shared.h"
 
 /* ---- giving back ---- */
 
-/* Everything that is past becomes idle, without waiting: what the device is still at stays. */
+/* Make idle what no work uses any more, without waiting for the rest. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
@@ -24,6 +25,7 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
     }
     ashlar__shared_settle_locked(a);
     ashlar__heap_sweep(&a->heap);
+    ASHLAR_CHECK2(a->heap.used_bytes + a->heap.free_bytes == a->heap.range.mapped_bytes);
     return status;
 }
 
@@ -48,6 +50,7 @@ ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     ashlar__lock_acquire(&a->lock);
     ashlar_range *range = &a->heap.range;
+    ASHLAR_CHECK2(range->mapped_bytes <= range->memory_bytes);
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
     ashlar_status status = trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
@@ -105,6 +108,7 @@ void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
     if (mapped > a->stats.reserved_peak_bytes) {
         a->stats.reserved_peak_bytes = mapped;
     }
+    ASHLAR_CHECK2(a->heap.range.mapped_bytes <= a->heap.range.memory_bytes);
 }
 
 /* ---- the callback that gives memory back ---- */
@@ -122,13 +126,14 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     ASHLAR_OWNS(&a->lock);
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
-    /* It may allocate, but what it allocates is not reclaimed for. */
+    /* The callback may allocate, but is not called again for what it allocates. */
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
     ashlar__lock_release(&a->lock);
     is_reclaiming = true;
     const bool has_helped = reclaim(user, bytes);
+    ASHLAR_CHECK2(is_reclaiming);
     is_reclaiming = false;
     ashlar__lock_acquire(&a->lock);
     return has_helped;
@@ -136,13 +141,13 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
-/* Asked first: a peer that cannot is otherwise found out by the next mapping, which then fails. */
+/* Ask before: else the next mapping would be the one to fail for a peer without access. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
+        return ASHLAR_OK; /* ashlar__heap_allow_peer() refuses both itself */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));

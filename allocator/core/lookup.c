@@ -3,10 +3,11 @@
  */
 #include "allocator/core/slow_path.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The block that an offset is in; in a plan's memory a live slot block's, where there is one. */
+/* The block that an offset is in; in a plan's memory the live slot block, where there is one. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -22,7 +23,7 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     ASHLAR_OWNS(&a->lock);
-    /* Other threads' hits write what is read here. */
+    /* Shuts out other threads' hits, which write what is read here. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
@@ -49,6 +50,7 @@ ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ash
     if (block == NULL || ashlar__block_live_bytes(block) == 0) {
         return bad_pointer_locked(a, ptr, offset);
     }
+    ASHLAR_CHECK2(block->offset == offset && block->state == ASHLAR_BLOCK_USED);
     *out = block;
     return ASHLAR_OK;
 }
@@ -85,7 +87,6 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     return is_there;
 }
 
-/* Where the calling thread's cache is in the middle of nothing. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */

@@ -1,8 +1,9 @@
 /*
- * note.c - who is told of an allocation and of a free: the counters, the trace, the recordings.
+ * note.c - what is noted of an allocation and of a free: by counters, trace and recordings.
  */
 #include "allocator/core/note.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
@@ -34,6 +35,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_OWNS(&a->lock);
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ASHLAR_MAY_TOUCH(cache);
         ashlar__cache_count_planned(cache);
         ashlar__counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar__cache_bytes(cache);
@@ -41,10 +43,15 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     if (a->guards.fill != NULL) {
         cached_bytes += a->guards.fill->bytes;
     }
+    /* Now every thread has published: the sums are those of the blocks. */
+    ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
+    ASHLAR_CHECK2(a->stats.alloc_count >= a->stats.free_count);
+    ASHLAR_CHECK2(a->stats.live_bytes <= a->stats.live_peak_bytes);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
+    ASHLAR_CHECK2(a->heap.used_bytes >= cached_bytes + a->shared_bytes + stats->planned_bytes);
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
@@ -91,7 +98,8 @@ void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
 /* ---- steps that are recorded ---- */
 
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    /* What a captured stream is given is its graph's, and never a plan's. */
+    ASHLAR_CHECK2(requested <= block->bytes && block->stream_state != NULL);
+    /* A captured stream's blocks are its graph's, and never a plan's. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
@@ -102,6 +110,7 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
 void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
                                      bool is_planned) {
     ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
         return;
     }

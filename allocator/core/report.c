@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/note.h"
 
@@ -23,7 +24,7 @@ static size_t largest_hole_locked(const ashlar_allocator *a) {
     return largest;
 }
 
-/* The tag with the most live bytes below `limit`, of equals the first after `last`; -1: none. */
+/* The next tag after `last` by live bytes, the most first, of equals by number; -1: none. */
 static int next_tag(const ashlar_stats *stats, int last) {
     int best = -1;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -47,6 +48,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
                                    ashlar_tag_name((ashlar_tag)tag),
                                    (unsigned long long)stats->tags[tag].live_bytes);
         at += wrote > 0 ? (size_t)wrote : 0;
+        ASHLAR_CHECK2(at < TEXT_BYTES);
     }
     if (at > 0 && at < TEXT_BYTES - 1) {
         snprintf(text + at, TEXT_BYTES - at, ")");

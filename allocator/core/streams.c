@@ -1,20 +1,18 @@
 /*
- * streams.c - which record belongs to a stream handle, from its first use to its end.
+ * streams.c - which state belongs to a stream's handle, from its first use to its end.
  */
 #include "allocator/core/streams.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
 
-/*
- * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
- * The list's lock is taken before an allocator's.
- */
+/* Every allocator of the process: ashlar_stream_destroy() tells those of its device. */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
 
-/* Records of streams that are gone are looked through for ones without blocks when so many are. */
+/* Once so many streams are gone, the states of those without blocks are deleted. */
 enum { GONE_MAX = 16 };
 
 static bool is_per_thread(ashlar_stream stream) {
@@ -37,7 +35,7 @@ static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream 
     return state;
 }
 
-/* ---- the end of a record ---- */
+/* ---- the end of a state ---- */
 
 static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
@@ -64,6 +62,8 @@ static void mark_referenced(const ashlar_allocator *a) {
 
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(state->waiter_count == 0 && ashlar__free_bins_is_empty(&state->free));
+    ASHLAR_CHECK2(state != a->idle_stream_state);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
@@ -80,7 +80,7 @@ static bool is_over(const ashlar_stream_state *state) {
            state->waiter_count == 0;
 }
 
-/* Delete records of streams that are gone and whose last block is gone too. */
+/* Delete the states of streams that are gone, where no block is left. */
 static void drop_gone_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
@@ -94,7 +94,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
         if (is_over(state) && !state->is_referenced) {
-            /* Of a stream that was found to be gone there may be empty magazines. */
+            /* Where the driver said that the stream is gone, there may be empty magazines. */
             ashlar__caches_forget_stream_locked(a, state);
             ashlar__stream_state_delete_locked(a, state);
         }
@@ -138,6 +138,7 @@ ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream 
             return status;
         }
     }
+    ASHLAR_CHECK2(answers_to(state, named));
     a->recent = state;
     *out = state;
     return ASHLAR_OK;
@@ -150,6 +151,7 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
         status = ashlar__stream_state_new_locked(a, NULL, &a->idle_stream_state);
     }
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(ashlar__free_bins_is_empty(&a->idle_stream_state->free));
         a->idle_stream_state->is_idle = true;
         *out = a->idle_stream_state;
     }
@@ -175,10 +177,11 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
     ashlar__caches_forget_stream_locked(a, state);
-    /* Also for blocks that are still live: what they were used for on the stream comes before. */
+    /* The event also covers what live blocks were used for on the stream. */
     const ashlar_status status =
         ashlar__stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(state->recorded > 0); /* or no use could ever be past */
         state->is_gone = true;
         a->recent = NULL;
     }
@@ -199,7 +202,7 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            /* Where no event can be recorded, the stream's absence is found out later. */
+            /* Where no event can be recorded now, a later one finds that the stream is gone. */
             const ashlar_status unused = ashlar_allocator_forget_stream(a, stream);
             (void)unused;
         }
@@ -217,6 +220,7 @@ void ashlar__allocator_enlist(ashlar_allocator *a) {
 
 void ashlar__allocator_delist(ashlar_allocator *a) {
     ashlar__lock_acquire(&list_lock);
+    ASHLAR_OWNS(&list_lock);
     ashlar_allocator **link = &allocators;
     while (*link != NULL && *link != a) {
         link = &(*link)->next;
