@@ -186,7 +186,7 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                ashlar_driver_client *client,
-                                               pthread_mutex_t *lock) {
+                                               ashlar_lock *lock) {
     ASHLAR_ASSERT(state->completed < state->recorded);
     ASHLAR_CHECK2(state->event != NULL && ashlar__stream_state_is_sound(state));
     const uint64_t awaited = state->recorded;
@@ -197,14 +197,14 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     }
     client->calls++; /* here, since ASHLAR_CALL counts under the lock */
     state->waiter_count++;
-    pthread_mutex_unlock(lock);
+    ashlar__lock_release(lock);
     unsigned int mode = CU_CAPTURE_RELAXED;
     cu_result result = ashlar__driver_relax(driver, &mode);
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (state->event));
         ashlar__driver_unrelax(driver, mode);
     }
-    pthread_mutex_lock(lock);
+    ashlar__lock_acquire(lock);
     ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited);
     state->waiter_count--;
     ashlar__device_leave(client->device);

@@ -17,8 +17,7 @@
 #ifndef ASHLAR_STREAM_STATE_H
 #define ASHLAR_STREAM_STATE_H
 
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
 #include "allocator/heap/free_bins.h"
 #include "allocator/heap/range.h"
 #include "allocator/base/threads.h"
@@ -124,7 +123,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
-                                                                 pthread_mutex_t *lock);
+                                                                 ashlar_lock *lock);
 
 /* Return the event to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);

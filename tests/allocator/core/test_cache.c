@@ -19,7 +19,9 @@ static ashlar_stream_state state;
 static ashlar_block blocks[BLOCKS];
 
 static void set_up_alone(size_t limit_small, size_t limit_large) {
-    cache = (ashlar_cache){.limit = {limit_small, limit_large}, .magazines = &magazines};
+    cache = (ashlar_cache){.limit = {limit_small, limit_large},
+                           .magazines = &magazines,
+                           .thread = ashlar__thread_number()};
     magazines = (ashlar_magazines){.stream_state = &state};
 }
 
@@ -202,9 +204,9 @@ static void fill_own(void) {
 }
 
 static void flush(void (*how)(ashlar_cache *)) {
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     how(ashlar__cache_recent);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
 }
 
 CASE(a_flush_gives_all_blocks_to_the_heap) {
@@ -296,10 +298,10 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     REQUIRE(of_first != NULL);
     ashlar_block *block = ashlar__page_map_get(&allocator->heap.map, 0);
     REQUIRE(block != NULL && block->bytes == 4096);
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     CHECK(ashlar__stream_state_cover(of_first, &allocator->client, of_first->recorded,
                                      &allocator->stats.events_recorded) == ASHLAR_OK);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
     CHECK_ZU(stats_now().served_cached, 1);
     give(ptr);
@@ -333,9 +335,9 @@ CASE(one_streams_blocks_may_be_forgotten_alone) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     fill_own();
     unsigned char *held = take(4096, streams[0]); /* makes that stream the recent one */
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     ashlar__cache_forget_locked(ashlar__cache_recent, order_of(streams[0]));
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(ashlar__cache_recent->recent == &ashlar__no_magazines);
     CHECK(ashlar__cache_recent->stream != streams[0]);
     CHECK_ZU(own_stats().cached_bytes, 1024);
@@ -465,7 +467,7 @@ CASE(a_claim_waits_for_an_owner_that_is_inside) {
     }
     ashlar_cache *own = ashlar__cache_get(allocator); /* the newer one: first of the list */
     REQUIRE(own != NULL && own->next != NULL);
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     ashlar__caches_claim_locked(allocator, own);
     atomic_store(&is_claimed, true);
     CHECK(atomic_load(&own->attention) == 0); /* not shut out of its own */
@@ -473,7 +475,7 @@ CASE(a_claim_waits_for_an_owner_that_is_inside) {
         sched_yield();
     }
     ashlar__caches_release_locked(allocator, own);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     atomic_store(&owner_may_end, true);
     REQUIRE(pthread_join(owner, &entered) == 0);
     CHECK(entered != NULL);

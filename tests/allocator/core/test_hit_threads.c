@@ -30,9 +30,9 @@ CASE(hits_go_on_while_another_thread_holds_the_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_hits);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 1000);
@@ -59,9 +59,9 @@ CASE(hits_on_any_stream_need_no_lock) {
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_uses_many_streams));
     CHECK_ZU(stats_now().served_cached, 9 * (STREAMS + 1));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_uses_many_streams);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 19 * (STREAMS + 1));
@@ -85,11 +85,11 @@ CASE(hits_of_two_allocators_in_turn_need_no_lock) {
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_uses_two_allocators));
-    pthread_mutex_lock(&allocator->lock);
-    pthread_mutex_lock(&second->lock);
+    ashlar__lock_acquire(&allocator->lock);
+    REQUIRE(ashlar__lock_try_acquire(&second->lock)); /* two of one rank: not to be waited for */
     const bool went_on = helper_do(helper_uses_two_allocators);
-    pthread_mutex_unlock(&second->lock);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&second->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 19);
@@ -118,9 +118,9 @@ CASE(frees_into_a_full_cache_need_no_lock_each) {
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both)); /* no room for more */
     REQUIRE(helper_do(helper_takes_many));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_gives_many);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     const size_t room = 8192 + (size_t)512 * ASHLAR_CACHE_PENDING_MAX;
     CHECK_ZU(stats_now().cached_bytes, room);

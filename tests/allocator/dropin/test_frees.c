@@ -2,7 +2,7 @@
  * test_frees.c - memory freed for all streams: it is given out again only when everything submitted
  * before the free is over, and the host does not wait for that without need.
  */
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
 

@@ -4,15 +4,13 @@
  */
 #include "tests/allocator/device/device_fixture.h"
 
-#include <errno.h>
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
 #include "allocator/heap/stream_state.h"
 
 static ashlar_driver_client client;
 static ashlar_stream_state state;
 static uint64_t recorded;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR);
 
 static bool set_up_order(void) {
     if (!set_up_device("mode=adversarial,memory=16MiB")) {
@@ -60,29 +58,29 @@ typedef struct meanwhile {
     uint64_t recorded, completed;
 } meanwhile;
 
-static int trylock_result;
+static bool was_free;
 
 static void act_meanwhile(void *args) {
     const meanwhile *m = args;
-    trylock_result = pthread_mutex_trylock(&lock);
-    if (trylock_result == 0) {
+    was_free = ashlar__lock_try_acquire(&lock);
+    if (was_free) {
         state.recorded = m->recorded;
         state.completed = m->completed;
-        pthread_mutex_unlock(&lock);
+        ashlar__lock_release(&lock);
     }
 }
 
 /* Synchronize with recording 1 while that happens; what is then known to have completed. */
 static uint64_t completed_after(meanwhile m) {
-    trylock_result = EBUSY;
+    was_free = false;
     CHECK(ashlar_launch(device, streams[0], act_meanwhile, &m, sizeof m) == ASHLAR_OK);
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     const uint64_t calls = client.calls;
-    pthread_mutex_lock(&lock);
+    ashlar__lock_acquire(&lock);
     CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_OK);
-    CHECK(trylock_result == 0);                   /* the lock was free during the wait */
-    CHECK(pthread_mutex_trylock(&lock) == EBUSY); /* and is held again after it */
-    pthread_mutex_unlock(&lock);
+    CHECK(was_free);                         /* the lock was free during the wait */
+    CHECK(!ashlar__lock_try_acquire(&lock)); /* and is held again after it */
+    ashlar__lock_release(&lock);
     CHECK(client.calls == calls + 1);
     return state.completed;
 }
@@ -106,10 +104,10 @@ CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
         REQUIRE(set_up_order());
         CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
         ashlar__driver_fail_at(driver, (int)fns[i], 1, CU_UNKNOWN);
-        pthread_mutex_lock(&lock);
+        ashlar__lock_acquire(&lock);
         CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_EDRIVER);
-        CHECK(pthread_mutex_trylock(&lock) == EBUSY);
-        pthread_mutex_unlock(&lock);
+        CHECK(!ashlar__lock_try_acquire(&lock));
+        ashlar__lock_release(&lock);
         CHECK(state.completed == 0);
         tear_down_order();
     }
