@@ -22,8 +22,8 @@ SUFFIXES = r"(?:c|h|cpp|hpp|cu|py|sh|ini|build|1|md|txt)"
 PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./-]*\w/?|[\w./-]*\w\.%s)(?![\w/])" %
                   ("|".join(FOLDERS), SUFFIXES))
 NAME = re.compile(r"(?<![\w/-])((?:ashlar_|ASHLAR_)\w+)")
-# What a program or its user brings, and what a build makes.
-ELSEWHERE = re.compile(r"(std\w+\.h|cuda_runtime\.h|cuda\.h|example\.c)$")
+# What the system or the reader has, and names that stand for others.
+ELSEWHERE = re.compile(r"(std\w+\.h|cuda_runtime\.h|cuda\.h|example\.c|.*\b(ROOM|NAME)\b.*)$")
 # Folders of CHANGELOG.md's tables that are gone on purpose stand left of an arrow.
 OLD = re.compile(r"^\|[^|]*\|")
 
