@@ -19,12 +19,12 @@ MOST_LINES = {"ARCHITECTURE.md": 250}
 MOST_COLUMNS = {"ARCHITECTURE.md": 100, "CONTRIBUTING.md": 100}
 
 SUFFIXES = r"(?:c|h|cpp|hpp|cu|py|sh|ini|build|1|md|txt)"
-PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./-]*\w/?|[\w./-]*\w\.%s)(?![\w/])" %
+PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./-]*\w/?|[\w./-]*[a-z_]\.%s)(?![\w/])" %
                   ("|".join(FOLDERS), SUFFIXES))
 NAME = re.compile(r"(?<![\w/-])((?:ashlar_|ASHLAR_)\w+)")
 # What the system or the reader has, and names that stand for others.
 ELSEWHERE = re.compile(r"(std\w+\.h|cuda_runtime\.h|cuda\.h|example\.c|.*\b(ROOM|NAME)\b.*)$")
-# Folders of CHANGELOG.md's tables that are gone on purpose stand left of an arrow.
+# What is gone stands in the first column of CHANGELOG.md's tables.
 OLD = re.compile(r"^\|[^|]*\|")
 
 
