@@ -103,12 +103,12 @@ typedef struct ashlar_warmup_report {
  * Errors:  ASHLAR_EINVAL (options; a step is under way; a dry run keeps a block; `step` or
  *          `dry_run` does not allocate the second time as it did the first, and the detail says
  *          at which length, and how),
- *          ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan), those of
- *          ashlar_plan_load() and ashlar_plan_save() (a plan_file of another fingerprint, damaged
- *          or not to be written: delete it, or name another one),
- *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `dry_run`
- *          return. Then the allocator is not sealed by this call, the keys have no plans, and the
- *          plans' memory is given back.
+ *          ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan), those
+ *          of ashlar_plan_load() and ashlar_plan_save() (a plan_file of another fingerprint,
+ *          damaged or not to be written: delete it, or name another one), ASHLAR_EHOSTMEM,
+ *          ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `dry_run` return. Then the
+ *          allocator is not sealed by this call, the keys have no plans, and the plans' memory is
+ *          given back.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
