@@ -1,5 +1,5 @@
 /*
- * dtype.h - the element types of tensors.
+ * dtype.h - element types of tensors: names and sizes.
  */
 #ifndef ASHLAR_DTYPE_H
 #define ASHLAR_DTYPE_H

@@ -14,7 +14,8 @@
  *
  * so all matrices of all pseudo-layers come first, then all biases; no padding anywhere. cuDNN does
  * not document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
- * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is installed).
+ * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is
+ * installed).
  *
  * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each of the tensors here
  * is, byte for byte, the PyTorch parameter that ashlar_rnn_declare() names.

@@ -5,6 +5,7 @@
 #include "allocator/base/shared_library.h"
 
 enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
+_Static_assert(CUDNN_MAJOR == MAJOR, "the headers are of the version that is looked for");
 
 static const char *const names[] = {
 #define X(field, symbol) #symbol,
