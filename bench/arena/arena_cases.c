@@ -1,3 +1,4 @@
+/* arena_cases.c - declares the sets of tensors that are measured, and draws their values. */
 #include "bench/arena/arena_cases.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* arena_rows.c - rows of `ashlar-bench arena`: table, JSON, and targets met or missed. */
 #include "bench/arena/arena_rows.h"
 
 #include <string.h>
@@ -5,6 +6,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
+#include "bench/harness/bench_rows.h"
 
 enum { ARENA, PER_TENSOR };
 
@@ -137,12 +139,7 @@ static void put_row(ashlar_json_writer *w, const ashlar_arena_rows *rows,
     ashlar__json_add_double(w, "ns", row->ns);
     ashlar__json_add_double(w, "bytes_per_s", speed(row));
     ashlar__json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
-    ashlar__json_put_key(w, "over_arena");
-    if (arena != NULL) {
-        ashlar__json_put_double(w, row->ns / arena->ns);
-    } else {
-        ashlar__json_put_null(w);
-    }
+    ashlar__bench_put_known(w, "over_arena", arena != NULL ? row->ns / arena->ns : 0);
     ashlar__json_close_object(w);
 }
 

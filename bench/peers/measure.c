@@ -1,10 +1,11 @@
+/* measure.c - runs a workload on each subject in rounds that take turns, and times them. */
 #include "bench/peers/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/thread_team.h"
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

@@ -45,8 +45,8 @@ typedef struct ashlar_peer {
 
 const ashlar_peer *ashlar__peer_ashlar(void);
 const ashlar_peer *ashlar__peer_floor(void);
-const ashlar_peer *ashlar__peer_cub(void);      /* NULL where the build has no CUB */
-const ashlar_peer *ashlar__peer_jemalloc(void); /* NULL where the build has none */
+const ashlar_peer *ashlar__peer_cub(void);      /* only in builds with CUB */
+const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc */
 const ashlar_peer *ashlar__peer_glibc(void);
 const ashlar_peer *ashlar__peer_driver(void);
 const ashlar_peer *

@@ -1,4 +1,4 @@
-/* ashlar-bench: measure ashlar beside its alternatives. */
+/* main_bench.c - ashlar-bench: measure ashlar beside its alternatives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,6 @@
 #include "allocator/base/host.h"
 #include "bench/programs/main_results.h"
 #include "bench/peers/peer_loaded.h"
-#include "bench/peers/peer_trial.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";

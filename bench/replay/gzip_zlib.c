@@ -1,3 +1,4 @@
+/* gzip_zlib.c - unpacks gzip data by zlib. */
 #include "bench/replay/gzip.h"
 
 #include <zlib.h>

@@ -1,3 +1,4 @@
+/* number_map.c - a hash table from pairs of numbers to a number. */
 #include "bench/replay/number_map.h"
 
 #include <stdbool.h>

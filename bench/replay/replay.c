@@ -1,3 +1,4 @@
+/* replay.c - does a log's events again, thread by thread, and takes the figures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>

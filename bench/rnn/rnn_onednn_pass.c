@@ -1,6 +1,4 @@
-/*
- * rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back.
- */
+/* rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <string.h>

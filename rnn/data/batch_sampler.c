@@ -1,3 +1,4 @@
+/* batch_sampler.c - draws seeded batches of similar lengths, window by window. */
 #include "rnn/data/batch_sampler.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* batch_split.c - splits a batch into micro-batches, parts and chunks, and fills its image. */
 #include "rnn/data/batch_split.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* batcher.c - cuts records into pieces and writes the pieces of a batch side by side. */
 #include "rnn/data/batcher.h"
 
 #include <string.h>

@@ -14,6 +14,7 @@
 #define ASHLAR_CORPUS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ashlar/status.h>
 
@@ -52,5 +53,8 @@ size_t ashlar__corpus_bytes(const ashlar_corpus *corpus);
 /* Files that gave a record, and files of folders that were skipped. */
 size_t ashlar__corpus_file_count(const ashlar_corpus *corpus);
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus);
+
+/* A sum over all records and their ends, which tells texts apart. Cost: reads the whole text. */
+uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus);
 
 #endif /* ASHLAR_CORPUS_H */

@@ -1,3 +1,4 @@
+/* tagger_batch.c - lays out and fills padded batches of tagged sentences. */
 #include "rnn/data/tagger_batch.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* tagger_corpus.c - reads column files and numbers their words, characters and tags. */
 #include "rnn/data/tagger_corpus.h"
 
 #include <string.h>

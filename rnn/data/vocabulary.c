@@ -1,3 +1,4 @@
+/* vocabulary.c - numbers words by a hash table with open addressing. */
 #include "rnn/data/vocabulary.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* model.c - builds the character model, draws its weights, sizes its buffers. */
 #include "rnn/model/model.h"
 
 #include <math.h>

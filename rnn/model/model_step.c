@@ -1,4 +1,4 @@
-/* A step of the model: which buffers it takes when, what it queues, what it gives back. */
+/* model_step.c - a step of the model: the buffers it takes, the work it queues, its chunks. */
 #include "rnn/model/model.h"
 
 #include "allocator/base/error.h"

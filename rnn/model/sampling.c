@@ -1,3 +1,4 @@
+/* sampling.c - draws a symbol from logits: temperature, top-k, top-p. */
 #include "rnn/model/sampling.h"
 
 #include <float.h>

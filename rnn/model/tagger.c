@@ -1,3 +1,4 @@
+/* tagger.c - builds the tagger, draws its weights, sizes its buffers. */
 #include "rnn/model/tagger.h"
 
 #include <math.h>

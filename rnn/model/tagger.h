@@ -27,7 +27,7 @@
 
 #include "rnn/layer/ops.h"
 #include "rnn/data/tagger_batch.h"
-#include "rnn/model/tagger_buffers.h"
+#include "rnn/model/tagger_memory.h"
 
 typedef struct ashlar_tagger_config {
     size_t words;      /* V, symbols of the vocabularies */

@@ -1,4 +1,4 @@
-/* One step of the tagger: its phases one after the other, and when its buffers come and go. */
+/* tagger_step.c - one step of the tagger: phase by phase, taking and giving back buffers. */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/check_level.h"

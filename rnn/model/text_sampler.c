@@ -1,3 +1,4 @@
+/* text_sampler.c - runs the model one symbol at a time in buffers taken once. */
 #include "rnn/model/text_sampler.h"
 
 #include "rnn/data/batcher.h"

@@ -1,4 +1,4 @@
-/* ashlar-sample: write text with a model that ashlar-train saved. */
+/* main_sample.c - ashlar-sample: write text with a model that ashlar-train saved. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,14 @@
 /*
- * report.h - what a training took and did, in words and a table, and as JSON (internal).
+ * report.h - what a training took and did, in words, tables and JSON; its account of memory by tag;
+ * and how far it is, as a bar on a terminal and as plain lines elsewhere (internal).
  */
 #ifndef ASHLAR_REPORT_H
 #define ASHLAR_REPORT_H
 
+#include <stdbool.h>
 #include <stdio.h>
+
+#include <ashlar/leak_monitor.h>
 
 #include "allocator/base/json.h"
 #include "rnn/train/train.h"
@@ -20,5 +24,30 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__report_write(const char *path,
                                                     const ashlar_task *task,
                                                     const ashlar_train_config *config,
                                                     const ashlar_train_report *report);
+
+/* What each tag had at the peak of all, and at its own. */
+void ashlar__report_print_memory(FILE *out, const ashlar_stats *stats);
+
+/* What each tag had at the peak, holds across steps, and holds more than after the warm-up. */
+void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
+                                  const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]);
+
+/* Say of a tag that grows that it does, since when, and how fast; of others nothing. */
+void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
+
+/* Add all of that to an open object. */
+void ashlar__report_put_memory(ashlar_json_writer *writer, const ashlar_stats *stats,
+                               const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]);
+
+typedef struct ashlar_progress {
+    FILE *out;
+    bool is_terminal;
+    double shown_at; /* seconds of the last line */
+} ashlar_progress;
+
+void ashlar__progress_init(ashlar_progress *progress, FILE *out);
+
+/* For ashlar__trainer_run(); `context` is an ashlar_progress. */
+void ashlar__progress_show(void *context, const ashlar_train_progress *now);
 
 #endif /* ASHLAR_REPORT_H */

@@ -23,13 +23,13 @@
 
 #include <ashlar/arena.h>
 
-#include "rnn/train/metadata.h"
 #include "allocator/base/json.h"
 
 enum { ASHLAR_TASK_BUFFERS = 2 };
 
 typedef struct ashlar_task ashlar_task;
-typedef struct ashlar_task_listener ashlar_task_listener;
+typedef struct ashlar_task_listener ashlar_task_listener; /* task_options.h */
+typedef struct ashlar_metadata ashlar_metadata;           /* task_options.h */
 
 /* A batch that was drawn. */
 typedef struct ashlar_task_batch {

@@ -1,4 +1,5 @@
-#include "rnn/train/task_tagger.h"
+/* task_tagger.c - the tagger on sentences, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-#include "rnn/train/task_text.h"
+/* task_text.c - the character model on a text, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/data/corpus_checksum.h"
+#include "rnn/data/corpus.h"
 
 /* A batch under way. */
 typedef struct batch_buffer {

@@ -1,3 +1,4 @@
+/* train_checkpoint.c - writes a training into a file, and takes it back to go on. */
 #include "rnn/train/train_checkpoint.h"
 
 #include <inttypes.h>
