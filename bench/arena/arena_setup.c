@@ -275,10 +275,10 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
         run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
         return ASHLAR_OK;
     }
-    const ashlar_status status = runner == ASHLAR_ARENA_RUNNER_ARENA
-                                     ? run_arena(s, operation)
-                                     : run_scattered(s, s->scattered[runner], operation);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_ARENA
+                   ? run_arena(s, operation)
+                   : run_scattered(s, s->scattered[runner], operation));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 /* What every subject needs before and after, and nobody is timed for. */

@@ -106,7 +106,8 @@ static void choose_lanes(contest *r) {
     }
 }
 
-static ashlar_status add_rows(contest *r, const char *name, size_t rounds, ashlar_arena_rows *rows) {
+static ashlar_status add_rows(contest *r, const char *name, size_t rounds,
+                              ashlar_arena_rows *rows) {
     double ns[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     for (size_t i = 0; i < r->count; i++) {
         ns[r->lanes[i].runner] = ashlar__median(r->lanes[i].ns, rounds);

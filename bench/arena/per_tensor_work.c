@@ -102,9 +102,8 @@ static void add_up(void *args) {
 
 ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *t) {
     const addition all = {.total = t->scalars, .sums = t->sums, .count = t->list_count};
-    const ashlar_status status = launch_lists(t, ASHLAR_OPTIMIZER_SUM, 0);
-    return status == ASHLAR_OK ? ashlar_launch(t->device, t->stream, add_up, &all, sizeof all)
-                               : status;
+    ASHLAR_TRY(launch_lists(t, ASHLAR_OPTIMIZER_SUM, 0));
+    return ashlar_launch(t->device, t->stream, add_up, &all, sizeof all);
 }
 
 ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate) {

@@ -1,4 +1,4 @@
-/* bench_rows.c - rows of `ashlar-bench alloc` and `plan`: table, JSON, and targets met or missed. */
+/* bench_rows.c - rows of `ashlar-bench alloc` and `plan`: table, JSON, targets met or missed. */
 #include "bench/harness/bench_rows.h"
 
 #include <string.h>

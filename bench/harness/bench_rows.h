@@ -17,8 +17,8 @@ typedef struct ashlar_bench_row {
     const char *variant;
     size_t threads;
     const char *subject;
-    double ns_pair;            /* 0: not timed */
-    uint64_t driver_calls;     /* known where ns_pair is, unless: */
+    double ns_pair;        /* 0: not timed */
+    uint64_t driver_calls; /* known where ns_pair is, unless: */
     bool hides_calls;
     double reserved_over_live; /* 0: not known */
     double instructions;       /* of a pair; 0: not counted */

@@ -15,15 +15,15 @@ typedef struct ashlar_rounds {
     double while_s;
     double round_s; /* an operation is repeated until a round takes about so long */
     bool is_smoke;  /* one round without repeats */
-    /* Run a subject's operation so often, and note the round's figures; *seconds of one operation. */
+    /* Repeat a subject's operation, note the round's figures; *seconds is of one operation. */
     ashlar_status (*run)(void *context, size_t subject, size_t repeats, size_t round,
                          double *seconds);
     void *context; /* of `run` */
 } ashlar_rounds;
 
 /*
- * Run `count` subjects in rounds, each round beginning with another subject, so that a noisy machine
- * disturbs all alike. Each subject first runs twice as round 0, cold and warm.
+ * Run `count` subjects in rounds, each round beginning with another subject, so that a noisy
+ * machine disturbs all alike. Each subject first runs twice as round 0, cold and warm.
  *
  * repeats   [count], set from the warm run
  * done      rounds that were run

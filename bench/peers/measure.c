@@ -297,11 +297,7 @@ static ashlar_status run_rounds(const bench *b) {
             if (round >= s->rounds) {
                 continue;
             }
-            const ashlar_status status =
-                run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns));
             s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
         }
     }

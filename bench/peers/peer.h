@@ -30,7 +30,7 @@ typedef struct ashlar_peer {
     const char *name;
     const char *version; /* NULL: it has none, or tells none */
     ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
-    void (*destroy)(void *self); /* all has been given back */
+    void (*destroy)(void *self);                                 /* all has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */

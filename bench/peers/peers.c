@@ -8,7 +8,7 @@
 #include "allocator/device/device_impl.h"
 #include "bench/peers/peer_loaded.h"
 
-/* --- the driver's plain allocation, a call each ------------------------------------------------ */
+/* --- the driver's plain allocation, a call each ---------------------------------------------- */
 
 static ashlar_status create_driver(ashlar_device *device, void **self) {
     *self = device;
@@ -49,7 +49,7 @@ const ashlar_peer *ashlar__peer_driver(void) {
     return &peer;
 }
 
-/* --- the C library ----------------------------------------------------------------------------- */
+/* --- the C library --------------------------------------------------------------------------- */
 
 /*
  * Looked up in the library itself: by name the program would get jemalloc's malloc and free, which
@@ -94,7 +94,7 @@ const ashlar_peer *ashlar__peer_glibc(void) {
     return &peer;
 }
 
-/* --- nothing: what the loop itself costs ------------------------------------------------------- */
+/* --- nothing: what the loop itself costs ----------------------------------------------------- */
 
 static char somewhere;
 
@@ -115,7 +115,7 @@ const ashlar_peer *ashlar__peer_none(void) {
     return &peer;
 }
 
-/* --- all of them ------------------------------------------------------------------------------- */
+/* --- all of them ----------------------------------------------------------------------------- */
 
 static size_t add(const ashlar_peer *out[], size_t count, const ashlar_peer *peer) {
     if (peer != NULL) {

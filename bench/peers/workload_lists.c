@@ -113,8 +113,8 @@ static void record_turns(ashlar_workload *w, uint32_t turns) {
 }
 
 /*
- * A training step without a block above 1 MiB, beside others; after one that is no part of the body.
- * `turns` of them are one step of the list.
+ * A training step without a block above 1 MiB, beside others; after one that is no part of the
+ * body. `turns` of them are one step of the list.
  */
 static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
     const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
@@ -125,7 +125,7 @@ static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
     ashlar__workload_give(w, others);
 }
 
-/* --- lists of pairs, mixes and random sizes -------------------------------------------------------- */
+/* --- lists of pairs, mixes and random sizes -------------------------------------------------- */
 
 #define KIB ((uint32_t)1 << 10)
 #define MIB ((uint32_t)1 << 20)

@@ -25,7 +25,7 @@ static bool fits(const ashlar_packing *p) {
     return p->capacity_bytes == 0 || p->result.plan_bytes <= p->capacity_bytes;
 }
 
-/* --- packing ------------------------------------------------------------------------------------ */
+/* --- packing --------------------------------------------------------------------------------- */
 
 static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
                                 const ashlar_pack_options *options, size_t tries, size_t *offsets,
@@ -119,7 +119,7 @@ ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, s
     return status;
 }
 
-/* --- for ashlar-bench --------------------------------------------------------------------------- */
+/* --- for ashlar-bench ------------------------------------------------------------------------ */
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fprintf(out, "pack      %-16s %7zu buffers %8.3f s  plan %zu B, bound %zu B, gap %.2f %%%s\n",
@@ -157,7 +157,7 @@ void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *p) {
     ashlar__json_close_object(w);
 }
 
-/* --- for ashlar-replay -------------------------------------------------------------------------- */
+/* --- for ashlar-replay ----------------------------------------------------------------------- */
 
 static void print_line(FILE *out, const ashlar_packing *p) {
     fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,

@@ -45,8 +45,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing 
 enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 
 /*
- * Pack MiniMalloc's problem in a file into `capacity_bytes`, searching for `seconds`, and verify the
- * plan. A plan that does not fit is no error.
+ * Pack MiniMalloc's problem in a file into `capacity_bytes`, searching for `seconds`, and verify
+ * the plan. A plan that does not fit is no error.
  *
  * path     stays the caller's; it must outlive *out
  * Errors:  as ashlar__pack_table_read(), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for

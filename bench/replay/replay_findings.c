@@ -31,10 +31,7 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
         if (middle <= fails || middle >= passes) {
             middle = fails + (passes - fails) / 2;
         }
-        const ashlar_status status = try_capacity(log, config, middle, &has_passed);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(try_capacity(log, config, middle, &has_passed));
         *(has_passed ? &passes : &fails) = middle;
     }
     *capacity = passes * step;

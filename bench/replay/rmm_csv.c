@@ -28,10 +28,10 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT];   /* how numbers without 0x are written */
-    ashlar_number_map threads;   /* thread to its index */
-    ashlar_number_map streams;   /* thread (0 where it does not matter), stream to its index */
-    ashlar_number_map pointers;  /* address to the row that allocated what is live there */
+    bool is_hex[COLUMN_COUNT];  /* how numbers without 0x are written */
+    ashlar_number_map threads;  /* thread to its index */
+    ashlar_number_map streams;  /* thread (0 where it does not matter), stream to its index */
+    ashlar_number_map pointers; /* address to the row that allocated what is live there */
 } reader;
 
 /* ---- numbers ---- */

@@ -187,7 +187,7 @@ static void choose_lanes(contest *r, const ashlar_bench_rnn_config *config) {
 
 /* On a setup that is there. */
 static ashlar_status run_contest(contest *r, const ashlar_bench_rnn_config *config,
-                               ashlar_rnn_results *results) {
+                                 ashlar_rnn_results *results) {
     const ashlar_rounds how = {.most = ROUNDS_MAX,
                                .least = ROUNDS_MIN,
                                .while_s = while_s,

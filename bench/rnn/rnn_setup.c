@@ -232,8 +232,8 @@ static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
 
 static ashlar_status forward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
                              const ashlar_rnn_buffers *b) {
-    const ashlar_status status = ashlar_rnn_forward(s->rnn, batch, b, s->stream);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(ashlar_rnn_forward(s->rnn, batch, b, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 static size_t weight_bytes(const ashlar_rnn_setup *s) {

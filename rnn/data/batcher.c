@@ -38,7 +38,7 @@ static size_t sequence_steps(ashlar_record record) {
     return record.count + 1; /* a record is a part of an object in memory: no overflow */
 }
 
-/* --- setting up ----------------------------------------------------------------------------- */
+/* --- setting up ------------------------------------------------------------------------------ */
 
 /* The piece of a sequence of `steps` that begins at `first`, and whether it is its last. */
 static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
@@ -145,7 +145,7 @@ void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     ashlar__host_free(batcher);
 }
 
-/* --- the batches ---------------------------------------------------------------------------- */
+/* --- the batches ----------------------------------------------------------------------------- */
 
 /* Write one piece down column `column` of the batch. */
 static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,

@@ -78,7 +78,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     return grown;
 }
 
-/* --- cutting a text into records ------------------------------------------------------------ */
+/* --- cutting a text into records ------------------------------------------------------------- */
 
 typedef struct text_line {
     size_t start;
@@ -149,10 +149,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
         const bool blank = is_blank(text, line);
         if (fortune ? is_separator(text, line) : blank) {
             if (open) {
-                const ashlar_status status = add_record(corpus, record_start, record_end);
-                if (status != ASHLAR_OK) {
-                    return status;
-                }
+                ASHLAR_TRY(add_record(corpus, record_start, record_end));
             }
             open = false;
             record_start = line.next;
@@ -165,7 +162,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     return open ? add_record(corpus, record_start, record_end) : ASHLAR_OK;
 }
 
-/* --- reading files -------------------------------------------------------------------------- */
+/* --- reading files --------------------------------------------------------------------------- */
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
@@ -270,7 +267,7 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, bool name
     return status;
 }
 
-/* --- folders -------------------------------------------------------------------------------- */
+/* --- folders --------------------------------------------------------------------------------- */
 
 static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
     char **paths = reserve(list->paths, &list->capacity, list->count + 1, sizeof *paths);
@@ -323,10 +320,7 @@ static ashlar_status add_listed(ashlar_corpus *corpus, const path_list *list) {
         if (stat(list->paths[i], &info) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
-        const ashlar_status status = add_file(corpus, list->paths[i], false);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(add_file(corpus, list->paths[i], false));
     }
     return ASHLAR_OK;
 }
@@ -369,7 +363,7 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
     return add_file(corpus, path, true);
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar_corpus **out) {
     if (count == 0) {

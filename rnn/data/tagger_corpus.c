@@ -60,7 +60,7 @@ static ashlar_status fail_memory(const char *path) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
 }
 
-/* --- lines ---------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static ashlar_status end_sentence(reading *r) {
     ashlar_tagger_corpus *c = r->corpus;
@@ -177,7 +177,7 @@ static ashlar_status read_file(reading *r, const char *path) {
                : status;
 }
 
-/* --- numbers -------------------------------------------------------------------------------- */
+/* --- numbers --------------------------------------------------------------------------------- */
 
 /* Sentences that words are counted in. */
 static bool is_held_out(const ashlar_tagger_corpus *c, size_t i) {
@@ -235,7 +235,7 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     return ASHLAR_OK;
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const *paths,
                                 size_t count) {

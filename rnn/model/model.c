@@ -47,11 +47,7 @@ static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tenso
         {t->bias, &views->bias},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const ashlar_status status =
-            ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer));
     }
     return ASHLAR_OK;
 }
@@ -155,9 +151,9 @@ ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
     }
     ashlar_random random;
     ashlar__random_init(&random, seed);
-    const size_t stack_offset = (size_t)((char *)model->parameters.stack -
-                                         (char *)ashlar_arena_region(model->arena,
-                                                                     ASHLAR_REGION_PARAMETERS));
+    const size_t stack_offset =
+        (size_t)((char *)model->parameters.stack -
+                 (char *)ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS));
     for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, i, &info);
@@ -168,10 +164,9 @@ ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
         }
     }
     raise_forget_bias(model, image, stack_offset / item);
-    ashlar_status status =
-        ashlar_copy_to_device(model->device,
-                              ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
-                              bytes, model->stream);
+    ashlar_status status = ashlar_copy_to_device(
+        model->device, ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image, bytes,
+        model->stream);
     if (status == ASHLAR_OK) {
         status = ashlar_stream_synchronize(model->device, model->stream);
     }

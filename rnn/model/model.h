@@ -22,8 +22,8 @@ typedef struct ashlar_model_config {
     size_t hidden;    /* H */
     size_t layers;    /* L */
     ashlar_rnn_cell cell;
-    size_t projection; /* 0: none, and P = H; else P, as in rnn_layout.h */
-    double dropout;    /* between layers, in training */
+    size_t projection;  /* 0: none, and P = H; else P, as in rnn_layout.h */
+    double dropout;     /* between layers, in training */
     ashlar_dtype dtype; /* of weights and buffers */
 } ashlar_model_config;
 

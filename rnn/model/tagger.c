@@ -154,7 +154,7 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
     ashlar__host_free(tagger);
 }
 
-/* --- weights -------------------------------------------------------------------------------- */
+/* --- weights --------------------------------------------------------------------------------- */
 
 /* Whether a tensor is one of a stack. */
 static bool is_in(const ashlar_tagger *tagger, const void *view, const void *stack,
@@ -245,7 +245,7 @@ ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) 
     return status;
 }
 
-/* --- sizes ---------------------------------------------------------------------------------- */
+/* --- sizes ----------------------------------------------------------------------------------- */
 
 /* Rows of so many elements each; once one does not fit, nothing does. */
 static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bool *fits) {
@@ -284,11 +284,7 @@ static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagg
     size_t largest_reserve = 0, largest_work = 0;
     for (size_t i = 0; i < 2; i++) {
         size_t reserve, work;
-        const ashlar_status status =
-            ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work));
         largest_reserve = reserve > largest_reserve ? reserve : largest_reserve;
         largest_work = work > largest_work ? work : largest_work;
     }

@@ -30,9 +30,9 @@
 #include "rnn/model/tagger_memory.h"
 
 typedef struct ashlar_tagger_config {
-    size_t words;      /* V, symbols of the vocabularies */
-    size_t characters; /* A */
-    size_t tags;       /* K */
+    size_t words;               /* V, symbols of the vocabularies */
+    size_t characters;          /* A */
+    size_t tags;                /* K */
     size_t word_embedding;      /* E_w */
     size_t character_embedding; /* E_c */
     size_t character_hidden;    /* H_c, of each direction */

@@ -96,8 +96,7 @@ typedef enum ashlar_tagger_phase {
 
 #define ASHLAR_TAGGER_BUFFER_ENUM(name, ...) ASHLAR_TAGGER_BUFFER_##name,
 typedef enum ashlar_tagger_buffer {
-    ASHLAR_TAGGER_BUFFER_MAP(ASHLAR_TAGGER_BUFFER_ENUM)
-    ASHLAR_TAGGER_BUFFER_COUNT
+    ASHLAR_TAGGER_BUFFER_MAP(ASHLAR_TAGGER_BUFFER_ENUM) ASHLAR_TAGGER_BUFFER_COUNT
 } ashlar_tagger_buffer;
 
 typedef struct ashlar_tagger_buffer_info {

@@ -6,7 +6,7 @@
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
 
-/* --- arguments ------------------------------------------------------------------------------ */
+/* --- arguments ------------------------------------------------------------------------------- */
 
 static ashlar_embedding_args character_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
@@ -78,7 +78,7 @@ static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) 
     };
 }
 
-/* --- the phases ---------------------------------------------------------------------------- */
+/* --- the phases ------------------------------------------------------------------------------ */
 
 typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);
@@ -189,7 +189,7 @@ ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_ph
     return ASHLAR_OK;
 }
 
-/* --- labels ----------------------------------------------------------------------------------- */
+/* --- labels ---------------------------------------------------------------------------------- */
 
 /* Width of a row of the words' outputs. */
 static size_t output_of(const ashlar_tagger_work *w) {

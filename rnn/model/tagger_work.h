@@ -19,12 +19,12 @@ typedef struct ashlar_tagger_work {
     const ashlar_tagger *tagger;
     const ashlar_tagger_batch *batch;
     ashlar_tagger_kind kind;
-    double weight;            /* of each word's loss */
-    double *loss;             /* device memory */
-    int32_t *labels;          /* host memory, ASHLAR_TAGGER_PREDICT */
-    ashlar_tagger_arrays arrays; /* the batch in device memory */
-    size_t token;             /* t of the loop over tokens */
-    size_t active;            /* sentences that have such a token */
+    double weight;                             /* of each word's loss */
+    double *loss;                              /* device memory */
+    int32_t *labels;                           /* host memory, ASHLAR_TAGGER_PREDICT */
+    ashlar_tagger_arrays arrays;               /* the batch in device memory */
+    size_t token;                              /* t of the loop over tokens */
+    size_t active;                             /* sentences that have such a token */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL where not taken yet, or given back */
 } ashlar_tagger_work;
 

@@ -141,9 +141,9 @@ static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol
         .table = m->parameters.embedding,
         .out = s->memory + s->at.x,
     };
-    const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
-                                                       sizeof symbol, m->stream);
-    return status == ASHLAR_OK ? ashlar__ops_embedding_forward(m->ops, &args, m->stream) : status;
+    ASHLAR_TRY(ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol, sizeof symbol,
+                                     m->stream));
+    return ashlar__ops_embedding_forward(m->ops, &args, m->stream);
 }
 
 static ashlar_status feed_rnn(ashlar_text_sampler *s) {
@@ -165,8 +165,8 @@ static ashlar_status feed_rnn(ashlar_text_sampler *s) {
 }
 
 ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
-    const ashlar_status status = feed_embedding(s, symbol);
-    return status == ASHLAR_OK ? feed_rnn(s) : status;
+    ASHLAR_TRY(feed_embedding(s, symbol));
+    return feed_rnn(s);
 }
 
 /* Queue the logits of the next symbol, and bring them to the host. */

@@ -136,7 +136,8 @@ static ashlar_status print_map(const ashlar_arena *arena) {
 }
 
 /* The task is the trainer's from the first on. */
-static ashlar_status train(const ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
+static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
+                           ashlar_task *task) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_status status = ashlar__trainer_create(device, task, &c->train, &trainer);

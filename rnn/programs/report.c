@@ -88,19 +88,21 @@ void ashlar__report_put_memory(ashlar_json_writer *w, const ashlar_stats *stats,
 }
 
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
-    fprintf(out,
-            "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
-            mib(m->bound_bytes), mib(m->reserved_bytes),
-            (double)m->reserved_bytes / (double)m->bound_bytes);
+    fprintf(
+        out,
+        "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
+        mib(m->bound_bytes), mib(m->reserved_bytes),
+        (double)m->reserved_bytes / (double)m->bound_bytes);
     if (!m->is_planned) {
         fprintf(out, ",\nwithout a plan.\n");
         return;
     }
-    fprintf(out,
-            ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
-            "missed %llu.\n",
-            mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
-            (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
+    fprintf(
+        out,
+        ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
+        "missed %llu.\n",
+        mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
+        (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
 /* What each option is good for, if there are any. */
@@ -135,9 +137,9 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
             "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
             "The loss went from %.4f to %.4f nats per %s.\n",
             r->steps, r->resumed > 0 ? resumed : "", r->device.name,
-            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
-            r->device.ordinal, (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s,
-            r->loss_first, r->loss_last, unit);
+            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda", r->device.ordinal,
+            (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s, r->loss_first,
+            r->loss_last, unit);
     fprintf(
         out,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"

@@ -20,10 +20,9 @@ void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_i
 
 /* Write the report as one JSON object, with the options of the task and the loop, whole or not at
  * all. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__report_write(const char *path,
-                                                    const ashlar_task *task,
-                                                    const ashlar_train_config *config,
-                                                    const ashlar_train_report *report);
+ASHLAR_MUST_CHECK ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
+                                                     const ashlar_train_config *config,
+                                                     const ashlar_train_report *report);
 
 /* What each tag had at the peak of all, and at its own. */
 void ashlar__report_print_memory(FILE *out, const ashlar_stats *stats);

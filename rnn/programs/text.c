@@ -64,10 +64,7 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
     const double start_s = ashlar__clock_s();
     for (size_t i = 1; i <= bytes; i++) {
         int32_t symbol;
-        const ashlar_status status = ashlar__text_sampler_next(sampler, &symbol);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__text_sampler_next(sampler, &symbol));
         put_symbol(out, symbol, is_terminal);
         if (ferror(out) != 0) {
             return ashlar__fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "

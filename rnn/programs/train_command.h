@@ -1,6 +1,6 @@
 /*
- * train_command.h - the command line of ashlar-train: its options, their defaults, and which of them
- * exclude each other (internal).
+ * train_command.h - the command line of ashlar-train: its options, their defaults, and which of
+ * them exclude each other (internal).
  */
 #ifndef ASHLAR_TRAIN_COMMAND_H
 #define ASHLAR_TRAIN_COMMAND_H

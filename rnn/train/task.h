@@ -109,9 +109,9 @@ typedef struct ashlar_task_table {
 /* The head of every task. */
 struct ashlar_task {
     const ashlar_task_table *table;
-    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
-    size_t max_length;        /* of a sequence of the batch sampler */
-    size_t max_part_length;   /* what is warmed up */
+    const char *unit;       /* what a token is, in reports; NULL: a "symbol" */
+    size_t max_length;      /* of a sequence of the batch sampler */
+    size_t max_part_length; /* what is warmed up */
     size_t max_parts;
     size_t batch;             /* sequences of a batch */
     size_t sequences;         /* of an epoch */

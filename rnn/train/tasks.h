@@ -54,8 +54,8 @@ ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task);
 /* How a training does on held-out sentences; all 0 where there are none. */
 typedef struct ashlar_tagger_evaluation {
     size_t words;
-    size_t right; /* of them: the predicted label is the one there */
-    double loss;  /* mean, nats per word */
+    size_t right;              /* of them: the predicted label is the one there */
+    double loss;               /* mean, nats per word */
     uint64_t management_calls; /* of the driver, beside copies, launches and waits */
 } ashlar_tagger_evaluation;
 

@@ -88,7 +88,7 @@ ashlar_status ashlar__train_dry_run(void *user, size_t length) {
     return t->task->table->dry_run(t->task, length);
 }
 
-/* --- step after step ---------------------------------------------------------------------------- */
+/* --- step after step ------------------------------------------------------------------------- */
 
 typedef struct run {
     ashlar_trainer *trainer;
