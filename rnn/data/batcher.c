@@ -40,7 +40,7 @@ static size_t sequence_steps(ashlar_record record) {
 
 /* --- setting up ------------------------------------------------------------------------------ */
 
-/* The piece of a sequence of `steps` that begins at `first`, and whether it is its last. */
+/* The length of the piece that begins at `first`; returns whether it is the sequence's last. */
 static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
                       size_t *take) {
     const size_t left = steps - first;
@@ -48,8 +48,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
     return *take == left;
 }
 
-/* Of all records; into batcher->pieces where they are allocated. Strides do not overflow, for
- * another piece begins before the sequence's end. */
+/* Count the pieces of all records, and store them if batcher->pieces is allocated. Strides do not
+ * overflow: a next piece begins before the end of its sequence. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {

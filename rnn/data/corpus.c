@@ -45,7 +45,7 @@ struct ashlar_corpus {
     size_t read_capacity;
     size_t file_count;
     size_t skipped_count;
-    size_t repeat_count; /* further names of files in `read` */
+    size_t repeat_count; /* names that led to a file in `read` */
 };
 
 /* Paths of a folder's files. */
@@ -63,7 +63,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     if (need <= *capacity) {
         return items;
     }
-    /* Half as much again: a full corpus is then at most a third empty. */
+    /* Half as much again, so that at most a third of the memory is unused. */
     size_t more;
     if (!ashlar__add(need, need / 2, &more)) {
         more = need;
@@ -141,7 +141,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     const unsigned char *text = corpus->text;
     const size_t bytes = corpus->text_bytes;
     const bool fortune = has_separator(text, start, bytes);
-    bool open = false; /* some line since the last border is not blank */
+    bool open = false; /* a line since the last border is not blank */
     size_t record_start = start;
     size_t record_end = start;
     while (start < bytes) {
@@ -198,9 +198,9 @@ static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, con
     }
 }
 
-/* True if this file was met before; if not, it is remembered. */
+/* Whether this file was read before; if not, remember it. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
-    /* A plain walk: with some thousands of files it costs less than reading them. */
+    /* Linear: with some thousands of files it costs less than reading them. */
     for (size_t i = 0; i < corpus->read_count; i++) {
         if (corpus->read[i].inode == info->st_ino && corpus->read[i].device == info->st_dev) {
             corpus->repeat_count++;
@@ -417,8 +417,8 @@ size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
 }
 
 /*
- * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at
- * a record's end, tells texts that are cut elsewhere.
+ * As FNV-1a, but eight bytes at a time; it need not withstand an attacker. The last line, at a
+ * record's end, makes texts with other record borders differ.
  */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);
@@ -426,7 +426,7 @@ static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
         memcpy(&word, bytes, sizeof word);
         sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* or high bits would never reach low ones */
+        sum ^= sum >> 29; /* else high bits would never reach low ones */
     }
     for (; count > 0; count--, bytes++) {
         sum = (sum ^ *bytes) * prime;

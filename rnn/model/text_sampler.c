@@ -15,7 +15,7 @@ typedef struct step_layout {
     size_t length; /* int32 [1], always 1 */
     size_t x;      /* [E], of the model's type, as what follows */
     size_t y;      /* [P] */
-    size_t states; /* [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
+    size_t states; /* [2][2][L, H]: h (P <= H) and c, twice: a step reads one and writes the other */
     size_t logits; /* [V] */
     size_t work;
     size_t bytes;
@@ -46,7 +46,7 @@ static size_t state_stride(const ashlar_model_config *c) {
     return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
-/* Sizes cannot overflow here: the weights, which are larger, were placed before. */
+/* Sizes cannot overflow: the weights, which are larger, have been placed already. */
 static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
     const size_t item = ashlar_dtype_bytes(c->dtype);
     step_layout at = {0};

@@ -10,7 +10,7 @@ static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
 }
 
-void ashlar__report_print_memory(FILE *out, const ashlar_stats *stats) {
+static void print_memory(FILE *out, const ashlar_stats *stats) {
     fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const ashlar_tag_stats *t = &stats->tags[tag];
@@ -76,8 +76,8 @@ static void put_tag(ashlar_json_writer *w, const ashlar_tag_stats *stats,
     ashlar__json_close_object(w);
 }
 
-void ashlar__report_put_memory(ashlar_json_writer *w, const ashlar_stats *stats,
-                               const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
+static void put_tags(ashlar_json_writer *w, const ashlar_stats *stats,
+                     const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
     ashlar__json_put_key(w, "bytes_by_tag");
     ashlar__json_open_object(w);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -151,7 +151,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
-    ashlar__report_print_memory(out, &r->stats);
+    print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
     print_savings(out, r);
     print_calls(out, r);
@@ -232,7 +232,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
                             s->served_planned + s->served_cached + s->served_same_stream +
                                 s->served_idle);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
-    ashlar__report_put_memory(w, s, r->growth);
+    put_tags(w, s, r->growth);
 }
 
 void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {

@@ -13,30 +13,24 @@
 #include "allocator/base/json.h"
 #include "rnn/train/train.h"
 
+/* Print the whole report. */
 void ashlar__report_print(FILE *out, const ashlar_train_report *report);
 
-/* The members of an open object that say on what device something ran. */
+/* Add the device that something ran on to an open object. */
 void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
 
-/* Write the report as one JSON object, with the options of the task and the loop, whole or not at
- * all. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
+/* Write the report and the options as one JSON object, whole or not at all. Errors: ASHLAR_EIO,
+ * ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
                                                      const ashlar_train_config *config,
                                                      const ashlar_train_report *report);
 
-/* What each tag had at the peak of all, and at its own. */
-void ashlar__report_print_memory(FILE *out, const ashlar_stats *stats);
-
-/* What each tag had at the peak, holds across steps, and holds more than after the warm-up. */
+/* Print of each tag its bytes at the peak, those held across steps, and their growth. */
 void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
                                   const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]);
 
-/* Say of a tag that grows that it does, since when, and how fast; of others nothing. */
+/* Print of a tag that grows since when and by how much; nothing of one that does not. */
 void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
-
-/* Add all of that to an open object. */
-void ashlar__report_put_memory(ashlar_json_writer *writer, const ashlar_stats *stats,
-                               const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]);
 
 typedef struct ashlar_progress {
     FILE *out;

@@ -19,10 +19,6 @@ static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
     return (const ashlar_tagger_task *)(const void *)task;
 }
 
-ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task) {
-    return ashlar__task_tagger_of(task)->tagger;
-}
-
 /* --- what must be the same ------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t sum, uint64_t value) {

@@ -48,9 +48,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_c
                                                            const ashlar_task_tagger_config *tags,
                                                            ashlar_task **out);
 
-/* The tagger of such a task, while it is open. */
-ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task);
-
 /* How a training does on held-out sentences; all 0 where there are none. */
 typedef struct ashlar_tagger_evaluation {
     size_t words;
