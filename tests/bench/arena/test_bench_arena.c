@@ -11,7 +11,6 @@
 
 #include "bench/arena/arena_cases.h"
 #include "bench/arena/arena_setup.h"
-#include "bench/harness/copy_loop.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/compute/workers.h"
 

@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-#include "bench/harness/chart.h"
 #include "tests/check.h"
 #include "allocator/base/error.h"
 #include "tests/allocator/base/file_fixture.h"

@@ -1,7 +1,7 @@
 /*
  * test_results_page.c - the page that is made from a folder of raw results, to the byte.
  */
-#include "bench/harness/results_page.h"
+#include "bench/harness/results.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
  * test_peer_trial.c - shared objects that are unfit are told in one line, and bring nothing down.
  * They lie in the folder ASHLAR_TEST_PEERS.
  */
-#include "bench/peers/peer_trial.h"
+#include "bench/peers/peer_loaded.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 
 #include "tests/check.h"
 #include "allocator/base/error.h"
-#include "bench/peers/peer_loaded.h"
 #include "tests/bench/peers/peer_path.h"
 
 static void check_refused(const char *name, const char *word) {

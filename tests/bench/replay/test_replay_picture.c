@@ -1,7 +1,7 @@
 /*
  * test_replay_picture.c - that a replay says where each block was, and that its picture shows that.
  */
-#include "bench/replay/replay_picture.h"
+#include "bench/replay/replay.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

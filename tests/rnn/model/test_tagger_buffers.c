@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "rnn/layer/backend.h"
-#include "rnn/model/tagger_estimate.h"
+#include "rnn/model/tagger_memory.h"
 
 static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {

@@ -7,7 +7,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/warmup.h>
 
-#include "rnn/model/tagger_estimate.h"
+#include "rnn/model/tagger_memory.h"
 
 /* ---- the warm-up ---- */
 

@@ -12,9 +12,7 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
-#include "rnn/train/progress.h"
 #include "rnn/programs/report.h"
-#include "rnn/programs/report_memory.h"
 #include "rnn/train/task_options.h"
 
 static const ashlar_train_config config = {

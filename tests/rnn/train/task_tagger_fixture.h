@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "allocator/base/random.h"
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 enum { SENTENCES = 300, WORDS_MAX = 9, BATCH = 4, STEPS_MAX = 200 };
 

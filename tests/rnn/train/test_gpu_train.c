@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "rnn/model/text_sampler.h"
-#include "rnn/train/task_text.h"
+#include "rnn/train/tasks.h"
 
 enum { NO_GPU = 77, STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rnn/train/task_text.h"
+#include "rnn/train/tasks.h"
 
 enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
 

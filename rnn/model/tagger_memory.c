@@ -1,4 +1,44 @@
-#include "rnn/model/tagger_estimate.h"
+/* tagger_memory.c - the table of a step's buffers, what it adds up to, and how that is printed. */
+#include "rnn/model/tagger_memory.h"
+
+#include "rnn/model/tagger.h"
+
+#define BUFFER_INFO(name, text, shape, tag, first, last) \
+    {text, shape, ASHLAR_TAG_##tag, ASHLAR_TAGGER_##first, ASHLAR_TAGGER_##last},
+const ashlar_tagger_buffer_info ashlar__tagger_buffers[] = {ASHLAR_TAGGER_BUFFER_MAP(BUFFER_INFO)};
+
+#define PHASE_TEXT(name, text) text,
+static const char *const phase_texts[] = {ASHLAR_TAGGER_PHASE_MAP(PHASE_TEXT)};
+
+ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
+                                              ashlar_tagger_buffer buffer) {
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS) {
+        return ASHLAR_TAGGER_CHAR_WEIGHTS;
+    }
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS) {
+        return ASHLAR_TAGGER_WORD_WEIGHTS;
+    }
+    return ashlar__tagger_buffers[buffer].last;
+}
+
+size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase) {
+    size_t sum = 0;
+    for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
+        const ashlar_tagger_phase last = ashlar__tagger_last_phase(bytes, (ashlar_tagger_buffer)i);
+        sum += ashlar__tagger_buffers[i].first <= phase && phase <= last ? bytes->of[i] : 0;
+    }
+    return sum;
+}
+
+ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes) {
+    ashlar_tagger_phase peak = 0;
+    for (int i = 1; i < ASHLAR_TAGGER_PHASE_COUNT; i++) {
+        const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
+        peak = ashlar__tagger_bytes_at(bytes, phase) > ashlar__tagger_bytes_at(bytes, peak) ? phase
+                                                                                            : peak;
+    }
+    return peak;
+}
 
 ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
                                            const ashlar_tagger_shape *shape, size_t batches,
@@ -67,8 +107,8 @@ static void print_batches(FILE *out, const ashlar_tagger_estimate *a) {
 }
 
 static const char *phase_name(ashlar_tagger_phase phase) {
-#define MOMENT_NAME(name, text) #name,
-    static const char *const names[] = {ASHLAR_TAGGER_PHASE_MAP(MOMENT_NAME)};
+#define PHASE_NAME(name, text) #name,
+    static const char *const names[] = {ASHLAR_TAGGER_PHASE_MAP(PHASE_NAME)};
     return names[phase];
 }
 
@@ -93,7 +133,7 @@ static void print_phases(FILE *out, const ashlar_tagger_estimate *a) {
         const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
         if (phase != ASHLAR_TAGGER_TOKEN || a->tagger->config.label_embedding > 0) {
             fprintf(out, "%c %-16s %-41s %11.2f\n", phase == a->peak ? '*' : ' ', phase_name(phase),
-                    ashlar__tagger_phases[phase], mib(ashlar__tagger_bytes_at(&a->buffers, phase)));
+                    phase_texts[phase], mib(ashlar__tagger_bytes_at(&a->buffers, phase)));
         }
     }
 }

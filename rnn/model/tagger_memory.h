@@ -1,24 +1,34 @@
 /*
- * tagger_buffers.h - which buffers a step of the tagger has, and when (internal).
+ * tagger_memory.h - which buffers a step of the tagger takes, in which phases, and how much memory
+ * a training therefore needs (internal).
  *
- * One table, which the step follows, its dry run too, and which the estimate adds up.
+ * One table: the step and its dry run follow it, the estimate adds it up. The estimate is computed
+ * from the configuration and the shape of the largest batch without asking an allocator, so that
+ * what an allocator takes can be compared with it:
+ *
+ *     needed = bytes of the arena's regions + of the batches in device memory
+ *            + the most that a step's buffers hold in one phase
  */
-#ifndef ASHLAR_TAGGER_BUFFERS_H
-#define ASHLAR_TAGGER_BUFFERS_H
+#ifndef ASHLAR_TAGGER_MEMORY_H
+#define ASHLAR_TAGGER_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <ashlar/allocator.h>
 
+#include "rnn/data/tagger_batch.h"
+
 /*
- * The phases of a step, in order: name, what is done then.
+ * The phases of a step, in order: name, what is done in it.
  *
- * A buffer is taken when its first phase begins, and given back when its last one ends. TOKEN is
- * there only with label feedback, and then once for each of the T tokens: what has no other phase
- * is taken and given back each time. Without it, LABEL does that work for all tokens at once.
+ * A buffer is taken when its first phase begins and given back when its last one ends. With label
+ * feedback TOKEN runs once for each of the T tokens, and takes and gives back each time the buffers
+ * that have no other phase. Without it LABEL does that work for all tokens at once.
  *
- * On a CUDA device the outputs live on until CHAR_WEIGHTS and WORD_WEIGHTS.
+ * On a CUDA device backward reads the outputs, which therefore live until CHAR_WEIGHTS and
+ * WORD_WEIGHTS.
  */
 #define ASHLAR_TAGGER_PHASE_MAP(X)                             \
     X(CHAR_FORWARD, "characters, forward")                     \
@@ -86,8 +96,7 @@ typedef enum ashlar_tagger_phase {
 
 #define ASHLAR_TAGGER_BUFFER_ENUM(name, ...) ASHLAR_TAGGER_BUFFER_##name,
 typedef enum ashlar_tagger_buffer {
-    ASHLAR_TAGGER_BUFFER_MAP(ASHLAR_TAGGER_BUFFER_ENUM)
-    ASHLAR_TAGGER_BUFFER_COUNT
+    ASHLAR_TAGGER_BUFFER_MAP(ASHLAR_TAGGER_BUFFER_ENUM) ASHLAR_TAGGER_BUFFER_COUNT
 } ashlar_tagger_buffer;
 
 typedef struct ashlar_tagger_buffer_info {
@@ -98,12 +107,11 @@ typedef struct ashlar_tagger_buffer_info {
 } ashlar_tagger_buffer_info;
 
 extern const ashlar_tagger_buffer_info ashlar__tagger_buffers[ASHLAR_TAGGER_BUFFER_COUNT];
-extern const char *const ashlar__tagger_phases[ASHLAR_TAGGER_PHASE_COUNT]; /* what is done */
 
 /* Bytes of every buffer of a step; 0: it is not taken. */
 typedef struct ashlar_tagger_bytes {
     size_t of[ASHLAR_TAGGER_BUFFER_COUNT];
-    size_t steps; /* T: how often the loop over tokens goes round in a dry run */
+    size_t steps;       /* T: turns of the token loop in a dry run */
     bool keeps_outputs; /* ashlar_rnn_backward_reads_output() */
 } ashlar_tagger_bytes;
 
@@ -114,7 +122,41 @@ ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
 /* Bytes of all buffers that are live in a phase. */
 size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase);
 
-/* The phase with the most, the first of several. */
+/* The phase that needs the most; the first of equals. */
 ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes);
 
-#endif /* ASHLAR_TAGGER_BUFFERS_H */
+typedef struct ashlar_tagger ashlar_tagger; /* tagger.h */
+
+typedef struct ashlar_tagger_estimate {
+    const ashlar_tagger *tagger;
+    ashlar_tagger_shape shape;
+    ashlar_tagger_bytes buffers;
+    ashlar_tagger_phase peak;
+    size_t weights_bytes; /* of all of the arena's regions */
+    size_t batches_bytes; /* of all batches */
+    size_t step_bytes;    /* at the peak */
+    size_t needed_bytes;
+} ashlar_tagger_estimate;
+
+/*
+ * Estimate the memory of a training whose largest batch has `shape`.
+ *
+ * batches   in device memory at once: this step's, and those being copied meanwhile
+ *
+ * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
+                                                             const ashlar_tagger_shape *shape,
+                                                             size_t batches,
+                                                             ashlar_tagger_estimate *out);
+
+/*
+ * Print every region and buffer with its shape, bytes and phases, and the sum at the peak beside
+ * what was measured.
+ *
+ * measured_bytes   0: not measured
+ */
+void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
+                                   uint64_t measured_bytes);
+
+#endif /* ASHLAR_TAGGER_MEMORY_H */

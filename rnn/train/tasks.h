@@ -1,13 +1,29 @@
 /*
- * task_tagger.h - the tagger on sentences, as a task for the training loop, and how well it does
- * on those that were held out (internal).
+ * tasks.h - the two tasks for the training loop: the character model on a text, and the tagger on
+ * sentences, with how well it labels those that were held out (internal).
  */
-#ifndef ASHLAR_TASK_TAGGER_H
-#define ASHLAR_TASK_TAGGER_H
+#ifndef ASHLAR_TASKS_H
+#define ASHLAR_TASKS_H
 
+#include "rnn/data/corpus.h"
 #include "rnn/data/tagger_corpus.h"
-#include "rnn/model/tagger_estimate.h"
+#include "rnn/model/model.h"
+#include "rnn/model/tagger.h"
 #include "rnn/train/train.h"
+
+/*
+ * A task of the configuration's model and batches; its batch sampler is ready, its model is not
+ * built.
+ *
+ * Ownership: *out is the caller's, until a trainer has it; the corpus must outlive it.
+ * Errors:    those of ashlar__batcher_create().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
+                                                         const ashlar_train_config *config,
+                                                         ashlar_task **out);
+
+/* The model of such a task, while it is open. */
+ashlar_model *ashlar__task_text_model(ashlar_task *task);
 
 /* What a tagger has beside what ashlar_train_config says of every model. */
 typedef struct ashlar_task_tagger_config {
@@ -32,14 +48,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_c
                                                            const ashlar_task_tagger_config *tags,
                                                            ashlar_task **out);
 
-/* The tagger of such a task, while it is open. */
-ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task);
-
 /* How a training does on held-out sentences; all 0 where there are none. */
 typedef struct ashlar_tagger_evaluation {
     size_t words;
-    size_t right; /* of them: the predicted label is the one there */
-    double loss;  /* mean, nats per word */
+    size_t right;              /* of them: the predicted label is the one there */
+    double loss;               /* mean, nats per word */
     uint64_t management_calls; /* of the driver, beside copies, launches and waits */
 } ashlar_tagger_evaluation;
 
@@ -56,4 +69,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *tra
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_estimate(ashlar_task *task,
                                                              ashlar_tagger_estimate *out);
 
-#endif /* ASHLAR_TASK_TAGGER_H */
+#endif /* ASHLAR_TASKS_H */
