@@ -73,6 +73,13 @@ static const char *check_skipped; /* why this case was skipped, NULL if it was n
         }                                                                               \
     } while (0)
 
+/* The call fails with `status`, and the detail message contains `part`. */
+#define CHECK_FAILS(call, status, part)           \
+    do {                                          \
+        CHECK((call) == (status));                \
+        CHECK_HAS(ashlar_error_detail(), (part)); \
+    } while (0)
+
 /* Leave this case as skipped. */
 #define SKIP(why)              \
     do {                       \

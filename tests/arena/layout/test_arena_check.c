@@ -2,8 +2,7 @@
 #include "tests/arena/layout/arena_fixture.h"
 
 static void check_finds(const char *message) {
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_FAILS(ashlar_arena_check(arena), ASHLAR_EMOVED, message);
 }
 
 /* ---- pointers ---- */
@@ -256,8 +255,7 @@ CASE(buckets_with_a_gap_are_found) {
 CASE(an_arena_that_is_not_committed_cannot_be_checked) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     REQUIRE(declare_all(arena));
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(ashlar_arena_check(arena), ASHLAR_EINVAL, "not committed");
     tear_down_arena();
 }
 

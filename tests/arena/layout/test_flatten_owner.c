@@ -185,8 +185,8 @@ CASE(memory_of_somebody_else_is_refused) {
         pointers[TWO] = mine;
         items[0] = (ashlar_flatten_item){FOUR, &pointers[FOUR]};
         items[1] = (ashlar_flatten_item){TWO, &pointers[TWO]};
-        CHECK(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]) == ASHLAR_EPOINTER);
-        CHECK_HAS(ashlar_error_detail(), "the memory of tensor four");
+        CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]), ASHLAR_EPOINTER,
+                    "the memory of tensor four");
         CHECK(pointers[FOUR] == wrong[i] && pointers[TWO] == before && arena->binding_count == 0);
         CHECK_ZU(stats_now().live_blocks, 3);
     }
@@ -205,8 +205,8 @@ CASE(a_tensor_that_reaches_over_its_block_is_refused) {
     unsigned char *block = take(1024, streams[0]);
     pointers[FOUR] = block + 1024 - 276;
     items[0] = (ashlar_flatten_item){FOUR, &pointers[FOUR]};
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor four has 280 bytes, its block at");
+    CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]), ASHLAR_EINVAL,
+                "tensor four has 280 bytes, its block at");
     CHECK_HAS(ashlar_error_detail(), "ends 276 bytes behind its beginning");
     CHECK(arena->binding_count == 0);
     pointers[FOUR] = block + 1024 - 280;

@@ -43,6 +43,20 @@ static size_t case_count;
 static ashlar_arena *arena;
 static ashlar_optimizer *optimizer;
 
+static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
+    ashlar_optimizer_config config;
+    ashlar_optimizer_defaults(kind, &config);
+    return config;
+}
+
+/* Steps that are large, and clipped at times. */
+static inline ashlar_optimizer_config adamw(void) {
+    ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+    config.learning_rate = 0.05;
+    config.clip_norm = 3;
+    return config;
+}
+
 /* ---- single values ---- */
 
 static inline bool region_has(ashlar_region region, size_t tensor) {

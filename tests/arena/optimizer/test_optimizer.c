@@ -10,12 +10,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(kind, &config);
-    return config;
-}
-
 static void check_steps_scaled(const ashlar_optimizer_config *config, int count,
                                double gradient_scale) {
     const double rate = config->learning_rate;

@@ -294,8 +294,7 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (uint64_t n = 1; n <= rows[i].count; n++) {
             ashlar__driver_fail_at(device->driver, (int)rows[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EDRIVER);
-            CHECK_HAS(ashlar_error_detail(), rows[i].name);
+            CHECK_FAILS(ashlar__optimizer_cuda_open(device, &second), ASHLAR_EDRIVER, rows[i].name);
             CHECK(second == NULL && fake_module_count() == 1);
             check_context_stack();
         }
@@ -335,13 +334,12 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     for (uint64_t n = 1; n <= 3; n++) {
         const uint64_t before = *calls;
         ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_launch_kernel, n, CU_LAUNCH_FAILED);
-        CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), names[n - 1]);
+        CHECK_FAILS(ashlar__optimizer_cuda_run(cuda, &job, stream), ASHLAR_EDRIVER, names[n - 1]);
         CHECK(*calls == before + n);
     }
     ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
-    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on");
+    CHECK_FAILS(ashlar__optimizer_cuda_run(cuda, &job, stream), ASHLAR_EDRIVER,
+                "cuCtxPushCurrent on");
     CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
     fetch_world(&w);
     world_free(&w);

@@ -5,14 +5,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.learning_rate = 0.05;
-    config.clip_norm = 3;
-    return config;
-}
-
 /* The sum over several ranges, as ranks would add it up. */
 static void sum_of_ranges(const size_t *ends, size_t count) {
     double sum = 0;

@@ -6,14 +6,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.learning_rate = 0.05;
-    config.clip_norm = 3;
-    return config;
-}
-
 static void step(unsigned gradients) {
     draw(ASHLAR_REGION_GRADIENTS, gradients, 1);
     CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
@@ -43,8 +35,7 @@ static void check_skip(const ashlar_optimizer_config *config, size_t t, double b
 CASE(a_gradient_that_is_not_finite_changes_nothing) {
     const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
-        ashlar_optimizer_config config;
-        ashlar_optimizer_defaults((ashlar_optimizer_kind)kind, &config);
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         config.momentum = kind == ASHLAR_OPTIMIZER_SGD ? 0.5 : 0;
         check_skip(&config, 3, bad[kind % 3]);
     }
@@ -204,8 +195,7 @@ static void check_resume(const ashlar_optimizer_config *config) {
 
 CASE(a_resumed_training_goes_on_to_the_last_bit) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
-        ashlar_optimizer_config config;
-        ashlar_optimizer_defaults((ashlar_optimizer_kind)kind, &config);
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         config.momentum = 0.5;
         config.rate_decay = 0.1;
         config.loss_scale = kind % 2 == 0 ? 16 : 0;
