@@ -92,8 +92,7 @@ CASE(a_disk_that_fills_is_told_by_the_commit) {
         }
         const ashlar_status status = ashlar__file_buffer_commit(buffer);
         CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
-        CHECK(status == ASHLAR_EIO);
-        CHECK_HAS(ashlar_error_detail(), path);
+        CHECK_FAILS(status, ASHLAR_EIO, path);
         CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
         CHECK(names_in_folder() == 1);
     }

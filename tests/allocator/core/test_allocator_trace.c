@@ -261,8 +261,8 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
-    CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "trace_events");
+    CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,
+                "trace_events");
     CHECK(allocator == none);
     tear_down_device();
 }

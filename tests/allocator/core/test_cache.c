@@ -137,8 +137,7 @@ CASE(the_bytes_are_those_of_all_streams_and_of_the_waiting) {
 /* ---- checks ---- */
 
 static void check_broken(const char *part) {
-    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(ashlar__cache_check_locked(&cache), ASHLAR_EFORMAT, part);
 }
 
 CASE(the_walker_finds_what_is_broken) {

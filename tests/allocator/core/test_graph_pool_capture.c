@@ -178,8 +178,8 @@ CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
     void *out = NULL;
     give(a);
     capture_begin(streams[0]);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_begin");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[1], &out), ASHLAR_EINVAL,
+                "ashlar_graph_pool_begin");
     drop_graph(capture_end(streams[0]));
     CHECK(take(4 * BIG, streams[1]) == a);
     tear_down();
@@ -198,8 +198,8 @@ CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     ashlar__device_leave(device);
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ashlar_allocator_forget_stream");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[1], &out), ASHLAR_EINVAL,
+                "ashlar_allocator_forget_stream");
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     CHECK(take(4 * BIG, streams[1]) == a);
@@ -212,15 +212,14 @@ CASE(mistakes_are_named) {
     ashlar_graph_pool *pool = NULL, *other = NULL;
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
     CHECK(ashlar_graph_pool_begin(allocator, NULL, &other) == ASHLAR_EINVAL);
-    CHECK(ashlar_graph_pool_begin(allocator, legacy, &other) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "default stream");
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, legacy, &other), ASHLAR_EINVAL,
+                "default stream");
     pool = pool_begin(streams[0]);
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "end its pool first");
-    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &other) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "a pool already");
-    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "has not ended");
+    CHECK_FAILS(ashlar_allocator_forget_stream(allocator, streams[0]), ASHLAR_EINVAL,
+                "end its pool first");
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, streams[0], &other), ASHLAR_EINVAL,
+                "a pool already");
+    CHECK_FAILS(ashlar_graph_pool_release(pool, streams[0]), ASHLAR_EINVAL, "has not ended");
     CHECK(other == NULL);
     CHECK_ZU(captures_now(), 1);
     pool_end(pool);

@@ -9,8 +9,7 @@
 #define LATE "memory=16MiB,mode=adversarial,seed=11"
 
 static void expect_damage(ashlar_status status, const char *part) {
-    CHECK(status == ASHLAR_EDAMAGE);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(status, ASHLAR_EDAMAGE, part);
     CHECK(report_count > 0 && strcmp(reports[report_count - 1], ashlar_error_detail()) == 0);
 }
 
@@ -341,8 +340,8 @@ CASE(the_walker_knows_the_quarantine) {
     allocator->guards.fill->bytes -= 512;
     ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
     allocator->guards.fill->quarantine[0].block = freed->next;
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "a block in quarantine is in use");
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,
+                "a block in quarantine is in use");
     allocator->guards.fill->quarantine[0].block = freed;
     give(live);
     tear_down();

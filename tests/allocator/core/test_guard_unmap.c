@@ -94,8 +94,8 @@ CASE(work_that_comes_too_late_is_the_devices_error) {
     give(ptr);
     wait_for(streams[0]);
     give(take(1, streams[0])); /* by now the pages are gone */
-    CHECK(ashlar_stream_synchronize(device, streams[1]) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    CHECK_FAILS(ashlar_stream_synchronize(device, streams[1]), ASHLAR_EDRIVER,
+                "CUDA_ERROR_ILLEGAL_ADDRESS");
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
 }
@@ -206,8 +206,8 @@ CASE(memory_that_is_out_is_waited_for) {
         blocks[i] = take(PAGE - 100, streams[i % STREAMS]);
         queue_write(streams[i % STREAMS], blocks[i], 100, 1);
     }
-    CHECK(ashlar_alloc(allocator, 1, streams[0], &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "16776416 live in 8 blocks");
+    CHECK_FAILS(ashlar_alloc(allocator, 1, streams[0], &out), ASHLAR_ENOMEM,
+                "16776416 live in 8 blocks");
     CHECK_HAS(ashlar_error_detail(), "16777216 reserved of the device's 16777216");
     CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
     CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
@@ -229,12 +229,11 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     static unsigned char elsewhere[16];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
-    CHECK(ashlar_free(allocator, elsewhere) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
-    CHECK(ashlar_free(allocator, ptr + 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
-    CHECK(ashlar_free(allocator, ptr - 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
+    CHECK_FAILS(ashlar_free(allocator, elsewhere), ASHLAR_EPOINTER,
+                "not a block of this allocator");
+    CHECK_FAILS(ashlar_free(allocator, ptr + 512), ASHLAR_EPOINTER, ": 512 bytes inside a block");
+    CHECK_FAILS(ashlar_free(allocator, ptr - 512), ASHLAR_EPOINTER,
+                "not a block of this allocator");
     CHECK(ashlar_free(allocator, ptr + 1024) == ASHLAR_EPOINTER); /* the page behind */
     CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
     size_t bytes = 7;
@@ -244,8 +243,7 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     CHECK_ZU(bytes, 1000);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "freed before; this free: thread ");
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, "freed before; this free: thread ");
     CHECK_HAS(ashlar_error_detail(), "; the one before: thread ");
     tear_down();
 }
@@ -257,8 +255,7 @@ CASE(a_block_in_quarantine_is_known_as_freed) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), ": freed before; this free");
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, ": freed before; this free");
     tear_down();
 }
 
@@ -303,8 +300,7 @@ CASE(the_walker_knows_the_pages) {
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     }
     unmap->blocks[0]->is_live = false;
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "guard check");
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
     unmap->blocks[0]->is_live = true;
     unmap->blocks[0]->requested++;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);

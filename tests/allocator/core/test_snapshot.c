@@ -270,14 +270,12 @@ CASE(without_a_trace_or_a_format_nothing_is_written) {
     uint64_t missing = 77;
     REQUIRE(set_up(DEVICE));
     write_bytes("old", 3);
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "trace=N");
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing),
+                ASHLAR_EINVAL, "trace=N");
     tear_down();
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "format: 3");
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing),
+                ASHLAR_EINVAL, "format: 3");
     CHECK(ashlar_allocator_write_trace(allocator, (ashlar_trace_format)-1, path, &missing) ==
           ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
@@ -303,12 +301,11 @@ CASE(a_snapshot_has_the_trace) {
 
 CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all") == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    CHECK_FAILS(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all"), ASHLAR_EIO,
+                "/nowhere/at/all");
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not a regular file");
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL),
+                ASHLAR_EINVAL, "not a regular file");
     tear_down();
 }
 

@@ -204,8 +204,8 @@ CASE(the_requests_own_stream_is_waited_for_too) {
     a = fill_and_free();
     /* Stream 1's event is recorded when it is asked for; stream 0's only before the wait. */
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_UNKNOWN);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[0], &out) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuEventRecord on");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[0], &out), ASHLAR_EDRIVER,
+                "cuEventRecord on");
     CHECK(atomic_load(&driver->fail_countdown) == 0);
     CHECK(take(4 * BIG, streams[0]) == a); /* stream 0 need not wait for itself */
     CHECK(stats_now().served_after_sync == 1 && stats_now().served_same_stream == 0);
@@ -324,8 +324,8 @@ CASE(a_new_stream_without_host_memory_is_refused) {
     void *out = &out;
     unsigned char *ptr = take(BIG, streams[0]);
     ashlar__host_fail_at(1);
-    CHECK(ashlar_alloc(allocator, BIG, streams[1], &out) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "the record of a stream");
+    CHECK_FAILS(ashlar_alloc(allocator, BIG, streams[1], &out), ASHLAR_EHOSTMEM,
+                "the record of a stream");
     CHECK(out == &out);
     ashlar__host_fail_at(1);
     CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);

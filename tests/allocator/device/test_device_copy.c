@@ -74,8 +74,8 @@ CASE(devices_of_two_kinds_are_no_peers) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     ashlar_driver cuda = {.name = "cuda"};
     ashlar_device other = {.driver = &cuda, .context = device->context};
-    CHECK(ashlar_copy_peer(device, dst, &other, src, 1, NULL) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "src_device: a soft device cannot copy from a cuda device");
+    CHECK_FAILS(ashlar_copy_peer(device, dst, &other, src, 1, NULL), ASHLAR_EINVAL,
+                "src_device: a soft device cannot copy from a cuda device");
     CHECK(ashlar_copy_peer(&other, dst, device, src, 1, NULL) == ASHLAR_EINVAL);
     CHECK(dst[0] == 0xEE);
     tear_down_buffers();
@@ -213,14 +213,12 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_UNKNOWN);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
         ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_OK);
     }

@@ -83,8 +83,8 @@ CASE(destroying_a_stream_gives_it_back) {
     CHECK_ZU(live_streams(), before + 1);
     CHECK(queue_note(stream, &seen, 5) == ASHLAR_OK);
     ashlar_stream_destroy(device, stream);
-    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuStreamSynchronize on the soft device");
+    CHECK_FAILS(ashlar_stream_synchronize(device, stream), ASHLAR_EDRIVER,
+                "cuStreamSynchronize on the soft device");
     CHECK(queue_note(NULL, &seen, 6) == ASHLAR_OK);
     wait_for(NULL);
     CHECK(seen == 56); /* its work was let finish */
@@ -205,8 +205,8 @@ CASE(a_launch_without_arguments_runs) {
 CASE(arguments_too_large_to_copy_are_refused) {
     REQUIRE(set_up_device(""));
     bare_runs = 0;
-    CHECK(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "a launch of 18446744073709551615 bytes of arguments");
+    CHECK_FAILS(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX), ASHLAR_EHOSTMEM,
+                "a launch of 18446744073709551615 bytes of arguments");
     ashlar__host_fail_at(1);
     CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
@@ -243,8 +243,8 @@ CASE(page_locked_memory_is_usable_and_given_back) {
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     ashlar_device_host_free(device, NULL);
     CHECK(counts_now().memory == before.memory + 2);
-    CHECK(ashlar_device_host_alloc(device, 0, &ptr) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "bytes: 0 bytes of page-locked memory");
+    CHECK_FAILS(ashlar_device_host_alloc(device, 0, &ptr), ASHLAR_EINVAL,
+                "bytes: 0 bytes of page-locked memory");
     check_context_stack();
     tear_down_device();
 }
@@ -317,14 +317,12 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     target = take_memory(device, 512);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         check_context_stack();
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
         check_context_stack();
         CHECK(rows[i].call() == ASHLAR_OK);
     }

@@ -61,8 +61,7 @@ CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
     setenv("FAKE_CUDA", "broken", 1);
-    CHECK(ashlar_device_open("auto", &device) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuInit");
+    CHECK_FAILS(ashlar_device_open("auto", &device), ASHLAR_EDRIVER, "cuInit");
     CHECK(device == NULL);
     setenv("FAKE_CUDA", "nodevice", 1);
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);

@@ -43,8 +43,7 @@ CASE(an_allocator_is_made_at_the_first_call_and_kept) {
 CASE(an_ordinal_that_is_none_is_refused) {
     ashlar_allocator *a = NULL;
     REQUIRE(set_up("devices=2"));
-    CHECK(ashlar__dropin_allocator(-1, &a) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "device -1");
+    CHECK_FAILS(ashlar__dropin_allocator(-1, &a), ASHLAR_EINVAL, "device -1");
     CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
     CHECK(ashlar__dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
     CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
@@ -133,8 +132,7 @@ CASE(a_bad_word_in_the_environment_is_refused_by_name) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=1"));
         setenv(names[i], "maybe", 1);
-        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), names[i]);
+        CHECK_FAILS(ashlar__dropin_allocator(0, &a), ASHLAR_EINVAL, names[i]);
         CHECK_HAS(ashlar_error_detail(), "maybe");
         CHECK(a == NULL);
         setenv(names[i], "", 1); /* as if it were not there */

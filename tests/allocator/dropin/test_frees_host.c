@@ -218,8 +218,8 @@ CASE(options_for_device_memory_are_not_for_it) {
 CASE(more_than_the_machine_has_is_refused) {
     void *ptr = NULL;
     REQUIRE(set_up(""));
-    CHECK(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "0 reserved of the host's ");
+    CHECK_FAILS(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr), ASHLAR_ENOMEM,
+                "0 reserved of the host's ");
     CHECK_HAS(ashlar_error_detail(), "(more than there is)");
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
     CHECK(ashlar__frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);

@@ -273,8 +273,7 @@ CASE_BOTH(growth_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=4MiB"));
     ashlar_block *out = NULL;
     ashlar__host_fail_at(1);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 1, &out) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "block descriptors");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 1, &out), ASHLAR_EHOSTMEM, "block descriptors");
     CHECK(heap.first == NULL && out == NULL);
     fill_four(blocks);
     put(blocks[3], &order_a, 1);
@@ -330,8 +329,8 @@ CASE_BOTH(a_take_without_host_memory_changes_nothing) {
             heap.spare_count = 0; /* as if the chunk were used up */
         }
         ashlar__host_fail_at(1);
-        CHECK(ashlar__heap_take(&heap, block, UNIT) == ASHLAR_EHOSTMEM);
-        CHECK_HAS(ashlar_error_detail(), n == 1 ? "leaf" : "block descriptors");
+        CHECK_FAILS(ashlar__heap_take(&heap, block, UNIT), ASHLAR_EHOSTMEM,
+                    n == 1 ? "leaf" : "block descriptors");
         CHECK(is_free_run(0, 4, NULL, 0));
         CHECK_ZU(heap.used_bytes, 0);
         check_heap();

@@ -23,8 +23,7 @@ static bool set_up_four(void) {
 }
 
 static void check_broken(const char *part) {
-    CHECK(ashlar__heap_check(&heap) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "heap check: ");
+    CHECK_FAILS(ashlar__heap_check(&heap), ASHLAR_EFORMAT, "heap check: ");
     CHECK_HAS(ashlar_error_detail(), part);
 }
 

@@ -197,8 +197,8 @@ CASE_BOTH(a_reserve_is_one_idle_block) {
 CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 2, 4);
-    CHECK(ashlar__heap_reserve(&heap, 65 * MIB) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 67108864");
+    CHECK_FAILS(ashlar__heap_reserve(&heap, 65 * MIB), ASHLAR_ENOMEM,
+                "would exceed the limit of 67108864");
     CHECK(ashlar__heap_reserve(&heap, SIZE_MAX) == ASHLAR_ENOMEM);
     check_heap();
     ashlar__driver_fail_at(driver,
@@ -219,8 +219,8 @@ CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
     ashlar_block *out = NULL;
     fill(blocks, 2, 4);
     const uint64_t calls = client.calls;
-    CHECK(ashlar__heap_grow(&heap, &order_a, 512, &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 5242880");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 512, &out), ASHLAR_ENOMEM,
+                "would exceed the limit of 5242880");
     CHECK(out == NULL && client.calls == calls);
     heap.range.limit_bytes = 6 * MIB;
     grow(512, &order_a);
@@ -350,8 +350,8 @@ CASE(used_up_addresses_are_found_again_in_holes) {
     put_idle(blocks[4]);
     CHECK_ZU(grow(16 * UNIT, &order_a)->offset, 24 * UNIT); /* 36 from the end of the hole */
     cut(block_at(24), 16 * UNIT, &order_a);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 13 * UNIT, &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "exceed the reserved address range");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 13 * UNIT, &out), ASHLAR_ENOMEM,
+                "exceed the reserved address range");
     CHECK(ashlar__heap_reserve(&heap, heap.range.mapped_bytes + 12 * UNIT) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(4, 12, NULL, 0));

@@ -216,8 +216,8 @@ CASE(where_addresses_are_scarce_fewer_do) {
     }
     client = (ashlar_driver_client){.device = device};
     most_addresses = 14 * MIB;
-    CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "cuMemAddressReserve on the soft device");
+    CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_ENOMEM,
+                "cuMemAddressReserve on the soft device");
     CHECK(client.calls == 5);
     driver->table = table;
     tear_down_device();
@@ -251,8 +251,8 @@ CASE(a_failing_set_up_reserves_nothing) {
         client = (ashlar_driver_client){.device = device};
         range = (ashlar_range){.bytes = 77};
         ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), steps[i].name);
+        CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_EDRIVER,
+                    steps[i].name);
         CHECK_ZU(range.bytes, 77);
         CHECK(client.calls == i + 1);
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
@@ -267,8 +267,8 @@ CASE(a_device_too_large_to_address_is_refused) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];
         client = (ashlar_driver_client){.device = device};
-        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
-        CHECK_HAS(ashlar_error_detail(), "too many to address");
+        CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_EOVERFLOW,
+                    "too many to address");
     }
     device->info.total_bytes = 6 * MIB + 1; /* an odd size: the addresses are whole granules */
     REQUIRE(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);

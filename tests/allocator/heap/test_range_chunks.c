@@ -43,8 +43,7 @@ CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
     map(0, 4 * MIB);
     for (size_t i = use_segments ? 2 : 0; i < (use_segments ? 4u : 2u); i++) {
         ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), steps[i].name);
+        CHECK_FAILS(ashlar__range_unmap(&range, &range.chunks[0]), ASHLAR_EDRIVER, steps[i].name);
         ashlar__range_forget_gone(&range);
         CHECK_ZU(range.chunk_count, 1);
         check_range();
@@ -78,8 +77,8 @@ CASE(a_chunk_that_cannot_be_mapped_again_either_is_gone) {
             driver->table.mem_set_access = refuse_access;
         }
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_release, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuMemRelease on");
+        CHECK_FAILS(ashlar__range_unmap(&range, &range.chunks[0]), ASHLAR_EDRIVER,
+                    "cuMemRelease on");
         CHECK(range.chunks[0].is_gone);
         driver->table = table;
         ashlar__range_forget_gone(&range);
@@ -138,8 +137,7 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         for (size_t n = 1; n <= steps[i].calls; n++) {
             ashlar__driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
-            CHECK_HAS(ashlar_error_detail(), steps[i].name);
+            CHECK_FAILS(ashlar__range_move(&range, 40 * MIB), ASHLAR_EDRIVER, steps[i].name);
             check_range();
             for (size_t k = 0; k < 3; k++) {
                 CHECK_ZU(range.chunks[k].offset, k * 10 * MIB);
@@ -250,8 +248,7 @@ CASE(a_peer_that_is_refused_may_use_nothing) {
     for (size_t n = 1; n <= 2; n++) {
         REQUIRE(set_up_peers());
         refuse_at = n;
-        CHECK(ashlar__range_allow_peer(&range, 3) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuMemSetAccess on");
+        CHECK_FAILS(ashlar__range_allow_peer(&range, 3), ASHLAR_EDRIVER, "cuMemSetAccess on");
         CHECK_ZU(range.peer_count, 0);
         CHECK_ZU(seen_count, n == 1 ? 0 : 2);
         CHECK(n == 1 || saw(1, 0, 4 * MIB, CU_ACCESS_NONE, 1, 3)); /* taken back */
@@ -268,8 +265,8 @@ CASE(more_peers_than_there_is_room_for_are_refused) {
     for (int i = 1; i <= ASHLAR_PEERS_MAX; i++) {
         CHECK(ashlar__range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
     }
-    CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "peer 32: at most 32 devices");
+    CHECK_FAILS(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1), ASHLAR_ENOTSUP,
+                "peer 32: at most 32 devices");
     CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX) == ASHLAR_OK);
     tear_down_range();
 }
@@ -279,8 +276,8 @@ CASE(more_peers_than_there_is_room_for_are_refused) {
 CASE(segments_have_no_peers) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
-    CHECK(ashlar__range_allow_peer(&range, 1) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "peer 1: device 0 has no virtual memory management");
+    CHECK_FAILS(ashlar__range_allow_peer(&range, 1), ASHLAR_ENOTSUP,
+                "peer 1: device 0 has no virtual memory management");
     CHECK(ashlar__range_allow_peer(&range, 0) == ASHLAR_OK);
     tear_down_range();
     use_segments = false;

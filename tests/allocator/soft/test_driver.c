@@ -141,8 +141,8 @@ CASE(a_refusal_becomes_a_status_with_its_words) {
     CHECK(strcmp(ashlar_error_detail(),
                  "cuMemCreate on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2): the software "
                  "device's memory is used up") == 0);
-    CHECK(ashlar__driver_error(driver, "it", CU_INVALID_VALUE) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
+    CHECK_FAILS(ashlar__driver_error(driver, "it", CU_INVALID_VALUE), ASHLAR_EDRIVER,
+                "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
     CHECK(ashlar__driver_error(driver, "it", 12345) == ASHLAR_EDRIVER);
     CHECK(strcmp(ashlar_error_detail(),
                  "it on the soft device: unknown error (12345): no description") == 0);
@@ -172,8 +172,8 @@ CASE(a_driver_without_words_is_survived) {
                  "it on the soft device: unknown error (999): no description") == 0);
     driver->table.get_error_name = fail_to_say;
     driver->table.get_error_string = fail_to_say;
-    CHECK(ashlar__driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "unknown error (999): no description");
+    CHECK_FAILS(ashlar__driver_error(driver, "it", CU_UNKNOWN), ASHLAR_EDRIVER,
+                "unknown error (999): no description");
     driver->table = table;
 }
 

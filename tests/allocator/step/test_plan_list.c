@@ -103,8 +103,7 @@ CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
     };
     REQUIRE(set_up_plans());
     for (size_t i = 0; i < COUNT(cases); i++) {
-        CHECK(record(cases[i].events, 3) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), cases[i].stream_idx);
+        CHECK_FAILS(record(cases[i].events, 3), ASHLAR_EINVAL, cases[i].stream_idx);
         CHECK(allocator->planner.keys == NULL);
     }
     CHECK(record(cases[0].events, (size_t)1 << 31) == ASHLAR_EOVERFLOW);
@@ -115,8 +114,7 @@ CASE(a_key_that_is_being_recorded_is_refused) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
     REQUIRE(set_up_plans());
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
-    CHECK(record(events, 1) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "a step of key 7 is recorded");
+    CHECK_FAILS(record(events, 1), ASHLAR_EINVAL, "a step of key 7 is recorded");
     CHECK(ashlar_plan_record_events(allocator, streams[0], 8, events, 1) == ASHLAR_OK);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().steps_recorded, 2);
@@ -129,8 +127,7 @@ CASE(a_stream_that_is_captured_is_refused) {
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     REQUIRE(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
-    CHECK(record(events, 1) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "captured");
+    CHECK_FAILS(record(events, 1), ASHLAR_EINVAL, "captured");
     check_refused(ASHLAR_EINVAL, "number 0 is being captured");
     ashlar_graph_pool_end(pool);
     CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
@@ -243,13 +240,12 @@ CASE(lifetimes_are_planned_and_written) {
 CASE(a_wrong_buffer_is_named) {
     const ashlar_pack_buffer buffers[] = {{5, 0, 1}, {0, 0, 1}, {5, 3, 3}, {5, 3, 2}};
     REQUIRE(set_up_plans());
-    CHECK(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 2, ASHLAR_TAG_USER) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "buffers[1]: 0 bytes");
+    CHECK_FAILS(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 2, ASHLAR_TAG_USER),
+                ASHLAR_EINVAL, "buffers[1]: 0 bytes");
     for (size_t i = 2; i < 4; i++) {
-        CHECK(ashlar_plan_record_buffers(allocator, streams[0], 1, &buffers[i], 1,
-                                         ASHLAR_TAG_USER) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "buffers[0]: it ends");
+        CHECK_FAILS(
+            ashlar_plan_record_buffers(allocator, streams[0], 1, &buffers[i], 1, ASHLAR_TAG_USER),
+            ASHLAR_EINVAL, "buffers[0]: it ends");
     }
     CHECK(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 1, ASHLAR_TAG_COUNT) ==
           ASHLAR_EINVAL);
@@ -299,9 +295,8 @@ CASE(what_has_no_slots_is_not_written) {
           ASHLAR_EINVAL);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[1], 7, streams[0], path) ==
           ASHLAR_EINVAL);
-    CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[1], path) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 7 has no plan with slots for this stream");
+    CHECK_FAILS(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[1], path),
+                ASHLAR_EINVAL, "key 7 has no plan with slots for this stream");
     CHECK(read_text(text) == 3 && names_in_folder() == 1);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], "/nowhere/at/all") ==
           ASHLAR_EIO);
@@ -367,8 +362,7 @@ CASE(lists_that_the_driver_fails_are_recorded_again) {
 CASE(a_step_that_is_too_large_for_the_device_is_recorded) {
     const ashlar_plan_event events[] = {{.bytes = (size_t)1 << 62}, {.is_free = true}};
     REQUIRE(set_up_plans());
-    CHECK(record(events, 2) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "more than the device has");
+    CHECK_FAILS(record(events, 2), ASHLAR_ENOMEM, "more than the device has");
     CHECK(plans().steps_recorded == 1 && plans().plan_count == 0);
     tear_down();
 }

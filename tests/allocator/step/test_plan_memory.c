@@ -73,8 +73,7 @@ CASE(walks_see_the_blocks_of_seats) {
 }
 
 static void check_finds(const char *what) {
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), what);
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, what);
 }
 
 /* Each thing that is broken is mended before the next. */
@@ -103,15 +102,15 @@ CASE(the_check_finds_each_broken_invariant) {
     ashlar__page_map_set(&allocator->heap.map, offset, first);
 
     first->bytes += 512;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "one that reaches into it");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "one that reaches into it");
     first->bytes -= 512;
 
     last->bytes += 64 * MIB;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "larger than its memory");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "larger than its memory");
     last->bytes -= 64 * MIB;
 
     last->requested += 4096;
@@ -120,13 +119,13 @@ CASE(the_check_finds_each_broken_invariant) {
     last->requested -= 4096;
 
     memory->late_count = 1;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "not known to be");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "not known to be");
     memory->late_count = 4;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "more late blocks than slot blocks");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "more late blocks than slot blocks");
     memory->late_count = 2;
 
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);

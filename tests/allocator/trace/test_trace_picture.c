@@ -108,8 +108,8 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 
 CASE(a_path_that_cannot_be_written_is_named) {
     left_out = 77;
-    CHECK(ashlar__trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.svg");
+    CHECK_FAILS(ashlar__trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out), ASHLAR_EIO,
+                "/nowhere/trace.svg");
     CHECK_ZU(left_out, 77);
 }
 

@@ -80,8 +80,7 @@ CASE(a_capacity_is_rounded_up) {
         CHECK_ZU(ring.capacity, pairs[i][1]);
         ashlar__trace_finish(&ring);
     }
-    CHECK(ashlar__trace_init(&ring, 0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "0 events; give 1 .. 4294967296");
+    CHECK_FAILS(ashlar__trace_init(&ring, 0), ASHLAR_EINVAL, "0 events; give 1 .. 4294967296");
     CHECK(ashlar__trace_init(&ring, ((size_t)1 << 32) + 1) == ASHLAR_EINVAL);
     CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }

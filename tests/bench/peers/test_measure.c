@@ -177,8 +177,8 @@ CASE(a_subject_may_be_told_what_it_gets_back) {
     CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 3) * w.body_pairs));
     for (size_t refused = 1; refused <= 5000; refused += 1234) {
         counts = (counter){.refuse_at = refused};
-        CHECK(ashlar__measure(&config, &w, &subject, 1, &result) == ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(), "sized has no block");
+        CHECK_FAILS(ashlar__measure(&config, &w, &subject, 1, &result), ASHLAR_ENOMEM,
+                    "sized has no block");
         CHECK_ZU(counts.gives, counts.takes);
         CHECK_ZU(counts.other_takes, 0);
     }
@@ -403,8 +403,7 @@ CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
             const ashlar_measure_config config = {device, threads, 3, 1};
             ashlar_measurement result;
             counts = (counter){.refuse_at = moments[i]};
-            CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_ENOMEM);
-            CHECK_HAS(ashlar_error_detail(), "counting");
+            CHECK_FAILS(ashlar__measure(&config, &w, &peer, 1, &result), ASHLAR_ENOMEM, "counting");
             CHECK_HAS(ashlar_error_detail(), "one_size");
             check_counts_balance();
         }

@@ -19,8 +19,7 @@ static size_t count_peers(void) {
 
 static void check_refused(const char *text, const char *word) {
     const size_t count = count_peers();
-    CHECK(ashlar__peer_load(text) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "--peer: ");
+    CHECK_FAILS(ashlar__peer_load(text), ASHLAR_EINVAL, "--peer: ");
     CHECK_HAS(ashlar_error_detail(), word);
     CHECK_ZU(count_peers(), count);
 }
@@ -147,8 +146,7 @@ CASE(cudas_pools_are_for_cuda_devices) {
     const ashlar_peer *peer = ashlar__peer_find("cuda_async");
     REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
     void *self = NULL;
-    CHECK(peer->create(device, &self) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "--device cuda");
+    CHECK_FAILS(peer->create(device, &self), ASHLAR_ENOTSUP, "--device cuda");
     tear_down_device();
 }
 

@@ -270,8 +270,7 @@ CASE(no_memory_for_the_plan_is_a_failure) {
     REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config small = {
         .calls = &test_calls, .memory_bytes = 2 * MIB, .plan = &plan};
-    CHECK(ashlar__replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "stone.csv:6: ");
+    CHECK_FAILS(ashlar__replay_run(plan.log, &small, &result), ASHLAR_ENOMEM, "stone.csv:6: ");
     finish();
 }
 

@@ -98,13 +98,10 @@ CASE(a_long_file_is_read_to_its_end) {
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {
-    CHECK(ashlar__rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
-    CHECK(ashlar__rmm_log_read(folder, &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), folder);
+    CHECK_FAILS(ashlar__rmm_log_read("/nowhere/at/all", &log_of), ASHLAR_EIO, "/nowhere/at/all");
+    CHECK_FAILS(ashlar__rmm_log_read(folder, &log_of), ASHLAR_EIO, folder);
     write_bytes("", 0);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, path);
 }
 
 CASE(without_zlib_gzip_is_refused) {
@@ -112,8 +109,7 @@ CASE(without_zlib_gzip_is_refused) {
         SKIP("this build has zlib");
     }
     write_bytes(packed_head, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_ENOTSUP, path);
     CHECK_HAS(ashlar_error_detail(), "zlib");
 }
 
@@ -152,8 +148,7 @@ CASE(gzip_files_may_follow_each_other) {
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     ashlar__rmm_log_free(log_of);
     write_bytes(bytes, join_packed(bytes, 3, 'x'));
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "3 bytes that are no gzip data");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "3 bytes that are no gzip data");
 }
 
 CASE(a_damaged_gzip_file_is_refused) {
@@ -163,14 +158,12 @@ CASE(a_damaged_gzip_file_is_refused) {
     }
     for (size_t left = 2; left < sizeof packed_head; left++) { /* cut off anywhere */
         write_bytes(packed_head, left);
-        CHECK(read_log() == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), "cut off");
+        CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "cut off");
     }
     memcpy(bytes, packed_head, sizeof packed_head);
     bytes[sizeof packed_head - 8] ^= 1; /* of the checksum */
     write_bytes(bytes, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "damaged: incorrect data check");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "damaged: incorrect data check");
     CHECK_HAS(ashlar_error_detail(), path);
 }
 

@@ -185,12 +185,10 @@ static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengt
                                 const ashlar_rnn_buffers *buffers, const char *message) {
     const ashlar_rnn_batch shape = {.steps = steps, .batch = batch, .lengths = lengths};
     const size_t before = CALLS(launch_host_func);
-    CHECK(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
-    CHECK(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
-    CHECK(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_FAILS(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL, message);
+    CHECK_FAILS(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL, message);
+    CHECK_FAILS(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL,
+                message);
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 

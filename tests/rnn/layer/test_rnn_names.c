@@ -118,9 +118,8 @@ CASE(a_prefix_too_long_for_a_name_is_refused) {
     memset(prefix, 'p', sizeof prefix);
     for (size_t length = 127; length > 114; length -= 12) {
         prefix[length] = '\0';
-        CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) ==
-              ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "too long");
+        CHECK_FAILS(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first),
+                    ASHLAR_EINVAL, "too long");
         CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
         CHECK_ZU(first, 77);
     }
@@ -146,8 +145,8 @@ CASE(a_declaration_that_fails_adds_nothing) {
         CHECK(n > 2 || strstr(ashlar_error_detail(), "a stack of 2 pseudo-layers") != NULL);
     }
     CHECK(n > 3);
-    CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "stack.weight_ih_l0 is declared twice");
+    CHECK_FAILS(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first),
+                ASHLAR_EINVAL, "stack.weight_ih_l0 is declared twice");
     ashlar_arena_destroy(arena);
     finish();
 }
@@ -163,8 +162,7 @@ CASE(a_stack_that_cannot_be_is_refused) {
     config = config_of(ASHLAR_F32);
     device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
     setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
+    CHECK_FAILS(ashlar_rnn_create(device, &config, &rnn), ASHLAR_ENOTSUP, "ASHLAR_DEVICE=soft");
     device->info.kind = ASHLAR_DEVICE_SOFT;
     ashlar__host_fail_at(1);
     CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM);

@@ -312,8 +312,8 @@ CASE(weights_that_are_no_numbers_draw_nothing) {
     ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
     REQUIRE(open_sampler(1, 9));
     int32_t symbol = 77;
-    CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "weights are no numbers");
+    CHECK_FAILS(ashlar__text_sampler_next(sampler, &symbol), ASHLAR_EFORMAT,
+                "weights are no numbers");
     CHECK(symbol == 77);
     close_sampler();
 }

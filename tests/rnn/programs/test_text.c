@@ -246,8 +246,8 @@ CASE(a_text_that_cannot_be_written_ends_at_once) {
     REQUIRE(open_byte_model());
     FILE *full = fopen("/dev/full", "w");
     REQUIRE(full != NULL);
-    CHECK(ashlar__text_write(model, full, &config, &report) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "could not be written");
+    CHECK_FAILS(ashlar__text_write(model, full, &config, &report), ASHLAR_EIO,
+                "could not be written");
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
     (void)fclose(full);

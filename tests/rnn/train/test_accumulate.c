@@ -126,8 +126,8 @@ CASE(a_batch_that_cannot_be_divided_is_refused) {
     ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
     const ashlar_train_config config = config_in(5);
-    CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "--accumulate: 5 does not divide the 12 sequences of --batch");
+    CHECK_FAILS(train(&config, &seen, &report), ASHLAR_EINVAL,
+                "--accumulate: 5 does not divide the 12 sequences of --batch");
     close_text();
 }
 

@@ -180,8 +180,7 @@ CASE(a_save_that_fails_ends_the_training) {
     REQUIRE(open_case("memory=256MiB"));
     config.save_file = "/nowhere/at/all";
     config.save_every = 4;
-    CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    CHECK_FAILS(train_and_save(&config, path, &seen, &report), ASHLAR_EIO, "/nowhere/at/all");
     CHECK_ZU(seen.count, 4);
     config.save_every = 0; /* not at all */
     CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);

@@ -300,16 +300,16 @@ CASE(a_file_of_another_tagger_or_text_is_refused) {
     config.steps = 6;
     config.resume_file = other;
     tags_config.character_hidden = 9;
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.char_hidden is 8 there, and 9 here");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.char_hidden is 8 there, and 9 here");
     usual_tags();
     tags_config.is_unidirectional = true;
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.directions is 2 there, and 1 here");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.directions is 2 there, and 1 here");
     close_tags();
     REQUIRE(open_tags("memory=256MiB", 6)); /* the same file, another share held out */
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.text is 300 sentences");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.text is 300 sentences");
     (void)unlink(other);
     close_tags();
 }

@@ -92,8 +92,8 @@ CASE(gradients_that_are_no_numbers_are_an_error) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "step 3:");
+    CHECK_FAILS(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report),
+                ASHLAR_EFORMAT, "step 3:");
     ashlar__trainer_destroy(trainer);
     close_text();
 }
