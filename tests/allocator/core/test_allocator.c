@@ -18,7 +18,6 @@ CASE(a_new_allocator_has_taken_no_memory) {
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(ashlar_allocator_device(allocator) == device);
     ashlar_allocator_destroy(NULL);
-    tear_down();
 }
 
 CASE(every_size_gets_its_block_size_and_alignment) {
@@ -39,7 +38,6 @@ CASE(every_size_gets_its_block_size_and_alignment) {
         queue_write(streams[0], ptr, sizes[i], 1); /* all of it is there */
         give(ptr);
     }
-    tear_down();
 }
 
 CASE(blocks_that_are_live_together_do_not_overlap) {
@@ -58,7 +56,6 @@ CASE(blocks_that_are_live_together_do_not_overlap) {
     for (size_t i = 0; i < COUNT; i++) {
         give(ptrs[i]);
     }
-    tear_down();
 }
 
 CASE(everything_freed_becomes_one_block_again) {
@@ -79,7 +76,6 @@ CASE(everything_freed_becomes_one_block_again) {
     CHECK(memory_calls() == calls);
     CHECK(stats_now().served_same_stream > 0);
     give(whole);
-    tear_down();
 }
 
 CASE(no_more_is_reserved_than_the_peak_needs) {
@@ -104,7 +100,6 @@ CASE(no_more_is_reserved_than_the_peak_needs) {
     give(b);
     give(e);
     CHECK_ZU(stats_now().reserved_bytes, 12 * MIB); /* kept, for the next ones */
-    tear_down();
 }
 
 CASE(the_smallest_hole_that_fits_is_used) {
@@ -119,7 +114,6 @@ CASE(the_smallest_hole_that_fits_is_used) {
     give(large);
     give(wall);
     give(top);
-    tear_down();
 }
 
 CASE(counters_say_what_happened) {
@@ -149,7 +143,6 @@ CASE(counters_say_what_happened) {
     give(b);
     give(c);
     CHECK(stats_now().live_bytes == 0 && stats_now().block_bytes == 0);
-    tear_down();
 }
 
 static void *take_tagged(size_t bytes, ashlar_tag tag) {
@@ -176,7 +169,6 @@ CASE(each_tag_has_its_own_account) {
     }
     give(take(10, streams[0]));
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_USER].peak_bytes, 1000); /* a take() without a tag */
-    tear_down();
 }
 
 CASE(tags_at_peak_are_those_of_the_highest_moment) {
@@ -206,7 +198,6 @@ CASE(tags_at_peak_are_those_of_the_highest_moment) {
     s = stats_now();
     CHECK_ZU(s.tags[ASHLAR_TAG_MOMENTS].at_peak_bytes, 8001);
     CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
-    tear_down();
 }
 
 CASE(the_usable_bytes_are_the_blocks) {
@@ -223,7 +214,6 @@ CASE(the_usable_bytes_are_the_blocks) {
                 "freed before");
     CHECK(ashlar_allocator_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 77);
-    tear_down();
 }
 
 CASE(every_tag_has_a_name) {
@@ -256,7 +246,6 @@ CASE(the_seal_counts_driver_calls_from_then_on) {
     ashlar_allocator_seal(allocator);
     CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
     give(b);
-    tear_down();
 }
 
 CASE(destroying_returns_live_blocks_too) {
@@ -264,7 +253,6 @@ CASE(destroying_returns_live_blocks_too) {
     (void)take(5 * MIB, streams[0]);
     (void)take(1000, streams[1]);
     CHECK_ZU(free_memory_of(device), 10 * MIB);
-    tear_down();
 }
 
 static atomic_int run_count;
@@ -301,7 +289,6 @@ CASE(two_allocators_on_one_device_keep_apart) {
     ashlar_allocator_destroy(other);
     queue_write(streams[0], mine, 1000, 1);
     give(mine);
-    tear_down();
 }
 
 RUN_CASES()

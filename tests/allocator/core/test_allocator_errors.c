@@ -32,7 +32,6 @@ CASE(a_foreign_pointer_is_refused) {
     check_refused(base + 64 * MIB, "not a block of this allocator");
     check_refused(base + 2 * MIB - 1, "freed before, or never handed out");
     give(ptr);
-    tear_down();
 }
 
 CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
@@ -45,7 +44,6 @@ CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
     check_refused(low + 511, ": 511 bytes inside a block");
     give(ptr);
     give(low);
-    tear_down();
 }
 
 CASE(a_pointer_freed_twice_is_refused) {
@@ -60,7 +58,6 @@ CASE(a_pointer_freed_twice_is_refused) {
     check_refused(ptr, text); /* inside a larger free block now */
     check_refused(low, "freed before, or never handed out");
     give(high);
-    tear_down();
 }
 
 CASE(an_argument_outside_its_range_is_named) {
@@ -74,7 +71,6 @@ CASE(an_argument_outside_its_range_is_named) {
                 "tag: -1 is no ashlar_tag");
     CHECK(out == &out);
     CHECK(stats_now().alloc_count == 0);
-    tear_down();
 }
 
 CASE(a_full_device_is_reported_with_its_numbers) {
@@ -98,7 +94,6 @@ CASE(a_full_device_is_reported_with_its_numbers) {
     give(d);
     give(b);
     give(c);
-    tear_down();
 }
 
 CASE(the_advice_fits_what_the_block_is_for) {
@@ -112,7 +107,6 @@ CASE(the_advice_fits_what_the_block_is_for) {
                     is_model ? "; make the model smaller, or free blocks"
                              : "; make the batch or the sequences smaller");
     }
-    tear_down();
 }
 
 CASE(a_request_beyond_the_device_is_refused_without_a_call) {
@@ -128,7 +122,6 @@ CASE(a_request_beyond_the_device_is_refused_without_a_call) {
     CHECK(out == &out);
     CHECK(stats_now().driver_calls == calls);
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
-    tear_down();
 }
 
 CASE(the_largest_hole_may_be_any_streams) {
@@ -150,7 +143,6 @@ CASE(the_largest_hole_may_be_any_streams) {
     for (int i = 0; i < 4; i++) {
         give(blocks[i]);
     }
-    tear_down();
 }
 
 CASE(creation_without_host_memory_leaves_nothing) {
@@ -175,7 +167,6 @@ CASE(creation_without_host_memory_leaves_nothing) {
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
     CHECK(refused >= 2 && refused < 8);
-    tear_down_device();
 }
 
 /* ---- the walker ---- */
@@ -224,7 +215,6 @@ CASE(the_walker_compares_the_counters_with_the_blocks) {
     check_counter(&allocator->stream_states->last_tick, 1, "ahead of its recordings");
     give(ptr);
     give(other);
-    tear_down();
 }
 
 CASE(the_walker_compares_the_counters_with_each_other) {
@@ -252,7 +242,6 @@ CASE(the_walker_compares_the_counters_with_each_other) {
     check_counter(&stats->tags[ASHLAR_TAG_USER].at_peak_bytes, (uint64_t)-1,
                   "the bytes at the peak");
     give(other);
-    tear_down();
 }
 
 CASE(a_blocks_size_can_be_asked_for) {
@@ -266,7 +255,6 @@ CASE(a_blocks_size_can_be_asked_for) {
     give(ptr);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 7);
-    tear_down();
 }
 
 CASE(a_handle_that_names_no_stream_is_refused) {
@@ -279,7 +267,6 @@ CASE(a_handle_that_names_no_stream_is_refused) {
     CHECK(ashlar_free_on(allocator, ptr, nothing) == ASHLAR_EDRIVER);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
-    tear_down();
 }
 
 RUN_CASES()

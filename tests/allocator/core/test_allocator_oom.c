@@ -188,7 +188,6 @@ CASE(the_workload_climbs_every_step_of_the_ladder) {
     CHECK(s.served_same_stream > 0 && s.served_idle > 0 && s.served_completed > 0);
     CHECK(s.served_waited > 0 && s.served_mapped > 0 && s.served_after_sync > 0);
     CHECK_ZU(s.reserved_bytes, 32 * MIB);
-    tear_down_device();
 }
 
 /* What destroy() cannot return where the driver will not take it. */
@@ -269,7 +268,6 @@ CASE(the_workload_uses_the_cache) {
     CHECK(failures == 0);
     CHECK(s.served_cached > 0 && s.served_mapped > 0 && s.served_waited > 0);
     CHECK(s.served_after_sync > 0);
-    tear_down_device();
 }
 
 CASE(every_driver_call_may_fail_beside_caches) {

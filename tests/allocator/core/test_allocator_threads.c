@@ -196,7 +196,6 @@ CASE(no_call_of_any_thread_is_lost_from_the_counts) {
     CHECK_ZU(stats_now().free_count, (size_t)THREADS * CHURNS);
     CHECK_ZU(stats_now().reserved_bytes, 2 * MIB);
     pthread_barrier_destroy(&start);
-    tear_down();
 }
 
 RUN_CASES()

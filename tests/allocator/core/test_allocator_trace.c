@@ -147,7 +147,6 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
         check_event(i, &want[i]);
     }
     CHECK(events[4].thread != me);
-    tear_down();
 }
 
 CASE(what_a_thread_s_cache_serves_is_recorded_too) {
@@ -163,7 +162,6 @@ CASE(what_a_thread_s_cache_serves_is_recorded_too) {
     CHECK(events[3].action == ASHLAR_TRACE_ALLOC && events[3].requested == 900);
     CHECK(events[3].tag == ASHLAR_TAG_BATCH && events[3].address == (uintptr_t)ptr);
     give(ptr);
-    tear_down();
 }
 
 CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
@@ -177,7 +175,6 @@ CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
     CHECK(ashlar_free(allocator, NULL) == ASHLAR_OK);
     read_events();
     CHECK_ZU(event_count, 0);
-    tear_down();
 }
 
 /* ---- where calls fail ---- */
@@ -264,7 +261,6 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,
                 "trace_events");
     CHECK(allocator == none);
-    tear_down_device();
 }
 
 /* ---- more events than there is room for ---- */
@@ -294,7 +290,6 @@ CASE(the_oldest_events_go_where_the_ring_is_full) {
           ASHLAR_OK);
     CHECK_ZU(missing, 1 + 101 - 8 + 1); /* the oldest left is a free without its block */
     give(ptr);
-    tear_down();
 }
 
 /* ---- several threads ---- */
@@ -375,7 +370,6 @@ CASE(threads_are_recorded_in_the_order_of_what_they_did) {
     check_trace_is_true(false);
     CHECK_ZU(stats_now().alloc_count, (size_t)THREADS * ROUNDS);
     play_events();
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

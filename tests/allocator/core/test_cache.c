@@ -216,7 +216,6 @@ CASE(a_flush_gives_all_blocks_to_the_heap) {
     CHECK_ZU(own_stats().cached_bytes, 0);
     CHECK(ashlar__cache_is_empty(ashlar__cache_recent));
     CHECK_ZU(allocator->heap.used_bytes, 0);
-    tear_down();
 }
 
 /* It would keep memory of a size that hardly any request has from all others. */
@@ -231,7 +230,6 @@ CASE(a_miss_gives_up_the_large_block_alone) {
     CHECK_ZU(own_stats().cached_bytes, 4096);
     give(ptr);
     give(rest);
-    tear_down();
 }
 
 /* A block in each list, then in each but one: none may be overlooked. */
@@ -258,7 +256,6 @@ CASE(a_flush_finds_the_blocks_of_every_class) {
         }
         CHECK_ZU(allocator->heap.used_bytes, 0);
     }
-    tear_down();
 }
 
 static ashlar_stream_state *order_of(ashlar_stream stream) {
@@ -284,7 +281,6 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
     CHECK(order_of(streams[0]) != gone);
     CHECK(allocator->heap.first->stream_state == order_of(streams[0]));
     give(ptr);
-    tear_down();
 }
 
 /* An event recorded while a block was in a cache need not come after its last use. */
@@ -307,7 +303,6 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     CHECK(first->stream_state == of_first && of_first->recorded == 1);
     CHECK_ZU(first->tick, 1);
     CHECK_ZU(of_first->last_tick, 1);
-    tear_down();
 }
 
 /* What a hit writes, on lines where no other thread's hit writes. */
@@ -325,7 +320,6 @@ CASE(nothing_that_a_hit_writes_shares_a_line) {
         CHECK((uintptr_t)block % LINE == 0);
     }
     give(ptr);
-    tear_down();
 }
 
 CASE(one_streams_blocks_may_be_forgotten_alone) {
@@ -346,7 +340,6 @@ CASE(one_streams_blocks_may_be_forgotten_alone) {
     give(held);
     give(other);
     give(again);
-    tear_down();
 }
 
 CASE(a_thread_keeps_one_cache_of_each_allocator) {
@@ -372,7 +365,6 @@ CASE(a_thread_keeps_one_cache_of_each_allocator) {
     CHECK(ashlar__cache_get(second)->next_of_thread == of_first);
     CHECK(of_first->next_of_thread == NULL);
     ashlar_allocator_destroy(second);
-    tear_down();
 }
 
 CASE(an_allocator_without_caches_gives_none) {
@@ -383,7 +375,6 @@ CASE(an_allocator_without_caches_gives_none) {
     CHECK(allocator->caches == NULL);
     CHECK_ZU(stats_now().served_cached, 0);
     CHECK_ZU(stats_now().cached_bytes, 0);
-    tear_down();
 }
 
 /* Without host memory for a cache, or for a stream's magazines, all works as without caches. */
@@ -399,7 +390,6 @@ CASE(no_host_memory_means_no_cache) {
     CHECK_ZU(stats_now().cached_bytes, 0);
     give(take(4096, streams[0]));
     CHECK_ZU(stats_now().cached_bytes, 4096);
-    tear_down();
 }
 
 /* ---- shutting out ---- */
@@ -478,7 +468,6 @@ CASE(a_claim_waits_for_an_owner_that_is_inside) {
     CHECK(entered != NULL);
     CHECK(atomic_load(&owner_found) == SHUT_OUT);
     CHECK(allocator->caches == own && own->next == NULL); /* the other one went with its thread */
-    tear_down();
 }
 
 RUN_CASES()

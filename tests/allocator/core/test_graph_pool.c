@@ -75,7 +75,6 @@ CASE(a_released_pools_memory_comes_after_the_last_launch) {
     check_calls(&before, (order_calls){.recorded = 1, .waited = 1});
     check_owned(streams[2], p.ptr, 4 * BIG);
     give(p.ptr);
-    tear_down();
 }
 
 CASE(a_released_pools_memory_is_at_once_the_last_streams) {
@@ -93,7 +92,6 @@ CASE(a_released_pools_memory_is_at_once_the_last_streams) {
     CHECK(take(4 * BIG, streams[1]) == p.ptr); /* merged with what lies beside */
     CHECK(stats_now().served_same_stream == 2);
     check_owned(streams[1], p.ptr, 4 * BIG);
-    tear_down();
 }
 
 CASE(live_blocks_outlive_their_pool) {
@@ -181,7 +179,6 @@ CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
     CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_ENOMEM);
     pool_release(pool, streams[0]);
     CHECK(take(4 * BIG, streams[1]) == ptr);
-    tear_down();
 }
 
 CASE(a_pool_grows_beside_its_own_free_block) {
@@ -198,7 +195,6 @@ CASE(a_pool_grows_beside_its_own_free_block) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(a_pool_without_blocks_stays_among_streams_that_go) {
@@ -218,7 +214,6 @@ CASE(a_pool_without_blocks_stays_among_streams_that_go) {
     }
     CHECK_ZU(pools, 1);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(blocks_from_outside_do_not_become_the_pools) {
@@ -239,7 +234,6 @@ CASE(blocks_from_outside_do_not_become_the_pools) {
     CHECK(take(4 * BIG, streams[0]) == a); /* both are the stream's */
     check_owned(streams[0], a, BIG);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
@@ -266,7 +260,6 @@ CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
     CHECK(c != b && c != late);
     give(c);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(two_captures_at_a_time_have_two_pools) {
@@ -303,7 +296,6 @@ CASE(two_captures_at_a_time_have_two_pools) {
         pool_release(pools[i], streams[i + 2]);
         drop_graph(graphs[i]);
     }
-    tear_down();
 }
 
 /* The capture may ask nobody, but this is known. */
@@ -323,7 +315,6 @@ CASE(a_captured_stream_gets_what_is_past) {
     pool_end(pool);
     pool_release(pool, streams[2]);
     give(wall);
-    tear_down();
 }
 
 RUN_CASES()

@@ -46,7 +46,6 @@ CASE(the_pools_requests_take_every_step_that_is_legal) {
     ashlar_allocator_set_reclaim(allocator, NULL, NULL);
     pool_release(pool, streams[0]);
     check_owned(streams[2], b, BIG);
-    tear_down();
 }
 
 CASE(a_pool_has_memory_gathered) {
@@ -65,7 +64,6 @@ CASE(a_pool_has_memory_gathered) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 /* What ordinary streams, the default one among them, do while another stream is captured. */
@@ -138,7 +136,6 @@ CASE(other_threads_do_not_spoil_a_capture) {
     unsigned int mode = CU_CAPTURE_GLOBAL;
     CHECK(driver->table.thread_exchange_capture_mode(&mode) == CU_SUCCESS);
     CHECK(mode == CU_CAPTURE_GLOBAL); /* the thread's own way is back */
-    tear_down();
 }
 
 CASE(without_a_capture_no_mode_is_set) {
@@ -148,7 +145,6 @@ CASE(without_a_capture_no_mode_is_set) {
     CHECK(take(2 * BIG, streams[1]) != NULL);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(CALLS(thread_exchange_capture_mode), calls);
-    tear_down();
 }
 
 /* ---- mistakes and failures ---- */
@@ -169,7 +165,6 @@ CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
     give(a);
     drop_graph(capture_end(streams[0]));
     CHECK(take(4 * BIG, streams[1]) == a);
-    tear_down();
 }
 
 CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
@@ -182,7 +177,6 @@ CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
                 "ashlar_graph_pool_begin");
     drop_graph(capture_end(streams[0]));
     CHECK(take(4 * BIG, streams[1]) == a);
-    tear_down();
 }
 
 /* The remedy for such a stream is to wait for the whole device, which a capture does not allow. */
@@ -204,7 +198,6 @@ CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     pool_end(pool);
     CHECK(take(4 * BIG, streams[1]) == a);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(mistakes_are_named) {
@@ -227,7 +220,6 @@ CASE(mistakes_are_named) {
     CHECK_ZU(captures_now(), 0);
     CHECK(ashlar_graph_pool_release(NULL, NULL) == ASHLAR_OK);
     pool_release(pool, legacy);
-    tear_down();
 }
 
 CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
@@ -244,7 +236,6 @@ CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
     CHECK(take(1000, mine) != ptr);
     pool_release(pool, mine);
     CHECK(take(1000, mine) == ptr);
-    tear_down();
 }
 
 CASE(a_failed_begin_or_release_changes_nothing) {
@@ -272,7 +263,6 @@ CASE(a_failed_begin_or_release_changes_nothing) {
     check_all();
     CHECK(take(2 * BIG, streams[0]) != ptr); /* still the pool's */
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 /* A call that cannot be made in a way that spoils nothing is not made. */
@@ -292,7 +282,6 @@ CASE(no_call_is_made_where_the_mode_cannot_be_set) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 RUN_CASES()

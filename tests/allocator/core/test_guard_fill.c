@@ -75,7 +75,6 @@ CASE(of_several_damaged_bytes_the_first_is_told) {
     poke(streams[0], ptr + 700, 0);
     expect_damage(ashlar_free(allocator, ptr), "first at offset 700;");
     CHECK(report_count == 1);
-    tear_down();
 }
 
 CASE(damage_is_told_when_the_streams_work_has_run) {
@@ -93,7 +92,6 @@ CASE(damage_is_told_when_the_streams_work_has_run) {
     expect_damage(ashlar_free(allocator, three), "first at offset 600;");
     expect_damage(ASHLAR_EDAMAGE, "a block of 600 bytes");
     CHECK(report_count == 2);
-    tear_down();
 }
 
 CASE(several_findings_are_told_one_by_one_in_their_order) {
@@ -113,7 +111,6 @@ CASE(several_findings_are_told_one_by_one_in_their_order) {
     CHECK(ashlar_free(allocator, blocks[2]) == ASHLAR_EPOINTER); /* a finding hides no mistake, */
     expect_damage(ashlar_allocator_check(allocator), "a block of 102 bytes"); /* nor a mistake it */
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(the_host_never_waits) {
@@ -132,7 +129,6 @@ CASE(the_host_never_waits) {
     CHECK(atomic_load(&payload_bad_count) == 0); /* its work has not even run yet */
     wait_for(streams[0]);
     CHECK(atomic_load(&payload_bad_count) == 1);
-    tear_down();
 }
 
 CASE(the_last_use_on_another_stream_is_waited_for_in_order) {
@@ -145,7 +141,6 @@ CASE(the_last_use_on_another_stream_is_waited_for_in_order) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     wait_for(streams[1]);
     expect_damage(ashlar_allocator_check(allocator), "first at offset 650;");
-    tear_down();
 }
 
 CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
@@ -157,7 +152,6 @@ CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
     wait_for(streams[0]); /* with the fill still queued on the other */
     run_all();
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(freed_memory_is_filled_whole) {
@@ -170,7 +164,6 @@ CASE(freed_memory_is_filled_whole) {
         wrong += ptr[i] != ASHLAR_FREED_VALUE;
     }
     CHECK_ZU(wrong, 0);
-    tear_down();
 }
 
 CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
@@ -187,7 +180,6 @@ CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
     expect_damage(push_out_quarantine(), text);
     CHECK_HAS(ashlar_error_detail(), "in test_guard_fill+0x");
     CHECK(report_count == 1);
-    tear_down();
 }
 
 /* The red zone's bytes too, and pieces behind the first. */
@@ -208,7 +200,6 @@ CASE(every_byte_of_freed_memory_is_compared) {
     poke(streams[0], ptr + 290000, 0);
     expect_damage(push_out_quarantine(), "first at offset 1000;");
     CHECK(report_count == 7);
-    tear_down();
 }
 
 CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
@@ -231,7 +222,6 @@ CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
     CHECK_ZU(stats_now().cached_bytes, MIB); /* 1/16 of the device */
     give(take(2 * MIB, streams[0]));
     CHECK_ZU(stats_now().cached_bytes, MIB); /* too large to be kept, and none left for it */
-    tear_down();
 }
 
 CASE(memory_that_is_out_comes_from_the_quarantine) {
@@ -247,7 +237,6 @@ CASE(memory_that_is_out_comes_from_the_quarantine) {
     CHECK_ZU(stats_now().cached_bytes, MIB);
     CHECK(take(MIB - 512, streams[1]) == blocks[4]);
     CHECK(stats_now().served_drained == 1 && stats_now().cached_bytes == 0);
-    tear_down();
 }
 
 CASE(a_request_whose_red_zone_does_not_fit_is_refused) {
@@ -256,7 +245,6 @@ CASE(a_request_whose_red_zone_does_not_fit_is_refused) {
     CHECK(ashlar_alloc(allocator, 16 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
     CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
     give(take(16 * MIB - 512, streams[0]));
-    tear_down();
 }
 
 CASE(the_end_compares_live_blocks_and_the_quarantine) {
@@ -280,7 +268,6 @@ CASE(without_a_callback_findings_are_returned_all_the_same) {
     poke(streams[0], ptr + 600, 0);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EDAMAGE);
     CHECK(report_count == 0);
-    tear_down();
 }
 
 CASE(a_block_has_the_bytes_asked_for) {
@@ -293,7 +280,6 @@ CASE(a_block_has_the_bytes_asked_for) {
     give(ptr);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
 /* Random work on four streams, whole blocks written and verified, memory out now and then. */
@@ -344,7 +330,6 @@ CASE(the_walker_knows_the_quarantine) {
                 "a block in quarantine is in use");
     allocator->guards.fill->quarantine[0].block = freed;
     give(live);
-    tear_down();
 }
 
 RUN_CASES()

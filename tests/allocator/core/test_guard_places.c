@@ -114,7 +114,6 @@ CASE(the_newest_free_of_an_address_is_the_one_told) {
     free_second(ptr);
     CHECK(last == ASHLAR_EPOINTER);
     check_place("; the one before: ", free_first);
-    tear_down();
 }
 
 CASE(the_log_holds_the_last_1024_frees) {
@@ -149,7 +148,6 @@ CASE(without_a_guard_nothing_is_added) {
     free_second(elsewhere);
     CHECK(last == ASHLAR_EPOINTER);
     CHECK(strstr(ashlar_error_detail(), "this free") == NULL);
-    tear_down();
 }
 
 RUN_CASES()

@@ -37,7 +37,6 @@ CASE(a_freed_block_faults_and_a_live_one_does_not) {
     CHECK(!faults(low));
     CHECK(ashlar_fill(device, ptr, 0, 1000, streams[0]) == ASHLAR_EDRIVER);
     give(low);
-    tear_down();
 }
 
 CASE(an_access_behind_the_end_faults) {
@@ -49,7 +48,6 @@ CASE(an_access_behind_the_end_faults) {
         CHECK_ZU((uintptr_t)ptr % 512, 0);
         CHECK(!faults(ptr + end - 1) && faults(ptr + end) && faults(ptr + end + PAGE - 1));
     }
-    tear_down();
 }
 
 CASE(queued_work_may_still_use_a_freed_block) {
@@ -69,7 +67,6 @@ CASE(queued_work_may_still_use_a_freed_block) {
     }
     CHECK(faults(ptr));
     give(other);
-    tear_down();
 }
 
 CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
@@ -84,7 +81,6 @@ CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
     CHECK_ZU(stats_now().reserved_bytes, PAGE);
     wait_for(streams[1]);
     CHECK(atomic_load(&payload_bad_count) == 1);
-    tear_down();
 }
 
 CASE(work_that_comes_too_late_is_the_devices_error) {
@@ -117,7 +113,6 @@ CASE(addresses_are_used_again_after_the_whole_range_only) {
         give(seen[i]);
     }
     give(live);
-    tear_down();
 }
 
 CASE(blocks_of_any_size_never_overlap) {
@@ -147,7 +142,6 @@ CASE(blocks_of_any_size_never_overlap) {
         }
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     }
-    tear_down();
 }
 
 CASE(the_quarantine_is_bounded_in_bytes) {
@@ -170,7 +164,6 @@ CASE(the_quarantine_is_bounded_in_bytes) {
     CHECK(stats_now().reserved_bytes <= 4 * MIB + 2 * PAGE);
     give(more);
     give(last);
-    tear_down();
 }
 
 static cu_result never_ready(cu_event event) {
@@ -195,7 +188,6 @@ CASE(the_quarantine_is_bounded_in_blocks) {
     CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
     driver->table.event_query = query;
-    tear_down();
 }
 
 CASE(memory_that_is_out_is_waited_for) {
@@ -222,7 +214,6 @@ CASE(memory_that_is_out_is_waited_for) {
     }
     give(blocks[0]);
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
-    tear_down();
 }
 
 CASE(a_wrong_pointer_is_told_from_a_freed_one) {
@@ -245,7 +236,6 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     give(ptr);
     CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, "freed before; this free: thread ");
     CHECK_HAS(ashlar_error_detail(), "; the one before: thread ");
-    tear_down();
 }
 
 CASE(a_block_in_quarantine_is_known_as_freed) {
@@ -256,7 +246,6 @@ CASE(a_block_in_quarantine_is_known_as_freed) {
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
     CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, ": freed before; this free");
-    tear_down();
 }
 
 CASE(statistics_are_the_sum_over_the_snapshot) {
@@ -284,7 +273,6 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     ashlar_snapshot_free(snapshot);
     CHECK(ashlar_allocator_write_snapshot(allocator, "/dev/full") != ASHLAR_OK);
     give(b);
-    tear_down();
 }
 
 CASE(the_walker_knows_the_pages) {
@@ -307,7 +295,6 @@ CASE(the_walker_knows_the_pages) {
     unmap->blocks[0]->requested--;
     give(a);
     give(b);
-    tear_down();
 }
 
 static void *take_and_give(void *stream) {
@@ -341,7 +328,6 @@ CASE(threads_wait_for_each_others_memory) {
     }
     CHECK(atomic_load(&payload_bad_count) == 0);
     CHECK(stats_now().alloc_count == 450 && stats_now().live_blocks == 0);
-    tear_down();
 }
 
 RUN_CASES()

@@ -218,7 +218,6 @@ CASE(a_real_loop_that_leaks_is_told) {
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step, 5);
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 26 * 700);
     ashlar_leak_monitor_destroy(monitor);
-    tear_down();
 }
 
 RUN_CASES()

@@ -72,7 +72,6 @@ CASE(groups_beyond_the_largest_are_only_counted) {
     CHECK_HAS(reports[1], "1 of 4000 bytes");
     CHECK_HAS(reports[32], "1 of 900 bytes");
     CHECK_HAS(reports[33], "leak: and blocks of 8 more sizes");
-    tear_down_device();
 }
 
 CASE(without_the_option_or_a_callback_nothing_is_said) {
@@ -86,7 +85,6 @@ CASE(without_the_option_or_a_callback_nothing_is_said) {
     (void)leak(700, ASHLAR_TAG_BATCH);
     ashlar_allocator_destroy(allocator);
     CHECK(report_count == 0);
-    tear_down_device();
 }
 
 CASE(without_host_memory_the_sum_is_told) {

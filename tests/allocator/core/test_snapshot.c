@@ -106,7 +106,6 @@ CASE(an_allocator_without_memory_has_no_segment) {
     ashlar_snapshot_free(snapshot);
     ashlar_snapshot_free(NULL);
     CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(each_block_is_there_in_its_state) {
@@ -137,7 +136,6 @@ CASE(each_block_is_there_in_its_state) {
     wait_for(streams[1]);
     give(live);
     give(tagged);
-    tear_down();
 }
 
 CASE(a_freed_tag_is_forgotten) {
@@ -151,7 +149,6 @@ CASE(a_freed_tag_is_forgotten) {
     CHECK(block_at(snapshot, tagged)->state == ASHLAR_SNAPSHOT_PENDING);
     CHECK(block_at(snapshot, tagged)->tag == ASHLAR_TAG_USER);
     ashlar_snapshot_free(snapshot);
-    tear_down();
 }
 
 CASE(the_statistics_are_the_snapshot_at_every_step) {
@@ -175,7 +172,6 @@ CASE(the_statistics_are_the_snapshot_at_every_step) {
     for (int i = 0; i < HELD; i++) {
         give(held[i]);
     }
-    tear_down();
 }
 
 /* Trim and growth leave holes; here one is made by hand, of a free block between two others. */
@@ -208,7 +204,6 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     CHECK(snapshot->segments[0].address == (uintptr_t)above);
     ashlar_snapshot_free(snapshot);
     give(above);
-    tear_down();
 }
 
 CASE(what_a_cache_keeps_is_in_its_own_state) {
@@ -221,7 +216,6 @@ CASE(what_a_cache_keeps_is_in_its_own_state) {
     CHECK(b->state == ASHLAR_SNAPSHOT_CACHED && b->bytes == 1024 && b->requested_bytes == 0);
     CHECK(b->stream == streams[1] && b->tag == ASHLAR_TAG_USER);
     ashlar_snapshot_free(snapshot);
-    tear_down();
 }
 
 /* ---- with a trace ---- */
@@ -263,7 +257,6 @@ CASE(a_trace_is_written_in_each_format) {
     CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0 && missing == 2 + 3);
     CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
-    tear_down();
 }
 
 CASE(without_a_trace_or_a_format_nothing_is_written) {
@@ -280,7 +273,6 @@ CASE(without_a_trace_or_a_format_nothing_is_written) {
           ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && missing == 77);
-    tear_down();
 }
 
 CASE(a_snapshot_has_the_trace) {
@@ -296,7 +288,6 @@ CASE(a_snapshot_has_the_trace) {
     const size_t without_count = read_bytes(without);
     CHECK(without_count > 0 && with_count > without_count + 4 * 30);
     give(live);
-    tear_down();
 }
 
 CASE(a_path_that_cannot_be_written_is_one_clear_line) {
@@ -306,7 +297,6 @@ CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
     CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL),
                 ASHLAR_EINVAL, "not a regular file");
-    tear_down();
 }
 
 /* ---- without host memory ---- */
@@ -354,7 +344,6 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         CHECK_ZU(n, attempts[i].calls + 1);
     }
     give(live);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

@@ -33,7 +33,6 @@ CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
     CHECK(s.served_waited == 1 && s.events_recorded == 1 && s.served_mapped == 1);
     check_owned(streams[1], ptr, BIG);
     give(ptr);
-    tear_down();
 }
 
 CASE(fresh_memory_serves_any_stream_without_a_wait) {
@@ -48,7 +47,6 @@ CASE(fresh_memory_serves_any_stream_without_a_wait) {
     check_owned(streams[1], b, 1000);
     give(a);
     give(b);
-    tear_down();
 }
 
 CASE(a_streams_own_block_goes_before_a_better_fit_of_nobody) {
@@ -59,7 +57,6 @@ CASE(a_streams_own_block_goes_before_a_better_fit_of_nobody) {
     CHECK(stats_now().served_same_stream == 1);
     CHECK(take(512, streams[1]) > wall); /* a's other half is stream 0's: the idle rest is better */
     CHECK(stats_now().served_idle == 2 && stats_now().served_waited == 0);
-    tear_down();
 }
 
 /* Two blocks, apart: a of `first` bytes on stream 0, b of `second` on stream 1. */
@@ -98,7 +95,6 @@ CASE(an_event_covers_every_block_freed_before_it) {
     check_owned(streams[1], a, BIG);
     check_owned(streams[2], b, BIG);
     give(wall);
-    tear_down();
 }
 
 CASE(a_block_freed_after_the_recording_needs_a_new_one) {
@@ -116,7 +112,6 @@ CASE(a_block_freed_after_the_recording_needs_a_new_one) {
     CHECK(stats_now().events_recorded == 2);
     check_owned(streams[2], b, BIG);
     give(wall);
-    tear_down();
 }
 
 CASE(a_completed_event_needs_no_wait) {
@@ -143,7 +138,6 @@ CASE(a_completed_event_needs_no_wait) {
         check_owned(streams[i + 1], blocks[i], BIG);
         give(walls[i]);
     }
-    tear_down();
 }
 
 CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
@@ -184,7 +178,6 @@ CASE(free_on_names_the_stream_of_the_last_use) {
     give_on(ptr, streams[3]); /* a stream that is new here */
     CHECK(take(BIG, streams[3]) == ptr);
     give(ptr);
-    tear_down();
 }
 
 CASE(one_is_another_name_of_the_default_stream) {
@@ -204,7 +197,6 @@ CASE(one_is_another_name_of_the_default_stream) {
     CHECK(take(BIG, streams[0]) == ptr); /* any other handle is another stream */
     check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
     give(ptr);
-    tear_down();
 }
 
 CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
@@ -219,7 +211,6 @@ CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
     CHECK(stats_now().served_same_stream == 1);
     check_owned(streams[1], ptr, BIG);
     check_owned(streams[0], ptr + BIG, BIG);
-    tear_down();
 }
 
 CASE(one_event_per_stream_serves_for_good) {
@@ -262,7 +253,6 @@ CASE(events_are_recorded_on_the_allocators_own_device) {
     CHECK(driver->table.ctx_pop_current(&none) == CU_INVALID_CONTEXT);
     ashlar_allocator_destroy(other);
     ashlar_device_close(second);
-    tear_down();
 }
 
 /* The n-th switch to the device fails while an allocator with one event is destroyed. */

@@ -25,7 +25,6 @@ CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
     CHECK(take(BIG, streams[0]) == ptr);
     check_calls(&before, (order_calls){.queried = 1, .waited = 1});
     check_owned(streams[0], ptr, BIG);
-    tear_down();
 }
 
 CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
@@ -40,7 +39,6 @@ CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
     check_calls(&before, (order_calls){.queried = 1, .waited = 1});
     check_owned(streams[0], ptr, BIG);
     give(ptr);
-    tear_down();
 }
 
 /* Neither block is large enough alone, so the record of the stream is met when all is merged. */
@@ -58,7 +56,6 @@ CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
     unsigned char *whole = take(2 * BIG, streams[2]);
     CHECK(whole == a && stats_now().reserved_bytes == 2 * BIG);
     check_owned(streams[2], whole, 2 * BIG);
-    tear_down();
 }
 
 CASE(a_recycled_handle_is_another_stream) {
@@ -84,7 +81,6 @@ CASE(a_recycled_handle_is_another_stream) {
     check_owned(stream, b, BIG);
     give(wall);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 /* As a program does that destroys streams by the driver, and does not say so. */
@@ -109,7 +105,6 @@ CASE(a_stream_that_ended_unannounced_is_found_out) {
     CHECK(ashlar_alloc(allocator, BIG, stream, &out) == ASHLAR_EDRIVER); /* it is new here */
     CHECK(take(BIG, stream) != a);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 CASE(a_cached_block_goes_with_its_stream) {
@@ -128,7 +123,6 @@ CASE(a_cached_block_goes_with_its_stream) {
     CHECK(stats_now().served_cached == 0 && stats_now().served_waited == 1);
     check_owned(stream, a, 1000);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 CASE(streams_that_come_and_go_leave_no_records) {
@@ -149,7 +143,6 @@ CASE(streams_that_come_and_go_leave_no_records) {
     CHECK(CALLS(event_create) - CALLS(event_destroy) < 30);
     CHECK(take(BIG, streams[0]) == last);
     check_owned(streams[0], last, BIG);
-    tear_down();
 }
 
 CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
@@ -171,7 +164,6 @@ CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
     ashlar_allocator_destroy(others[1]);
     ashlar_stream_destroy(device, new_stream());
     ashlar_device_close(again);
-    tear_down();
 }
 
 CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
@@ -193,7 +185,6 @@ CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
         give(ptr);
     }
     CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
-    tear_down();
 }
 
 /* ---- default streams ---- */
@@ -208,7 +199,6 @@ CASE(the_default_stream_has_one_record_by_three_names) {
     CHECK(take(BIG, PER_THREAD) == ptr);
     CHECK(stats_now().served_waited == 1); /* that is another one */
     CHECK_ZU(order_count(), 2);
-    tear_down();
 }
 
 typedef struct thread_part {
@@ -271,7 +261,6 @@ CASE(a_block_of_an_ended_threads_stream_is_waited_for) {
     CHECK(take(BIG, streams[0]) == part.ptr);
     CHECK(stats_now().served_waited == 1);
     check_owned(streams[0], part.ptr, BIG);
-    tear_down();
 }
 
 CASE(threads_that_come_and_go_leave_no_records) {
@@ -284,7 +273,6 @@ CASE(threads_that_come_and_go_leave_no_records) {
         check_all();
     }
     CHECK(most > 2 && most < 30);
-    tear_down();
 }
 
 CASE(a_stream_apart_from_the_default_one_is_waited_for) {
@@ -306,7 +294,6 @@ CASE(a_stream_apart_from_the_default_one_is_waited_for) {
     CHECK(atomic_load(&payload_bad_count) == 0);
     ashlar_stream_destroy(device, apart);
     give(ptr);
-    tear_down();
 }
 
 static void *free_and_take(void *user) {
@@ -332,7 +319,6 @@ CASE(anothers_default_streams_block_is_not_cached_for_the_own) {
     queue_verify(NULL, part.ptr, 1000, 0xC3);
     wait_for(NULL);
     CHECK(atomic_load(&payload_bad_count) == 0);
-    tear_down();
 }
 
 RUN_CASES()

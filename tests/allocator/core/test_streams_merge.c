@@ -85,7 +85,6 @@ CASE(busy_blocks_of_two_streams_stay_apart) {
     check_calls(&before, (order_calls){0});
     check_owned(streams[1], b, BIG);
     check_owned(streams[0], a, BIG);
-    tear_down();
 }
 
 CASE(growth_does_not_take_on_another_streams_use) {
@@ -105,7 +104,6 @@ CASE(growth_does_not_take_on_another_streams_use) {
     /* There were enough free bytes in all, so the other stream was asked. */
     check_calls(&before, (order_calls){.created = 1, .recorded = 1, .queried = 1});
     check_owned(streams[1], next, 2 * BIG + 2 * MIB);
-    tear_down();
 }
 
 /* ---- the full device ---- */
@@ -130,7 +128,6 @@ CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
     CHECK(atomic_load(&payload_bad_count) == 0);
     check_owned(streams[3], a, 3 * BIG);
     give(live);
-    tear_down();
 }
 
 CASE(blocks_of_streams_that_are_done_serve_together) {
@@ -148,7 +145,6 @@ CASE(blocks_of_streams_that_are_done_serve_together) {
     CHECK_ZU(stats_now().reserved_bytes, 12 * MIB);
     CHECK(stats_now().served_same_stream == 1 && stats_now().served_after_sync == 0);
     check_owned(streams[0], a, 3 * BIG);
-    tear_down();
 }
 
 CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
@@ -161,7 +157,6 @@ CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
     CHECK_ZU(stats_now().reserved_bytes, 16 * MIB);
     check_owned(streams[2], top, 2 * BIG);
     give(live);
-    tear_down();
 }
 
 CASE(a_wait_that_cannot_help_is_not_made) {
@@ -175,7 +170,6 @@ CASE(a_wait_that_cannot_help_is_not_made) {
     check_calls(&before, (order_calls){0}); /* 4 MiB are free and 8 not mapped */
     CHECK(out == NULL);
     give(live);
-    tear_down();
 }
 
 /* A device that streams 0 and 1 have filled and given back, still in use. */
@@ -210,7 +204,6 @@ CASE(the_requests_own_stream_is_waited_for_too) {
     CHECK(take(4 * BIG, streams[0]) == a); /* stream 0 need not wait for itself */
     CHECK(stats_now().served_after_sync == 1 && stats_now().served_same_stream == 0);
     check_owned(streams[0], a, 4 * BIG);
-    tear_down();
 }
 
 CASE(what_lies_scattered_is_gathered_after_the_wait) {
@@ -229,7 +222,6 @@ CASE(what_lies_scattered_is_gathered_after_the_wait) {
     queue_verify(streams[1], live, BIG, 2);
     check_owned(streams[1], whole, 3 * BIG);
     give(live);
-    tear_down();
 }
 
 /* ---- failing steps ---- */
@@ -333,7 +325,6 @@ CASE(a_new_stream_without_host_memory_is_refused) {
     give(ptr); /* nothing has changed: it is stream 0's still */
     CHECK(take(BIG, streams[0]) == ptr);
     CHECK(stats_now().served_same_stream == 1);
-    tear_down();
 }
 
 RUN_CASES()

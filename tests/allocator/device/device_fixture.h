@@ -54,6 +54,15 @@ static inline bool open_test_device(const char *spec) {
            ashlar_device_open("soft", &device) == ASHLAR_OK;
 }
 
+static inline void tear_down_device(void) {
+    check_forget(tear_down_device);
+    CHECK_ZU(free_memory_of(device), device->info.total_bytes);
+    for (int i = 0; i < STREAMS; i++) {
+        ashlar_stream_destroy(device, streams[i]);
+    }
+    ashlar_device_close(device);
+}
+
 static inline bool set_up_device(const char *spec) {
     if (!open_test_device(spec)) {
         return false;
@@ -63,15 +72,7 @@ static inline bool set_up_device(const char *spec) {
             return false;
         }
     }
-    return true;
-}
-
-static inline void tear_down_device(void) {
-    CHECK_ZU(free_memory_of(device), device->info.total_bytes);
-    for (int i = 0; i < STREAMS; i++) {
-        ashlar_stream_destroy(device, streams[i]);
-    }
-    ashlar_device_close(device);
+    return check_at_end(tear_down_device);
 }
 
 /* Memory of a device, as the driver gives it; for the device's own tests. */

@@ -9,6 +9,12 @@ enum { BYTES = 64, SPANS = 5 };
 
 static unsigned char *src, *dst; /* of the case */
 
+static void tear_down_buffers(void) {
+    give_memory(device, src);
+    give_memory(device, dst);
+    tear_down_device();
+}
+
 /* A device with two buffers of which src holds 0, 1, 2 .. and dst 0xEE. */
 static bool set_up_buffers(const char *spec) {
     if (!set_up_device(spec)) {
@@ -22,13 +28,8 @@ static bool set_up_buffers(const char *spec) {
     dst = take_memory(device, BYTES);
     return ashlar_copy_to_device(device, src, values, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_fill(device, dst, 0xEE, BYTES, streams[0]) == ASHLAR_OK &&
-           ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK;
-}
-
-static void tear_down_buffers(void) {
-    give_memory(device, src);
-    give_memory(device, dst);
-    tear_down_device();
+           ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK &&
+           check_at_end(tear_down_buffers);
 }
 
 CASE(a_copy_runs_in_the_order_of_its_stream) {
@@ -39,7 +40,6 @@ CASE(a_copy_runs_in_the_order_of_its_stream) {
     CHECK(dst[1] == 0xEE);
     wait_for(streams[0]);
     CHECK(memcmp(dst, "\xEE\12\13\14\xEE", 5) == 0);
-    tear_down_buffers();
 }
 
 CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
@@ -67,7 +67,6 @@ CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     ashlar_event_destroy(device, event);
     ashlar_stream_destroy(other, stream);
     ashlar_device_close(other);
-    tear_down_buffers();
 }
 
 CASE(devices_of_two_kinds_are_no_peers) {
@@ -78,7 +77,6 @@ CASE(devices_of_two_kinds_are_no_peers) {
                 "src_device: a soft device cannot copy from a cuda device");
     CHECK(ashlar_copy_peer(&other, dst, device, src, 1, NULL) == ASHLAR_EINVAL);
     CHECK(dst[0] == 0xEE);
-    tear_down_buffers();
 }
 
 /* The bytes 0 .. BYTES - 1 in reverse order of spans, with empty ones between. */
@@ -111,7 +109,6 @@ CASE(many_copies_are_one_call) {
     CHECK_ZU(CALLS(memcpy_batch_async), batches + 1);
     CHECK_ZU(CALLS(memcpy_dtod_async), singles);
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
 CASE(without_batches_there_is_one_call_each) {
@@ -120,7 +117,6 @@ CASE(without_batches_there_is_one_call_each) {
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(memcpy_dtod_async), singles + SPANS - 1); /* one is empty */
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
 /* CUDA has no batches there. */
@@ -135,7 +131,6 @@ CASE(the_default_stream_gets_one_call_each) {
         CHECK_ZU(CALLS(stream_is_capturing), asked);
         check_copied(NULL);
     }
-    tear_down_buffers();
 }
 
 CASE(a_captured_batch_is_captured_copy_by_copy) {
@@ -153,7 +148,6 @@ CASE(a_captured_batch_is_captured_copy_by_copy) {
     CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
     ashlar__device_leave(device);
-    tear_down_buffers();
 }
 
 CASE(one_copy_is_no_batch) {
@@ -164,7 +158,6 @@ CASE(one_copy_is_no_batch) {
     CHECK_ZU(CALLS(memcpy_batch_async), batches);
     CHECK_ZU(CALLS(stream_is_capturing), asked);
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
 CASE(nothing_to_copy_is_no_call) {
@@ -178,7 +171,6 @@ CASE(nothing_to_copy_is_no_call) {
     CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
     ashlar_device_get_counts(device, &after);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
-    tear_down_buffers();
 }
 
 /* ---- failures ---- */
@@ -222,7 +214,6 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_OK);
     }
-    tear_down_buffers();
 }
 
 CASE(copies_behind_a_failed_one_are_not_queued) {
@@ -232,7 +223,6 @@ CASE(copies_behind_a_failed_one_are_not_queued) {
     CHECK(call_each() == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
     CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
-    tear_down_buffers();
 }
 
 CASE(a_batch_without_host_memory_queues_nothing) {
@@ -243,7 +233,6 @@ CASE(a_batch_without_host_memory_queues_nothing) {
     CHECK_HAS(ashlar_error_detail(), "a batch of 4 copies");
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     CHECK(dst[0] == 0xEE);
-    tear_down_buffers();
 }
 
 RUN_CASES()

@@ -58,7 +58,6 @@ CASE(an_event_is_done_when_the_work_before_it_is) {
     wait_for(streams[0]);
     CHECK(is_done(event) && seen == 12);
     ashlar_event_destroy(device, event);
-    tear_down_device();
 }
 
 CASE(a_stream_waits_for_the_event_as_it_is_now) {
@@ -92,7 +91,6 @@ CASE(an_event_may_stand_on_the_default_stream) {
     CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
     CHECK(seen == 12);
     ashlar_event_destroy(device, event);
-    tear_down_device();
 }
 
 CASE(an_event_is_given_back_once_destroyed) {
@@ -112,7 +110,6 @@ CASE(an_event_is_given_back_once_destroyed) {
     const size_t calls = CALLS(event_destroy);
     ashlar_event_destroy(device, NULL);
     CHECK_ZU(CALLS(event_destroy), calls);
-    tear_down_device();
 }
 
 static cu_result create_plain(cu_event *event, unsigned int flags) {
@@ -126,7 +123,6 @@ CASE(events_keep_no_time) {
     driver->table.event_create = create_plain;
     ashlar_event_destroy(device, make_event());
     driver->table = table;
-    tear_down_device();
 }
 
 CASE(waits_of_the_host_are_counted_apart_from_order) {
@@ -142,7 +138,6 @@ CASE(waits_of_the_host_are_counted_apart_from_order) {
     ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order + 5 && after.wait == before.wait + 1);
     CHECK(after.work == before.work && after.memory == before.memory);
-    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -198,7 +193,6 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     }
     ashlar_event_destroy(device, target);
     CHECK_ZU(live_events(), 0);
-    tear_down_device();
 }
 
 RUN_CASES()

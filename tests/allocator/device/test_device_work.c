@@ -28,7 +28,6 @@ CASE(the_context_before_is_current_again_after_a_call) {
     CHECK(context == other->context);
     check_context_stack();
     ashlar_device_close(other);
-    tear_down_device();
 }
 
 static void note_value(void *args) {
@@ -92,7 +91,6 @@ CASE(destroying_a_stream_gives_it_back) {
     const ashlar_driver_counts counts = counts_now();
     ashlar_stream_destroy(device, NULL);
     CHECK(counts_now().order == counts.order);
-    tear_down_device();
 }
 
 CASE(copies_and_fills_carry_the_bytes) {
@@ -109,7 +107,6 @@ CASE(copies_and_fills_carry_the_bytes) {
     CHECK(memcmp(in, out, 1000) == 0);
     give_memory(device, ptr);
     check_context_stack();
-    tear_down_device();
 }
 
 CASE(zero_bytes_are_no_call) {
@@ -120,7 +117,6 @@ CASE(zero_bytes_are_no_call) {
     CHECK(ashlar_fill(device, NULL, 1, 0, NULL) == ASHLAR_OK);
     const ashlar_driver_counts after = counts_now();
     CHECK(memcmp(&before, &after, sizeof before) == 0);
-    tear_down_device();
 }
 
 /* On the stream they name: nothing happens until that stream is waited for. */
@@ -143,7 +139,6 @@ CASE(work_goes_to_the_stream_it_names) {
     }
     ashlar_device_host_free(device, pinned);
     give_memory(device, ptr);
-    tear_down_device();
 }
 
 static unsigned char copied_args[3000];
@@ -169,7 +164,6 @@ CASE(a_launch_takes_a_copy_of_its_arguments) {
     }
     CHECK_ZU(wrong, 0);
     CHECK(are_args_aligned);
-    tear_down_device();
 }
 
 static unsigned char copied_byte;
@@ -185,7 +179,6 @@ CASE(one_byte_of_arguments_is_copied) {
     byte = 0;
     wait_for(streams[0]);
     CHECK(copied_byte == 77);
-    tear_down_device();
 }
 
 static int bare_runs;
@@ -199,7 +192,6 @@ CASE(a_launch_without_arguments_runs) {
     REQUIRE(set_up_device(""));
     CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
     CHECK(bare_runs == 1);
-    tear_down_device();
 }
 
 CASE(arguments_too_large_to_copy_are_refused) {
@@ -211,7 +203,6 @@ CASE(arguments_too_large_to_copy_are_refused) {
     CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
     CHECK(bare_runs == 0);
-    tear_down_device();
 }
 
 static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) {
@@ -227,7 +218,6 @@ CASE(page_locked_memory_has_no_special_flags) {
     CHECK(ashlar_device_host_alloc(device, 1, &ptr) == ASHLAR_OK);
     driver->table = table;
     ashlar_device_host_free(device, ptr);
-    tear_down_device();
 }
 
 CASE(page_locked_memory_is_usable_and_given_back) {
@@ -246,7 +236,6 @@ CASE(page_locked_memory_is_usable_and_given_back) {
     CHECK_FAILS(ashlar_device_host_alloc(device, 0, &ptr), ASHLAR_EINVAL,
                 "bytes: 0 bytes of page-locked memory");
     check_context_stack();
-    tear_down_device();
 }
 
 CASE(every_call_is_counted_by_its_purpose) {
@@ -267,7 +256,6 @@ CASE(every_call_is_counted_by_its_purpose) {
     CHECK(counts_now().work == before.work + 4);
     CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
     give_memory(device, ptr);
-    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -327,7 +315,6 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         CHECK(rows[i].call() == ASHLAR_OK);
     }
     give_memory(device, target);
-    tear_down_device();
 }
 
 RUN_CASES()

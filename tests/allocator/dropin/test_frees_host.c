@@ -30,6 +30,21 @@ static ashlar_stream stream; /* of it */
 #define WAITS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT))
 #define MEMORY_CALLS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY))
 
+static void tear_down(void) {
+    check_forget(tear_down);
+    if (other != NULL) {
+        ashlar_stream_destroy(other, stream);
+        ashlar_device_close(other); /* and the memory with it */
+    }
+    ashlar_device *device = ashlar__frees_device(frees);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    ashlar_allocator_destroy(allocator);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
+    ashlar_device_close(device);
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
+}
+
 static bool set_up(const char *conf) {
     setenv("ASHLAR_DEVICE", "soft", 1);
     setenv("ASHLAR_CONF", conf, 1);
@@ -42,7 +57,7 @@ static bool set_up(const char *conf) {
         return false;
     }
     allocator = ashlar__frees_allocator(frees);
-    return true;
+    return check_at_end(tear_down);
 }
 
 /* Device 1, with 2 MiB that hold the byte 1 when its stream has run. */
@@ -57,20 +72,6 @@ static bool set_up_other(void) {
     there = ashlar__ptr_out(taken);
     return is_taken && ashlar_stream_create(other, &stream) == ASHLAR_OK &&
            ashlar_fill(other, there, 1, PIECE_MIB * MIB, stream) == ASHLAR_OK;
-}
-
-static void tear_down(void) {
-    if (other != NULL) {
-        ashlar_stream_destroy(other, stream);
-        ashlar_device_close(other); /* and the memory with it */
-    }
-    ashlar_device *device = ashlar__frees_device(frees);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    ashlar_allocator_destroy(allocator);
-    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-    ashlar_device_close(device);
-    ashlar__dropin_forget();
-    ashlar__frees_forget();
 }
 
 static void *take(size_t bytes) {
@@ -100,7 +101,6 @@ CASE(blocks_share_a_piece_of_the_drivers) {
     CHECK(ashlar__frees_give_back(frees));
     CHECK_ZU(MEMORY_CALLS(), calls + 2);
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-    tear_down();
 }
 
 static unsigned int flags_seen;
@@ -125,7 +125,6 @@ CASE(every_device_may_use_it) {
     driver->table = table;
     give(from);
     give(to);
-    tear_down();
 }
 
 /* What another device writes to a block that was freed before it ran; true: to who has it next. */
@@ -171,7 +170,6 @@ CASE(the_host_waits_only_where_memory_is_wanted) {
     CHECK_ZU(WAITS(), waits + 1);
     give(half[0]);
     give(half[1]);
-    tear_down();
 }
 
 CASE(a_device_that_nobody_uses_is_left_alone) {
@@ -212,7 +210,6 @@ CASE(options_for_device_memory_are_not_for_it) {
     char *block = take(20 * MIB); /* more than the device has, too */
     block[20 * MIB - 1] = 1;
     give(block);
-    tear_down();
 }
 
 CASE(more_than_the_machine_has_is_refused) {
@@ -225,7 +222,6 @@ CASE(more_than_the_machine_has_is_refused) {
     CHECK(ashlar__frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
     CHECK_HAS(ashlar_error_detail(), "cuMemHostAlloc");
     give(take(MIB));
-    tear_down();
 }
 
 /* Pieces are taken, waited for and given back; what fails is left. */
@@ -306,7 +302,6 @@ CASE(threads_share_it) {
         void *failed = NULL;
         CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
     }
-    tear_down();
 }
 
 RUN_CASES()

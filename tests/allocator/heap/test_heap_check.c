@@ -30,7 +30,6 @@ static void check_broken(const char *part) {
 CASE(a_sound_heap_passes) {
     REQUIRE(set_up_four());
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    tear_down_heap();
 }
 
 CASE(a_gap_between_blocks_is_found) {
@@ -38,7 +37,6 @@ CASE(a_gap_between_blocks_is_found) {
     above->offset += 512;
     check_broken("block at offset 1049088 of 524288 bytes: does not follow the block before it");
     above->offset -= 512;
-    tear_down_heap();
 }
 
 CASE(a_wrong_back_link_is_found) {
@@ -49,7 +47,6 @@ CASE(a_wrong_back_link_is_found) {
     live->prev = idle;
     check_broken("block at offset 0 of 524288 bytes: does not follow the block before it");
     live->prev = NULL;
-    tear_down_heap();
 }
 
 CASE(a_size_that_is_no_multiple_is_found) {
@@ -59,7 +56,6 @@ CASE(a_size_that_is_no_multiple_is_found) {
     live->bytes = 0;
     check_broken("block at offset 0 of 0 bytes: not aligned, or empty");
     live->bytes = UNIT;
-    tear_down_heap();
 }
 
 CASE(a_page_map_that_disagrees_is_found) {
@@ -73,7 +69,6 @@ CASE(a_page_map_that_disagrees_is_found) {
     ashlar__page_map_set(&heap.map, above->offset, live);
     check_broken("used, but not in the page map");
     ashlar__page_map_set(&heap.map, above->offset, above);
-    tear_down_heap();
 }
 
 CASE(a_live_block_with_a_wrong_size_or_no_stream_is_found) {
@@ -84,7 +79,6 @@ CASE(a_live_block_with_a_wrong_size_or_no_stream_is_found) {
     above->stream_state = NULL;
     check_broken("used, with a wrong size or no stream");
     above->stream_state = &order_a;
-    tear_down_heap();
 }
 
 CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
@@ -97,7 +91,6 @@ CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
     ashlar__page_map_set(&heap.map, 0, NULL);
     check_broken("used, but not in the page map");
     ashlar__page_map_set(&heap.map, 0, live);
-    tear_down_heap();
 }
 
 CASE(a_free_block_outside_its_bins_is_found) {
@@ -111,7 +104,6 @@ CASE(a_free_block_outside_its_bins_is_found) {
     ashlar__free_bins_remove(&heap.idle, idle);
     check_broken("block at offset 1572864 of 524288 bytes: free, but not in its bins");
     ashlar__free_bins_insert(&heap.idle, idle);
-    tear_down_heap();
 }
 
 CASE(free_neighbours_that_should_be_one_are_found) {
@@ -125,7 +117,6 @@ CASE(free_neighbours_that_should_be_one_are_found) {
     ashlar__free_bins_remove(&order_a.free, above);
     above->stream_state = &order_b;
     ashlar__free_bins_insert(&order_b.free, above);
-    tear_down_heap();
 }
 
 CASE(blocks_that_do_not_end_with_the_range_are_found) {
@@ -136,7 +127,6 @@ CASE(blocks_that_do_not_end_with_the_range_are_found) {
     heap.last = above;
     check_broken("blocks end at 2097152, but not with the last");
     heap.last = idle;
-    tear_down_heap();
 }
 
 /* As above, the idle block live; then a hole of 2 MiB and a live block above it. */
@@ -182,7 +172,6 @@ CASE(a_hole_that_is_none_is_found) {
     last->bytes -= 512;
     hole->bytes += 512;
     ashlar__page_map_set(&heap.map, last->offset, last);
-    tear_down_heap();
 }
 
 CASE(holes_at_the_end_or_side_by_side_are_found) {
@@ -204,7 +193,6 @@ CASE(holes_at_the_end_or_side_by_side_are_found) {
     last->stream_state = &order_a;
     last->requested = last->bytes;
     ashlar__page_map_set(&heap.map, last->offset, last);
-    tear_down_heap();
 }
 
 CASE(chunks_that_disagree_with_the_blocks_are_found) {
@@ -225,7 +213,6 @@ CASE(chunks_that_disagree_with_the_blocks_are_found) {
     range->chunk_count = 1;
     check_broken("2097152 bytes mapped, counted 4194304");
     range->chunk_count = 2;
-    tear_down_heap();
 }
 
 CASE(a_segment_that_starts_inside_a_block_is_found) {
@@ -238,7 +225,6 @@ CASE(a_segment_that_starts_inside_a_block_is_found) {
     heap.range.chunks[0].offset += UNIT;
     check_broken("segment 0 starts inside a block");
     heap.range.chunks[0].offset -= UNIT;
-    tear_down_heap();
 }
 
 CASE(wrong_sums_are_found) {
@@ -250,7 +236,6 @@ CASE(wrong_sums_are_found) {
     heap.free_bytes += 1;
     check_broken("524288 used and 1572864 free bytes, counted 524288 and 1572865");
     heap.free_bytes -= 1;
-    tear_down_heap();
 }
 
 RUN_CASES()

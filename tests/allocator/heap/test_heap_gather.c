@@ -66,7 +66,6 @@ CASE_BOTH(idle_chunks_from_anywhere_make_one_block) {
         CHECK_ZU(holes(), 3);
         CHECK_ZU(CALLS(mem_create), creates);
     }
-    tear_down_heap();
 }
 
 CASE(only_as_many_chunks_move_as_are_needed) {
@@ -77,7 +76,6 @@ CASE(only_as_many_chunks_move_as_are_needed) {
     CHECK_ZU(holes(), 1);
     CHECK(is_free_run(4, 4, NULL, 0) && is_free_run(12, 4, NULL, 0));
     CHECK(blocks[4]->next->state == ASHLAR_BLOCK_UNMAPPED);
-    tear_down_heap();
 }
 
 CASE(the_streams_own_block_at_the_end_counts) {
@@ -87,7 +85,6 @@ CASE(the_streams_own_block_at_the_end_counts) {
     CHECK_ZU(out->offset, 28 * UNIT);
     CHECK(out->stream_state == &order_a && out->tick == 5);
     CHECK_ZU(holes(), 2);
-    tear_down_heap();
 }
 
 CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
@@ -97,7 +94,6 @@ CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
     cut(out, 16 * UNIT, &order_a);
     memset(bytes_of(out), 1, out->bytes);
-    tear_down_heap();
 }
 
 CASE(too_little_idle_memory_is_an_error) {
@@ -113,7 +109,6 @@ CASE(too_little_idle_memory_is_an_error) {
     heap.range.limit_bytes = SIZE_MAX;
     check_no_gather(20 * UNIT, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
-    tear_down_heap();
 }
 
 CASE(memory_in_use_is_not_moved) {
@@ -123,7 +118,6 @@ CASE(memory_in_use_is_not_moved) {
     CHECK(is_free_run(12, 4, &order_b, 7));
     order_b.completed = 8; /* known now */
     CHECK_ZU(gather(12 * UNIT)->bytes, 12 * UNIT);
-    tear_down_heap();
 }
 
 CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
@@ -140,7 +134,6 @@ CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
     fill_four(blocks);
     put(blocks[1], &order_a, 5); /* still in use, by the one who asks */
     CHECK(gather(UNIT) == block_at(1));
-    tear_down_heap();
 }
 
 CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
@@ -164,7 +157,6 @@ CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
     CHECK_ZU(out->bytes, 8 * UNIT);
     CHECK_ZU(heap.range.mapped_bytes, 8 * MIB);
     heap.range.bytes = bytes;
-    tear_down_heap();
 }
 
 /* Live, a hole of 60 MiB, live, live, live: five blocks of 2 MiB, but for the hole. */
@@ -190,7 +182,6 @@ CASE(memory_is_gathered_below_an_idle_block_too) {
     check_heap();
     CHECK_ZU(out->bytes, 12 * UNIT);
     CHECK(out->offset + out->bytes == 128 * UNIT); /* where the first ended */
-    tear_down_heap();
 }
 
 CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
@@ -210,7 +201,6 @@ CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
     check_heap();
     CHECK_ZU(out->bytes, 16 * UNIT);
     CHECK_ZU(out->offset, 44 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- failures ---- */
@@ -230,7 +220,6 @@ CASE(new_memory_beside_a_block_in_use_is_given_back) {
     CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(0, 12, &order_a, 5));
-    tear_down_heap();
 }
 
 /*
@@ -324,7 +313,6 @@ CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
     CHECK_ZU(free_memory_of(device), 2 * MIB);
     CHECK_ZU(holes(), 1);
     gather(12 * UNIT);
-    tear_down_heap();
 }
 
 RUN_CASES()

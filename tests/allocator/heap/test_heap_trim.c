@@ -21,7 +21,6 @@ CASE_BOTH(everything_idle_can_be_given_back) {
     CHECK_ZU(free_memory_of(device), 64 * MIB);
     fill(blocks, 4, 8); /* and be had again */
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
-    tear_down_heap();
 }
 
 CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
@@ -44,7 +43,6 @@ CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
     CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
     trim(0); /* nothing else is idle */
     CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
-    tear_down_heap();
 }
 
 CASE(holes_side_by_side_become_one) {
@@ -63,7 +61,6 @@ CASE(holes_side_by_side_become_one) {
     put_idle(blocks[4]); /* the end comes down to the first */
     trim(0);
     CHECK(heap.last == blocks[0]);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_chunk_in_part_in_use_stays) {
@@ -77,7 +74,6 @@ CASE_BOTH(a_chunk_in_part_in_use_stays) {
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
     CHECK(is_free_run(1, 1, NULL, 0) && is_free_run(3, 1, NULL, 0));
     CHECK(heap.last == block_at(3));
-    tear_down_heap();
 }
 
 CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
@@ -90,7 +86,6 @@ CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
     order_a.completed = 6; /* known now: no put, no sweep has looked at it */
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
@@ -126,7 +121,6 @@ CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
     heap.spare_count = spares;
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- segments side by side ---- */
@@ -191,7 +185,6 @@ CASE_BOTH(a_reserve_is_one_idle_block) {
     if (!use_segments) {
         CHECK(is_free_run(4, 236, NULL, 0));
     }
-    tear_down_heap();
 }
 
 CASE_BOTH(a_reserve_that_fails_changes_nothing) {
@@ -207,7 +200,6 @@ CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     CHECK(ashlar__heap_reserve(&heap, 64 * MIB) == ASHLAR_EDRIVER);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- growing into holes ---- */
@@ -224,7 +216,6 @@ CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
     CHECK(out == NULL && client.calls == calls);
     heap.range.limit_bytes = 6 * MIB;
     grow(512, &order_a);
-    tear_down_heap();
 }
 
 /* Chunks of 2, 6, 2, 8 and 2 MiB, the second and the fourth of them holes. */
@@ -252,7 +243,6 @@ CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
     CHECK_ZU(holes(), 1);
     cut(block_at(20), 16 * UNIT, &order_a);
     CHECK_ZU(grow(12 * UNIT, &order_a)->offset, 40 * UNIT); /* the end: no hole is left for it */
-    tear_down_heap();
 }
 
 CASE(growth_goes_where_it_takes_the_least_memory) {
@@ -272,7 +262,6 @@ CASE(growth_goes_where_it_takes_the_least_memory) {
     CHECK_ZU(heap.range.mapped_bytes, 16 * UNIT);
     CHECK_ZU(grown->offset, 32 * UNIT);
     CHECK_ZU(holes(), 2);
-    tear_down_heap();
 }
 
 CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
@@ -283,7 +272,6 @@ CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
     CHECK_ZU(heap.range.mapped_bytes, 24 * UNIT);
     CHECK_ZU(heap.first->bytes, 20 * UNIT);
     CHECK_ZU(holes(), 1);
-    tear_down_heap();
 }
 
 CASE(growth_does_not_count_what_another_stream_uses) {
@@ -297,7 +285,6 @@ CASE(growth_does_not_count_what_another_stream_uses) {
     CHECK_ZU(heap.range.mapped_bytes, 36 * UNIT);
     CHECK(grown->stream_state == &order_b);
     CHECK_ZU(grown->offset, 4 * UNIT);
-    tear_down_heap();
 }
 
 CASE(steps_stay_inside_a_hole) {
@@ -312,7 +299,6 @@ CASE(steps_stay_inside_a_hole) {
     CHECK_ZU(grown->bytes, 4 * UNIT);
     cut(block_at(4), 4 * UNIT, &order_a);
     CHECK_ZU(grow(UNIT, &order_a)->bytes, 8 * MIB);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
@@ -359,7 +345,6 @@ CASE(used_up_addresses_are_found_again_in_holes) {
     CHECK(ashlar__heap_grow(&heap, &order_a, SIZE_MAX, &out) == ASHLAR_ENOMEM);
     CHECK(out == NULL);
     heap.range.bytes = bytes;
-    tear_down_heap();
 }
 
 static int peer_accesses; /* cuMemSetAccess calls that name a second device */
@@ -380,7 +365,6 @@ CASE(a_peer_is_let_in) {
     fill(blocks + 1, 1, 4);
     CHECK(peer_accesses == 2);
     driver->table = table;
-    tear_down_heap();
 }
 
 RUN_CASES()

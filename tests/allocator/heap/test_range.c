@@ -14,7 +14,6 @@ CASE(a_new_range_has_addresses_and_no_memory) {
     CHECK_ZU(ashlar__soft_state.reservations.items[0]->bytes, 64 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(client.calls == 3); /* attribute, granularity, reservation */
-    tear_down_range();
 }
 
 CASE(memory_is_mapped_where_it_is_wanted) {
@@ -27,7 +26,6 @@ CASE(memory_is_mapped_where_it_is_wanted) {
     }
     CHECK_ZU(range.chunks[1].offset, 2 * MIB);
     CHECK_ZU(range.chunks[4].offset, 104 * MIB);
-    tear_down_range();
 }
 
 CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
@@ -42,7 +40,6 @@ CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
         CHECK_ZU(range.chunks[i].bytes, (i < 4 ? 32 : 6) * MIB);
     }
     CHECK_ZU(CALLS(mem_set_access) - opened, 2);
-    tear_down_range();
 }
 
 CASE_BOTH(memory_comes_from_the_allocators_device) {
@@ -59,7 +56,6 @@ CASE_BOTH(memory_comes_from_the_allocators_device) {
     CHECK_ZU(free_memory_of(second), 16 * MIB);
     ashlar_device_close(second);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
-    tear_down_device();
 }
 
 CASE_BOTH(many_chunks_are_all_returned) {
@@ -81,7 +77,6 @@ CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
     map(0, 17 * 32 * MIB);
     CHECK_ZU(range.chunk_count, 17);
     CHECK_ZU(range.chunk_capacity, 32);
-    tear_down_range();
 }
 
 CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
@@ -98,7 +93,6 @@ CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
     CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
     map(at + 256 * part * MIB, 64 * part * MIB);
     CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
-    tear_down_range();
 }
 
 /* ---- the limit ---- */
@@ -121,7 +115,6 @@ CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     range.limit_bytes = SIZE_MAX;
     check_no_map(at + 8 * MIB, 12 * MIB, ASHLAR_ENOMEM); /* the device's own refusal */
     CHECK_HAS(ashlar_error_detail(), "CUDA_ERROR_OUT_OF_MEMORY");
-    tear_down_range();
 }
 
 /* ---- failures ---- */
@@ -150,7 +143,6 @@ CASE(a_failing_mapping_changes_nothing) {
         }
     }
     map(2 * MIB, 70 * MIB);
-    tear_down_range();
 }
 
 CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
@@ -165,7 +157,6 @@ CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
     check_no_map(32 * MIB, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 32 chunks");
     map(32 * MIB, 2 * MIB);
-    tear_down_range();
 }
 
 /* ---- set-up ---- */
@@ -220,7 +211,6 @@ CASE(where_addresses_are_scarce_fewer_do) {
                 "cuMemAddressReserve on the soft device");
     CHECK(client.calls == 5);
     driver->table = table;
-    tear_down_device();
 }
 
 CASE(a_device_without_virtual_memory_has_segments) {
@@ -257,7 +247,6 @@ CASE(a_failing_set_up_reserves_nothing) {
         CHECK(client.calls == i + 1);
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
-    tear_down_device();
 }
 
 CASE(a_device_too_large_to_address_is_refused) {
@@ -275,7 +264,6 @@ CASE(a_device_too_large_to_address_is_refused) {
     CHECK_ZU(range.bytes, 26 * MIB);
     ashlar__range_finish(&range);
     device->info.total_bytes = bytes;
-    tear_down_device();
 }
 
 RUN_CASES()

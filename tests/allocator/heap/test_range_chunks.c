@@ -26,7 +26,6 @@ CASE_BOTH(an_unmapped_chunk_is_the_devices_again) {
     }
     unmap(0);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
-    tear_down_range();
 }
 
 CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
@@ -49,7 +48,6 @@ CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
         check_range();
     }
     unmap(0);
-    tear_down_range();
 }
 
 static int refusals; /* how many calls are refused from now on */
@@ -120,7 +118,6 @@ CASE(chosen_chunks_move_behind_one_another) {
     CHECK_ZU(range.chunks[2].moved_from, 20 * MIB);
     CHECK(is_open(40 * MIB, 8 * MIB) && !is_open(0, 1) && !is_open(20 * MIB, 1));
     memset(ashlar__ptr_out(range.base + 40 * MIB), 1, 8 * MIB);
-    tear_down_range();
 }
 
 CASE(a_failing_move_leaves_every_chunk_where_it_was) {
@@ -147,7 +144,6 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
         }
     }
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
-    tear_down_range();
 }
 
 CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
@@ -161,7 +157,6 @@ CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
     ashlar__range_forget_gone(&range);
     CHECK_ZU(range.chunk_count, 2);
     check_range();
-    tear_down_range();
 }
 
 /* ---- peers ---- */
@@ -238,7 +233,6 @@ CASE(a_peer_may_use_what_is_mapped_now_and_later) {
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
     CHECK(saw(6, 40 * MIB, 2 * MIB, CU_ACCESS_READWRITE, 3, 1));
     driver->table = table;
-    tear_down_range();
 }
 
 CASE(a_peer_that_is_refused_may_use_nothing) {
@@ -268,7 +262,6 @@ CASE(more_peers_than_there_is_room_for_are_refused) {
     CHECK_FAILS(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1), ASHLAR_ENOTSUP,
                 "peer 32: at most 32 devices");
     CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX) == ASHLAR_OK);
-    tear_down_range();
 }
 
 /* ---- segments ---- */

@@ -36,7 +36,6 @@ CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
         give_pinned(blocks[i]);
     }
     CHECK_ZU(wrong, 0);
-    tear_down_pool();
 }
 
 /* How much larger a block may be than asked: less than 1/4 above 64 bytes. */
@@ -62,7 +61,6 @@ CASE(no_block_wastes_a_quarter) {
             check_waste(power / 4 * quarter - 1);
         }
     }
-    tear_down_pool();
 }
 
 /* Of many blocks together, what the driver gave is at most a quarter more, and the pages. */
@@ -84,7 +82,6 @@ CASE(many_blocks_reserve_little_more_than_they_are) {
         trim_pinned();
         CHECK(pinned_now().reserved_bytes == 0);
     }
-    tear_down_pool();
 }
 
 CASE(the_driver_is_called_rarely) {
@@ -104,7 +101,6 @@ CASE(the_driver_is_called_rarely) {
     CHECK_ZU(host_blocks(), s.driver_alloc_count);
     CHECK(s.driver_free_count == 0 && host_frees() == 0);
     CHECK(s.reserved_bytes >= MANY * 50 * KIB);
-    tear_down_pool();
 }
 
 CASE(a_trim_returns_everything_once_all_is_given_back) {
@@ -126,7 +122,6 @@ CASE(a_trim_returns_everything_once_all_is_given_back) {
     CHECK(s.reserved_peak_bytes > 0 && s.live_peak_bytes > 0);
     give_pinned(take_pinned(100));
     CHECK(pinned_now().reserved_bytes == 2 * MIB);
-    tear_down_pool();
 }
 
 CASE(a_trim_returns_whole_driver_allocations_only) {
@@ -144,7 +139,6 @@ CASE(a_trim_returns_whole_driver_allocations_only) {
     give_pinned(small);
     trim_pinned();
     CHECK_ZU(host_blocks(), 0);
-    tear_down_pool();
 }
 
 /* What was given back in pieces is one piece again. */
@@ -167,7 +161,6 @@ CASE(free_neighbours_are_merged) {
         give_pinned(take_pinned(7 * MIB));
     }
     CHECK_ZU(host_allocs(), 1);
-    tear_down_pool();
 }
 
 CASE(freed_memory_of_a_size_serves_other_sizes) {
@@ -184,7 +177,6 @@ CASE(freed_memory_of_a_size_serves_other_sizes) {
         }
     }
     CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
-    tear_down_pool();
 }
 
 CASE(the_limit_binds_and_is_explained) {
@@ -203,7 +195,6 @@ CASE(the_limit_binds_and_is_explained) {
     give_pinned(take_pinned(768 * KIB));
     give_pinned(half);
     CHECK(pinned_now().reserved_peak_bytes <= 5 * MIB);
-    tear_down_pool();
 }
 
 /* Segments that are too small for a request make room for one that is not. */
@@ -220,7 +211,6 @@ CASE(unused_memory_is_returned_where_it_makes_the_room) {
     }
     give_pinned(take_pinned(7 * MIB));
     CHECK(pinned_now().driver_free_count == 4 && pinned_now().reserved_peak_bytes == 8 * MIB);
-    tear_down_pool();
 }
 
 CASE(segments_have_the_size_that_was_asked_for) {
@@ -230,7 +220,6 @@ CASE(segments_have_the_size_that_was_asked_for) {
     CHECK(pinned_now().reserved_bytes == 16 * MIB);
     give_pinned(take_pinned(20 * MIB));
     CHECK(pinned_now().reserved_bytes == 38 * MIB); /* with a page of jemalloc's */
-    tear_down_pool();
 }
 
 /* Enough of the first is left for the second. */
@@ -244,7 +233,6 @@ CASE(a_refused_large_segment_is_tried_at_the_size_needed) {
     give_pinned(ptr);
     trim_pinned();
     CHECK(pinned_now().reserved_bytes == 0);
-    tear_down_pool();
 }
 
 CASE(pointers_that_are_no_live_block_are_refused) {
@@ -270,7 +258,6 @@ CASE(pointers_that_are_no_live_block_are_refused) {
     CHECK(ashlar_pinned_usable_bytes(pool, ptr, &usable) == ASHLAR_EPOINTER);
     const ashlar_pinned_stats s = pinned_now();
     CHECK(s.free_count == 2 && s.alloc_count == 2);
-    tear_down_pool();
 }
 
 CASE(null_and_zero_are_what_the_header_says) {
@@ -284,7 +271,6 @@ CASE(null_and_zero_are_what_the_header_says) {
     CHECK_HAS(ashlar_error_detail(), "bytes: 0");
     CHECK(ashlar_pinned_free_on_all(pool, take_pinned(5), NULL, 0) == ASHLAR_OK);
     CHECK(pinned_now().free_count == 1 && pinned_now().deferred_count == 0);
-    tear_down_pool();
 }
 
 CASE(two_pools_do_not_share_memory) {
@@ -302,7 +288,6 @@ CASE(two_pools_do_not_share_memory) {
     pool = first;
     CHECK_ZU(host_blocks(), 1);
     memset(take_pinned(100), 1, 100);
-    tear_down_pool();
 }
 
 /* Neither of this pool nor of the ones before it does malloc get anything. */
@@ -333,7 +318,6 @@ CASE(pools_come_and_go_without_end) {
         ashlar_pinned_destroy(pool);
     }
     CHECK(is_good);
-    tear_down_device();
 }
 
 RUN_CASES()

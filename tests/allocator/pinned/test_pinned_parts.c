@@ -13,18 +13,18 @@ enum { PAGE = 4096, RUNS = 300 };
 
 static ashlar_page_heap heap;
 
+static void tear_down_heap(void) {
+    ashlar__page_heap_finish(&heap);
+    CHECK_ZU(host_blocks(), 0);
+    tear_down_device();
+}
+
 static bool set_up_heap(size_t limit_bytes) {
     const bool is_set_up = set_up_device("");
     heap = (ashlar_page_heap){
         .device = device, .page_bytes = PAGE, .limit_bytes = limit_bytes, .grow_bytes = 2 * MIB};
     ashlar__page_heap_init(&heap);
-    return is_set_up;
-}
-
-static void tear_down_heap(void) {
-    ashlar__page_heap_finish(&heap);
-    CHECK_ZU(host_blocks(), 0);
-    tear_down_device();
+    return is_set_up && check_at_end(tear_down_heap);
 }
 
 static unsigned char *take_pages(size_t page_count) {
@@ -89,7 +89,6 @@ CASE(random_runs_never_overlap_and_always_merge) {
     CHECK(ashlar__page_heap_trim(&heap) && !ashlar__page_heap_trim(&heap));
     CHECK(heap.reserved_bytes == 0 && heap.segment_count == 0);
     CHECK(ashlar__page_heap_holds(&heap));
-    tear_down_heap();
 }
 
 CASE(the_shortest_run_that_fits_is_taken) {
@@ -107,7 +106,6 @@ CASE(the_shortest_run_that_fits_is_taken) {
     CHECK(take_pages(8) == runs[1]);
     CHECK(take_pages(50) == runs[2]); /* not the longer rest of the segment */
     CHECK_ZU(host_blocks(), 1);
-    tear_down_heap();
 }
 
 CASE(a_run_does_not_reach_into_the_next_segment) {
@@ -120,7 +118,6 @@ CASE(a_run_does_not_reach_into_the_next_segment) {
     CHECK(ashlar__page_heap_take(&heap, 513 * PAGE) == NULL);
     CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
-    tear_down_heap();
 }
 
 /* What a failing call has announced is taken back. */
@@ -135,7 +132,6 @@ CASE(growing_that_fails_leaves_nothing_behind) {
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
     CHECK(ashlar__page_heap_holds(&heap) && host_blocks() == 0);
     CHECK(ashlar__page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
-    tear_down_heap();
 }
 
 /* ---- pending ---- */
@@ -143,19 +139,20 @@ CASE(growing_that_fails_leaves_nothing_behind) {
 static ashlar_block_table table;
 static ashlar_pending pending;
 
-static bool set_up_pending(void) {
-    const bool is_set_up = set_up_device("mode=adversarial,seed=3");
-    table = (ashlar_block_table){.live_bytes = 0};
-    pending = (ashlar_pending){.device = device};
-    ashlar__pending_init(&pending);
-    return ashlar__block_table_init(&table) == ASHLAR_OK && is_set_up;
-}
-
 static void tear_down_pending(void) {
     ashlar__pending_finish(&pending);
     ashlar__block_table_finish(&table);
     CHECK_ZU(live_events(), 0);
     tear_down_device();
+}
+
+static bool set_up_pending(void) {
+    const bool is_set_up = set_up_device("mode=adversarial,seed=3");
+    table = (ashlar_block_table){.live_bytes = 0};
+    pending = (ashlar_pending){.device = device};
+    ashlar__pending_init(&pending);
+    return ashlar__block_table_init(&table) == ASHLAR_OK && is_set_up &&
+           check_at_end(tear_down_pending);
 }
 
 /* A block that is an address only. */
@@ -196,7 +193,6 @@ CASE(streams_that_come_and_go_leave_no_records) {
         CHECK(pending.streams == NULL);
         ashlar_stream_destroy(device, stream);
     }
-    tear_down_pending();
 }
 
 /* A batch has room made for one of the two only. */
@@ -211,7 +207,6 @@ CASE(a_stream_named_twice_is_one_stream) {
     CHECK(pending.events_recorded == 1 && pending.pending_bytes == 64 * BATCH_BLOCKS);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS);
-    tear_down_pending();
 }
 
 CASE(a_full_batch_without_an_event_takes_no_more) {
@@ -229,7 +224,6 @@ CASE(a_full_batch_without_an_event_takes_no_more) {
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS + 1);
-    tear_down_pending();
 }
 
 /* Its event would else be recorded behind work that came later. */
@@ -244,7 +238,6 @@ CASE(a_look_records_an_open_batch_behind_one_that_is_not_over) {
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), 2);
-    tear_down_pending();
 }
 
 /* ---- table ---- */

@@ -78,7 +78,6 @@ CASE(contents_survive_until_the_copy_has_run) {
         CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
     }
     ashlar_allocator_destroy(allocator);
-    tear_down_pool();
 }
 
 CASE(a_block_serves_again_once_its_work_is_over) {
@@ -95,7 +94,6 @@ CASE(a_block_serves_again_once_its_work_is_over) {
     CHECK(s.pending_blocks == 0 && s.host_waits == 0 && s.released_count == 1);
     CHECK(s.driver_alloc_count == 1);
     give_pinned(again);
-    tear_down_pool();
 }
 
 /* Streams 1 to 3 are done, stream 0 is not and was first. */
@@ -118,7 +116,6 @@ CASE(a_slow_stream_holds_back_its_own_blocks_only) {
     wait_for(streams[0]);
     trim_pinned();
     CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
-    tear_down_pool();
 }
 
 /* Also on one stream: what is over is released though more follows. */
@@ -139,7 +136,6 @@ CASE(batches_of_one_stream_are_released_in_turn) {
     trim_pinned();
     CHECK(pinned_now().pending_blocks == 1);
     ashlar_event_destroy(device, middle);
-    tear_down_pool();
 }
 
 CASE(giving_back_waits_for_nothing_and_records_seldom) {
@@ -164,7 +160,6 @@ CASE(giving_back_waits_for_nothing_and_records_seldom) {
     wait_for(streams[1]);
     trim_pinned();
     CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
-    tear_down_pool();
 }
 
 CASE(large_blocks_do_not_wait_for_a_batch_to_fill) {
@@ -173,7 +168,6 @@ CASE(large_blocks_do_not_wait_for_a_batch_to_fill) {
     CHECK(pinned_now().events_recorded == 0);
     give_pinned_on(take_pinned(600 * KIB), streams[0]);
     CHECK(pinned_now().events_recorded == 1);
-    tear_down_pool();
 }
 
 CASE(events_are_used_again) {
@@ -189,7 +183,6 @@ CASE(events_are_used_again) {
     wait_for(streams[1]);
     trim_pinned();
     CHECK_ZU(live_events(), 0); /* a trim returns them too */
-    tear_down_pool();
 }
 
 CASE(a_block_of_several_streams_waits_for_all) {
@@ -235,7 +228,6 @@ CASE(at_the_limit_the_host_waits_for_the_oldest) {
     CHECK(ashlar_pinned_alloc(pool, 1792 * KIB, &out) == ASHLAR_ENOMEM);
     CHECK(pinned_now().host_waits == 2);
     (void)third;
-    tear_down_pool();
 }
 
 CASE(below_the_limit_nobody_waits) {
@@ -249,7 +241,6 @@ CASE(below_the_limit_nobody_waits) {
     }
     CHECK(pinned_now().host_waits == 0 && pinned_now().pending_blocks > 10);
     CHECK_ZU(CALLS(event_synchronize), waits);
-    tear_down_pool();
 }
 
 CASE(a_stream_may_be_destroyed_once_it_was_left) {
@@ -276,7 +267,6 @@ CASE(a_stream_may_be_destroyed_once_it_was_left) {
     CHECK(pinned_now().pending_blocks == 1); /* not held back by the old one's */
     trim_until_nothing_is_pending();
     ashlar_stream_destroy(device, next);
-    tear_down_pool();
 }
 
 CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
@@ -289,7 +279,6 @@ CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
     CHECK_FAILS(ashlar_pinned_trim(pool), ASHLAR_EDRIVER, "cuEventRecord");
     CHECK(pinned_now().pending_blocks == 1);
     give_pinned(take_pinned(3 * MIB)); /* nobody else is concerned */
-    tear_down_pool();
 }
 
 CASE(the_per_thread_default_stream_is_refused) {
@@ -303,7 +292,6 @@ CASE(the_per_thread_default_stream_is_refused) {
     give_pinned_on(ptr, NULL); /* the legacy one is a stream like another */
     wait_for(NULL);
     trim_until_nothing_is_pending();
-    tear_down_pool();
 }
 
 /* What is pending when the pool goes has run by then: nothing is written to memory that is gone. */
@@ -316,7 +304,6 @@ CASE(destroying_a_pool_waits_for_what_is_pending) {
         queue_verify(both[0], ptr, 30 * KIB, 1);
         CHECK(ashlar_pinned_free_on_all(pool, ptr, both, 1 + (size_t)(i % 2)) == ASHLAR_OK);
     }
-    tear_down_pool();
 }
 
 RUN_CASES()

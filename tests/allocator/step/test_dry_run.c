@@ -55,7 +55,6 @@ CASE(addresses_are_recorded_as_blocks_are) {
     CHECK_ZU(plans().hits, 1);
     begin();
     end(); /* nothing taken is nothing left */
-    tear_down();
 }
 
 CASE(a_pointer_that_is_no_live_block_is_refused) {
@@ -75,7 +74,6 @@ CASE(a_pointer_that_is_no_live_block_is_refused) {
     end();
     CHECK(ashlar_free(allocator, a) == ASHLAR_EPOINTER); /* the dry run is over */
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
 CASE(what_further_streams_use_is_not_planned) {
@@ -98,7 +96,6 @@ CASE(what_further_streams_use_is_not_planned) {
     }
     end();
     CHECK_ZU(plans().slot_count, 2); /* kinds 1 and 4 */
-    tear_down();
 }
 
 CASE(blocks_that_are_left_are_reported) {
@@ -120,7 +117,6 @@ CASE(blocks_that_are_left_are_reported) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     begin(); /* of the first key, anew */
     end();
-    tear_down();
 }
 
 CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
@@ -149,7 +145,6 @@ CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
         ashlar_stream_destroy(device, more[i]);
     }
-    tear_down();
 }
 
 /* A graph's blocks are its own for as long as it lives, and no step's. */
@@ -167,7 +162,6 @@ CASE(captured_streams_get_memory_of_their_pool) {
     end();
     CHECK_ZU(plans().slot_count, 1);
     pool_release(pool, streams[1]);
-    tear_down();
 }
 
 static void take_and_give(void) {
@@ -189,7 +183,6 @@ CASE(other_threads_get_memory_meanwhile) {
     end();
     CHECK_ZU(plans().slot_count, 1);
     helper_end();
-    tear_down();
 }
 
 CASE(a_thread_may_end_within_a_rehearsal) {
@@ -201,7 +194,6 @@ CASE(a_thread_may_end_within_a_rehearsal) {
     give(take(MIB, streams[0]));
     end();
     CHECK_ZU(plans().slot_count, 1);
-    tear_down();
 }
 
 /* Also where the recording is full, at a power of two. */
@@ -241,7 +233,6 @@ CASE(without_caches_it_has_memory) {
     begin();
     take_and_give();
     CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
 RUN_CASES()

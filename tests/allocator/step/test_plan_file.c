@@ -39,7 +39,6 @@ CASE(a_file_is_as_its_description_says) {
     const ashlar_plan_stats now = plans();
     CHECK(now.hits == 3 && now.unplanned == 1 && ashlar_plan_miss_total(&now) == 0 &&
           now.steps_recorded == 0);
-    tear_down();
 }
 
 CASE(the_first_step_after_a_load_is_replayed) {
@@ -76,7 +75,6 @@ CASE(the_first_step_after_a_load_is_replayed) {
     CHECK(now.steps_recorded == 1 && now.steps_replayed == 4 && ashlar_plan_miss_total(&now) == 0);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().memory_bytes, 0);
-    tear_down();
 }
 
 static uint64_t driver_calls(void) {
@@ -96,7 +94,6 @@ CASE(a_replay_after_a_load_calls_the_driver_for_nothing) {
     CHECK_ZU(driver_calls(), calls);
     const ashlar_plan_stats now = plans();
     CHECK(now.hits == 3 && now.unplanned == 1 && ashlar_plan_miss_total(&now) == 0);
-    tear_down();
 }
 
 /* Streams of an image are numbered by their first use, and given in that order. */
@@ -121,7 +118,6 @@ CASE(streams_are_bound_in_the_order_of_the_file) {
     play(&s, 5, streams[2]);
     now = plans();
     CHECK(now.steps_replayed == 1 && now.hits < 2 && ashlar_plan_miss_total(&now) > 0);
-    tear_down();
 }
 
 /* Several keys and streams, steps merged, sizes changed, blocks that are not planned. */
@@ -172,7 +168,6 @@ CASE(plans_of_something_else_are_refused) {
                 "for 1 streams; 0 were given");
     CHECK(allocator->planner.keys == NULL);
     CHECK(ashlar_plan_load(allocator, streams, 1, path, PRINT) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(streams_that_are_the_same_are_refused) {
@@ -183,7 +178,6 @@ CASE(streams_that_are_the_same_are_refused) {
     CHECK_FAILS(ashlar_plan_load(allocator, one_by_two_names, 3, path, PRINT), ASHLAR_EINVAL,
                 "numbers 0 and 2 are the same");
     CHECK(allocator->planner.keys == NULL);
-    tear_down();
 }
 
 CASE(streams_with_steps_are_refused_and_others_are_not) {
@@ -209,7 +203,6 @@ CASE(streams_with_steps_are_refused_and_others_are_not) {
     play(&small, 7, streams[0]);
     now = plans();
     CHECK(now.hits == 6 && ashlar_plan_miss_total(&now) == 0 && now.steps_recorded == 2);
-    tear_down();
 }
 
 /* One block on one stream. */
@@ -242,7 +235,6 @@ CASE(every_stream_of_a_key_has_steps) {
     check_has_steps(1);
     check_has_steps(2);
     CHECK(ashlar_plan_load(allocator, &streams[3], 1, path, PRINT) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(a_step_under_way_is_refused) {
@@ -255,7 +247,6 @@ CASE(a_step_under_way_is_refused) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     CHECK(read_text(again) == bytes && memcmp(text, again, bytes) == 0);
     CHECK_ZU(plans().plan_count, 1);
-    tear_down();
 }
 
 CASE(a_missing_file_or_a_folder_is_named) {
@@ -266,7 +257,6 @@ CASE(a_missing_file_or_a_folder_is_named) {
                 "no regular file");
     write_bytes("", 0);
     check_refused(ASHLAR_EFORMAT, "/file:1: the file is cut off here");
-    tear_down();
 }
 
 CASE(nothing_is_loaded_where_steps_are_not_replayed) {
@@ -279,7 +269,6 @@ CASE(nothing_is_loaded_where_steps_are_not_replayed) {
     CHECK(load() == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 0);
     CHECK(ashlar_plan_load(allocator, streams, 1, path, "other") == ASHLAR_EINVAL);
-    tear_down();
 }
 
 /* ---- what is not saved ---- */
@@ -300,7 +289,6 @@ CASE(what_has_no_plan_is_not_saved) {
     play(&small, 7, streams[0]);
     CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL,
                 "key 7 was recorded, but not planned since");
-    tear_down();
 }
 
 CASE(a_fingerprint_is_one_short_line) {
@@ -319,7 +307,6 @@ CASE(a_fingerprint_is_one_short_line) {
     CHECK(renew_allocator());
     longest[ASHLAR_PLAN_FINGERPRINT_MAX - 1] = 'y';
     CHECK(ashlar_plan_load(allocator, streams, 1, path, longest) == ASHLAR_EINVAL);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

@@ -95,7 +95,6 @@ CASE(a_load_into_a_full_device_takes_nothing) {
                  "key,1,0,1,1,1\npart,0,9223372036854775808,9223372036854775808\n"
                  "alloc,9223372036854775808,0,0,1,0\n");
     check_refused(ASHLAR_ENOMEM, "more than the device has");
-    tear_down();
 }
 
 static unsigned char *in_the_way; /* what the program can give back, or NULL */
@@ -164,7 +163,6 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
     CHECK_FAILS(status, ASHLAR_EIO, path);
     CHECK(read_text(text) == 3 && memcmp(text, "old", 3) == 0 && names_in_folder() == 1);
     CHECK(ashlar_plan_save(allocator, "/nowhere/at/all", PRINT) == ASHLAR_EIO);
-    tear_down();
 }
 
 CASE(a_save_without_host_memory_leaves_the_old_file) {
@@ -187,7 +185,6 @@ CASE(a_save_without_host_memory_leaves_the_old_file) {
     write_sealed(TWO_KEYS);
     (void)read_text(again);
     CHECK(strcmp(text, again) == 0 && n > 10);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

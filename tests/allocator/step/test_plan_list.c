@@ -67,7 +67,6 @@ CASE(a_block_number_is_used_again_after_its_free) {
     REQUIRE(record(events, COUNT(events)) == ASHLAR_OK);
     CHECK_ZU(plans().slot_count, 2);
     CHECK_ZU(plans().plan_bytes, 2048);
-    tear_down();
 }
 
 CASE(a_list_is_planned_when_it_is_asked_for) {
@@ -85,7 +84,6 @@ CASE(a_list_is_planned_when_it_is_asked_for) {
           ASHLAR_OK);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 3);
-    tear_down();
 }
 
 CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
@@ -107,7 +105,6 @@ CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
         CHECK(allocator->planner.keys == NULL);
     }
     CHECK(record(cases[0].events, (size_t)1 << 31) == ASHLAR_EOVERFLOW);
-    tear_down();
 }
 
 CASE(a_key_that_is_being_recorded_is_refused) {
@@ -118,7 +115,6 @@ CASE(a_key_that_is_being_recorded_is_refused) {
     CHECK(ashlar_plan_record_events(allocator, streams[0], 8, events, 1) == ASHLAR_OK);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().steps_recorded, 2);
-    tear_down();
 }
 
 CASE(a_stream_that_is_captured_is_refused) {
@@ -132,7 +128,6 @@ CASE(a_stream_that_is_captured_is_refused) {
     ashlar_graph_pool_end(pool);
     CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
     CHECK(load() == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(nothing_is_recorded_without_caches) {
@@ -144,7 +139,6 @@ CASE(nothing_is_recorded_without_caches) {
     CHECK(ashlar_plan_record_buffers(allocator, streams[0], 7, buffers, 1, ASHLAR_TAG_USER) ==
           ASHLAR_OK);
     CHECK(allocator->planner.keys == NULL);
-    tear_down();
 }
 
 /* ---- lifetimes ---- */
@@ -250,7 +244,6 @@ CASE(a_wrong_buffer_is_named) {
     CHECK(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 1, ASHLAR_TAG_COUNT) ==
           ASHLAR_EINVAL);
     CHECK(allocator->planner.keys == NULL);
-    tear_down();
 }
 
 /* ---- writing ---- */
@@ -276,7 +269,6 @@ CASE(each_stream_of_a_key_is_written_by_itself) {
     CHECK(ashlar_plan_write_svg(allocator, streams[0], 8, streams[0], path) == ASHLAR_EINVAL);
     CHECK(ashlar_plan_write_svg(allocator, streams[0], 7, streams[0], "/nowhere/at/all") ==
           ASHLAR_EIO);
-    tear_down();
 }
 
 CASE(what_has_no_slots_is_not_written) {
@@ -302,7 +294,6 @@ CASE(what_has_no_slots_is_not_written) {
           ASHLAR_EIO);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], path) == ASHLAR_OK);
     CHECK(read_text(text) > 3);
-    tear_down();
 }
 
 /* ---- what fails on the way ---- */
@@ -364,7 +355,6 @@ CASE(a_step_that_is_too_large_for_the_device_is_recorded) {
     REQUIRE(set_up_plans());
     CHECK_FAILS(record(events, 2), ASHLAR_ENOMEM, "more than the device has");
     CHECK(plans().steps_recorded == 1 && plans().plan_count == 0);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

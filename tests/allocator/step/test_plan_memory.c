@@ -32,7 +32,6 @@ CASE(seats_are_found_by_their_offsets) {
         CHECK(ashlar__page_map_get(&allocator->heap.map, slot_block->offset) == slot_block);
         CHECK((uintptr_t)slot_block % ASHLAR_CACHE_LINE == 0);
     }
-    tear_down_steps();
 }
 
 CASE(what_is_taken_is_counted_in_a_step_and_after) {
@@ -51,7 +50,6 @@ CASE(what_is_taken_is_counted_in_a_step_and_after) {
     put(s);
     CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes);
     CHECK(!ashlar__plan_memory_is_live(memory));
-    tear_down_steps();
 }
 
 CASE(walks_see_the_blocks_of_seats) {
@@ -69,7 +67,6 @@ CASE(walks_see_the_blocks_of_seats) {
     put(a);
     put(b);
     end();
-    tear_down_steps();
 }
 
 static void check_finds(const char *what) {
@@ -131,7 +128,6 @@ CASE(the_check_finds_each_broken_invariant) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     put(a);
     put(b);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -24,7 +24,6 @@ CASE(every_changed_byte_is_refused) {
     CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
     write_bytes(text, bytes);
     CHECK(load() == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(every_cut_and_every_addition_is_refused) {
@@ -38,7 +37,6 @@ CASE(every_cut_and_every_addition_is_refused) {
     text[bytes] = 'x';
     write_bytes(text, bytes + 1);
     check_refused(ASHLAR_EFORMAT, ":11: more lines behind the end");
-    tear_down();
 }
 
 /* The lines of SMALL_BODY with one of them replaced. */
@@ -117,7 +115,6 @@ CASE(every_wrong_line_is_named) {
     }
     write_with_line(0, "");
     CHECK(load() == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
@@ -138,7 +135,6 @@ CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
     CHECK(load() == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 3);
     CHECK_ZU(plans().plan_bytes, 1536);
-    tear_down();
 }
 
 CASE(a_byte_0_in_the_fingerprint_is_refused) {
@@ -150,7 +146,6 @@ CASE(a_byte_0_in_the_fingerprint_is_refused) {
     print[3] = '\0';
     write_bytes(text, bytes);
     check_refused(ASHLAR_EFORMAT, ":2: the fingerprint");
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

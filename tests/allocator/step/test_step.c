@@ -41,7 +41,6 @@ CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
     CHECK_ZU(driver_calls(), calls);
     CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.memory_bytes);
     CHECK_ZU(stats_now().served_planned, stats.hits);
-    tear_down_steps();
 }
 
 CASE(what_outlives_its_step_is_not_planned) {
@@ -59,7 +58,6 @@ CASE(what_outlives_its_step_is_not_planned) {
     CHECK_ZU(stats.hits, 2 * 3);
     CHECK_ZU(stats.unplanned, 2);
     CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
-    tear_down_steps();
 }
 
 CASE(a_step_within_another_is_part_of_it) {
@@ -76,7 +74,6 @@ CASE(a_step_within_another_is_part_of_it) {
     CHECK_ZU(plans().plan_count, 1);
     CHECK_ZU(plans().hits, 3);
     CHECK_FAILS(ashlar_step_end(allocator), ASHLAR_EINVAL, "no step of this thread");
-    tear_down_steps();
 }
 
 CASE(the_default_stream_may_have_either_name) {
@@ -90,7 +87,6 @@ CASE(the_default_stream_may_have_either_name) {
         end();
     }
     CHECK_ZU(plans().hits, 3);
-    tear_down_steps();
 }
 
 CASE(an_empty_step_is_replayed_too) {
@@ -104,7 +100,6 @@ CASE(an_empty_step_is_replayed_too) {
     end();
     CHECK_ZU(plans().steps_replayed, 2);
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
-    tear_down_steps();
 }
 
 /* ---- what is not, and why ---- */
@@ -155,7 +150,6 @@ CASE(the_reason_of_a_miss_is_told) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
 CASE(misses_add_up_over_all_reasons) {
@@ -191,7 +185,6 @@ CASE(two_in_another_order_are_both_served) {
     }
     CHECK_ZU(plans().hits, 3);
     CHECK_ZU(misses_now(), 0);
-    tear_down_steps();
 }
 
 CASE(a_slot_passed_over_is_served_only_in_its_time) {
@@ -210,7 +203,6 @@ CASE(a_slot_passed_over_is_served_only_in_its_time) {
     put(get(5000, WORK)); /* the first slot is served already */
     end();
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
-    tear_down_steps();
 }
 
 CASE(what_is_left_out_is_passed_over) {
@@ -239,7 +231,6 @@ CASE(what_is_left_out_is_passed_over) {
     end();
     CHECK_ZU(plans().hits, 1);
     check_misses(ASHLAR_PLAN_MISS_TAG, 1);
-    tear_down_steps();
 }
 
 /* ---- late blocks ---- */
@@ -263,7 +254,6 @@ CASE(a_block_carried_into_later_steps_is_not_overlapped) {
     CHAIN(4000, 4000);
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
-    tear_down_steps();
 }
 
 /* ---- beginnings and ends ---- */
@@ -319,7 +309,6 @@ CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
     put(s);
     CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, "freed before");
     end();
-    tear_down_steps();
 }
 
 CASE(the_regions_are_counted_as_planned_bytes) {
@@ -340,7 +329,6 @@ CASE(the_regions_are_counted_as_planned_bytes) {
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().planned_bytes, 0);
-    tear_down_steps();
 }
 
 RUN_CASES()

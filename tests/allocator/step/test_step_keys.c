@@ -26,7 +26,6 @@ CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
     begin(3);
     end();
     CHECK_ZU(plans().plan_count, 3);
-    tear_down_steps();
 }
 
 CASE(a_step_recorded_besides_is_merged) {
@@ -42,7 +41,6 @@ CASE(a_step_recorded_besides_is_merged) {
     CHAIN(5000, 2000);
     end();
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
 CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
@@ -72,7 +70,6 @@ CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
     put(get(1000, ASHLAR_TAG_BATCH));
     end();
     check_misses(ASHLAR_PLAN_MISS_TAG, 5);
-    tear_down_steps();
 }
 
 CASE(keys_of_one_stream_share_its_region) {
@@ -90,7 +87,6 @@ CASE(keys_of_one_stream_share_its_region) {
         end();
     }
     CHECK_ZU(plans().hits, 3);
-    tear_down_steps();
 }
 
 CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
@@ -110,7 +106,6 @@ CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
     begin(2);
     end();
     CHECK_ZU(plans().memory_bytes, 0);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -29,7 +29,6 @@ CASE(a_plan_follows_its_stream_to_the_next) {
     CHECK_ZU(plans().steps_recorded, 1);
     CHECK_ZU(plans().hits, 1 + 2);
     check_payloads();
-    tear_down_steps();
 }
 
 CASE(what_follows_a_stream_is_the_next_ones) {
@@ -47,7 +46,6 @@ CASE(what_follows_a_stream_is_the_next_ones) {
     }
     CHECK_ZU(plans().hits, 2);
     CHECK_ZU(stats_now().shared_bytes, 0);
-    tear_down_steps();
 }
 
 /* While a step is recorded, records of streams that are gone are looked for. */
@@ -62,7 +60,6 @@ CASE(streams_may_end_while_a_step_is_recorded) {
         end();
     }
     CHECK_ZU(plans().steps_recorded, 3);
-    tear_down_steps();
 }
 
 CASE(a_captured_stream_is_served_from_its_pool) {
@@ -119,7 +116,6 @@ CASE(a_stream_with_plans_of_its_own_takes_no_others) {
     CHECK_ZU(plans().hits, 1);
     CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its plan memory */
     CHECK_ZU(plans().memory_bytes, 2 * MIB);
-    tear_down_steps();
 }
 
 CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
@@ -134,7 +130,6 @@ CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
     }
     CHECK_ZU(plans().steps_recorded, 2);
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
 /* ---- threads ---- */
@@ -163,7 +158,6 @@ CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
         CHECK_ZU(plans().plan_count, 0);
         CHECK_ZU(plans().memory_bytes, 0);
     }
-    tear_down_steps();
 }
 
 static void begin_and_take(void) {
@@ -190,7 +184,6 @@ CASE(a_thread_that_ends_within_a_step_leaves_its_blocks) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    tear_down_steps();
 }
 
 static void begin_only(void) {
@@ -231,7 +224,6 @@ CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
     end();
     CHECK_ZU(plans().steps_declined, 1);
     helper_end();
-    tear_down_steps();
 }
 
 CASE(two_steps_are_not_in_one_region) {
@@ -246,7 +238,6 @@ CASE(two_steps_are_not_in_one_region) {
     end();
     CHECK_ZU(plans().steps_declined, 1);
     helper_end();
-    tear_down_steps();
 }
 
 RUN_CASES()

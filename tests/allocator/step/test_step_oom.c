@@ -174,7 +174,6 @@ CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
     CHECK_ZU(plans().hits, 8);
     CHECK_ZU(misses_now(), 0);
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
-    tear_down_steps();
 }
 
 /* A second key of the stream needs more than there is: the first one's plan stays. */
@@ -200,7 +199,6 @@ CASE(a_key_too_large_leaves_the_others_their_plans) {
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 2);
-    tear_down_steps();
 }
 
 static void *taken;
@@ -248,7 +246,6 @@ CASE(plans_whose_memory_is_gone_are_dropped) {
     big_step(0, 1);
     end();
     CHECK_ZU(plans().hits, 4);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -16,7 +16,6 @@ CASE(what_several_streams_use_is_not_planned) {
     }
     CHECK_ZU(plans().slot_count, 0);
     CHECK_ZU(plans().unplanned, 2);
-    tear_down_steps();
 }
 
 CASE(slots_of_two_streams_are_in_two_regions) {
@@ -30,7 +29,6 @@ CASE(slots_of_two_streams_are_in_two_regions) {
     }
     CHECK_ZU(plans().hits, 2);
     CHECK_ZU(plans().plan_bytes, 2 * 4096);
-    tear_down_steps();
 }
 
 CASE(a_block_used_elsewhere_comes_back_when_that_is_done) {
@@ -59,7 +57,6 @@ CASE(a_block_used_elsewhere_comes_back_when_that_is_done) {
         end();
         CHECK_ZU(plans().hits, 2 * (uint64_t)i + 2);
     }
-    tear_down_steps();
 }
 
 /* Freed, read by stream 1 still, and stream 0 is known to be done with it. */
@@ -81,7 +78,6 @@ CASE(a_block_of_another_stream_only_is_not_the_regions) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     check_payloads();
-    tear_down_steps();
 }
 
 CASE(the_ordinary_path_takes_no_block_of_a_region) {
@@ -102,7 +98,6 @@ CASE(the_ordinary_path_takes_no_block_of_a_region) {
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     put(other);
     check_payloads();
-    tear_down_steps();
 }
 
 CASE(a_seat_that_comes_back_is_its_streams_again) {
@@ -128,7 +123,6 @@ CASE(a_seat_that_comes_back_is_its_streams_again) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     check_payloads();
-    tear_down_steps();
 }
 
 CASE(a_region_that_no_slot_is_in_is_given_back) {
@@ -149,7 +143,6 @@ CASE(a_region_that_no_slot_is_in_is_given_back) {
     end();
     CHECK_ZU(plans().memory_bytes, 1 * MIB);
     put(kept);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -143,7 +143,6 @@ CASE(a_step_unlike_its_rehearsal_is_reported) {
     int kind = 0; /* less than in the dry run is no miss */
     o.user = &kind;
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
 static ashlar_status take_more_each_time(void *user, size_t length) {
@@ -197,7 +196,6 @@ CASE(a_step_may_keep_a_block) {
     CHECK(report.plan.unplanned > 0 && report.plan.hits > 0);
     drop_leaks();
     wait_for_all();
-    tear_down();
 }
 
 /* ---- no memory ---- */

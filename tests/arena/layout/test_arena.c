@@ -7,6 +7,13 @@
 
 static ashlar_arena *arena;
 
+static void finish(void) {
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 /* "one" [3], then a group of "two" [2, 5] at 64 and "three" [8] at 0, then "four" [70]. */
 static bool set_up_declared(void) {
     const ashlar_tensor_spec specs[] = {
@@ -15,19 +22,13 @@ static bool set_up_declared(void) {
     return set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK &&
            ashlar_arena_add(arena, "one", ASHLAR_F32, 1, &(size_t){3}, NULL) == ASHLAR_OK &&
            ashlar_arena_add_group(arena, 104, specs, 2, NULL) == ASHLAR_OK &&
-           ashlar_arena_add(arena, "four", ASHLAR_F32, 1, &(size_t){70}, NULL) == ASHLAR_OK;
+           ashlar_arena_add(arena, "four", ASHLAR_F32, 1, &(size_t){70}, NULL) == ASHLAR_OK &&
+           check_at_end(finish);
 }
 
 enum { REGION_BYTES = 1024, TENSORS = 4 };
 enum { ALL = ASHLAR_REGIONS_ALL & ~ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) }; /* all fp32 */
 static const size_t OFFSETS[TENSORS] = {0, 256 + 64, 256, 512};
-
-static void finish(void) {
-    ashlar_arena_destroy(arena);
-    arena = NULL;
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-}
 
 static bool commit(unsigned regions) {
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
@@ -54,7 +55,6 @@ CASE(every_region_has_the_same_offsets) {
             CHECK(base >= earlier + REGION_BYTES || earlier >= base + REGION_BYTES);
         }
     }
-    finish();
 }
 
 CASE(each_region_is_one_block_with_its_tag) {
@@ -65,7 +65,6 @@ CASE(each_region_is_one_block_with_its_tag) {
     CHECK_ZU(stats.tags[ASHLAR_TAG_WEIGHTS].live_bytes, REGION_BYTES);
     CHECK_ZU(stats.tags[ASHLAR_TAG_GRADIENTS].live_bytes, REGION_BYTES);
     CHECK_ZU(stats.tags[ASHLAR_TAG_MOMENTS].live_bytes, 2 * REGION_BYTES);
-    finish();
 }
 
 /* So that the places of one element differ in more than one bit of their address. */
@@ -103,7 +102,6 @@ CASE(commit_fills_every_region_with_zeros) {
         }
         CHECK_ZU(wrong, 0);
     }
-    finish();
 }
 
 CASE(an_arena_has_the_regions_it_was_committed_with) {
@@ -132,7 +130,6 @@ CASE(nothing_is_there_before_commit) {
     CHECK_ZU(ashlar_arena_regions(arena), 0);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 0);
     CHECK(ashlar_arena_allocator(arena) == NULL);
-    finish();
 }
 
 CASE(a_commit_that_cannot_be_is_refused) {
@@ -152,7 +149,6 @@ CASE(a_commit_that_cannot_be_is_refused) {
     CHECK_FAILS(ashlar_arena_commit(arena, allocator, streams[0], 1), ASHLAR_EINVAL,
                 "committed already");
     CHECK_ZU(ashlar_arena_regions(arena), 1);
-    finish();
 }
 
 CASE(nothing_is_declared_after_commit) {
@@ -161,7 +157,6 @@ CASE(nothing_is_declared_after_commit) {
     CHECK_FAILS(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL), ASHLAR_EINVAL,
                 "committed");
     CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
-    finish();
 }
 
 CASE(tensors_too_large_together_are_not_committed) {
@@ -170,7 +165,6 @@ CASE(tensors_too_large_together_are_not_committed) {
           ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EOVERFLOW);
     CHECK_ZU(ashlar_arena_regions(arena), 0);
-    finish();
 }
 
 static void check_uncommitted(void) {
@@ -206,7 +200,6 @@ CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
     ashlar__host_fail_at(0);
     check_uncommitted();
     CHECK(commit(ALL));
-    finish();
 }
 
 /* What the failed commit held for a moment is somebody else's now, and stays it. */
@@ -225,7 +218,6 @@ CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
     for (size_t i = 0; i < 8; i++) {
         give(others[i]);
     }
-    finish();
 }
 
 CASE(regions_larger_than_the_device_are_out_of_memory) {
@@ -235,7 +227,6 @@ CASE(regions_larger_than_the_device_are_out_of_memory) {
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_ENOMEM);
     check_uncommitted();
     CHECK(commit(3));
-    finish();
 }
 
 RUN_CASES()

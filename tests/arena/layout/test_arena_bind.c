@@ -11,7 +11,6 @@ CASE(a_bound_pointer_is_set) {
     CHECK(five == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
     CHECK(gradient == view_of(ASHLAR_REGION_GRADIENTS, FIVE));
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
@@ -36,7 +35,6 @@ CASE(a_bound_view_is_filled_in) {
         CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
         CHECK(ashlar_arena_unbind(arena, &half.data) == ASHLAR_OK);
     }
-    tear_down_arena();
 }
 
 CASE(a_view_that_is_not_there_cannot_be_bound) {
@@ -88,7 +86,6 @@ CASE(what_was_bound_before_is_bound_anew) {
     CHECK_ZU(arena->binding_count, 1);
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_OK);
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
-    tear_down_arena();
 }
 
 CASE(one_tensor_may_be_bound_by_several_pointers) {
@@ -103,7 +100,6 @@ CASE(one_tensor_may_be_bound_by_several_pointers) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     tied[0] = NULL;
     CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    tear_down_arena();
 }
 
 CASE(an_unbound_pointer_may_go_anywhere) {
@@ -116,7 +112,6 @@ CASE(an_unbound_pointer_may_go_anywhere) {
     CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, ONE));
     pointer = NULL;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 enum { MANY = 3000 };
@@ -149,7 +144,6 @@ CASE(thousands_of_pointers_come_and_go) {
         wrong += (ashlar__arena_find_binding(arena, &pointers[i]) != NULL) != (old != NULL);
     }
     CHECK_ZU(wrong, 0);
-    tear_down_arena();
 }
 
 RUN_CASES()

@@ -32,7 +32,6 @@ CASE(a_view_replaced_by_null_or_foreign_memory_is_found) {
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)UINTPTR_MAX, "none of the arena's memory");
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)1, "none of the arena's memory");
     give(foreign);
-    tear_down_arena();
 }
 
 CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
@@ -50,7 +49,6 @@ CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
                 "139 bytes into tensor half (first moments)");
     check_place(ASHLAR_REGION_PARAMETERS, ONE, view_of(ASHLAR_REGION_MASTER, HALF) + 139,
                 "139 bytes into tensor half (masters)");
-    tear_down_arena();
 }
 
 CASE(a_view_moved_into_padding_is_found) {
@@ -71,7 +69,6 @@ CASE(a_view_moved_into_padding_is_found) {
                 base + 1536 == ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS)
                     ? "padding, before the first tensor (gradients)"
                     : "none of the arena's memory");
-    tear_down_arena();
 }
 
 CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
@@ -82,7 +79,6 @@ CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
                 "outside the arena, before the first tensor (parameters)");
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 17,
                 "outside the arena, and reaches onto tensor one (parameters)");
-    tear_down_arena();
 }
 
 CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
@@ -106,7 +102,6 @@ CASE(a_view_of_another_type_is_found) {
     check_finds("its view type unknown (99)");
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 CASE(a_view_of_another_shape_is_found_in_each_dimension) {
@@ -126,7 +121,6 @@ CASE(a_view_of_another_shape_is_found_in_each_dimension) {
                        old.shape[d], d, view.shape[d]);
         check_finds(message);
     }
-    tear_down_arena();
 }
 
 CASE(the_address_of_a_view_is_watched_too) {
@@ -140,7 +134,6 @@ CASE(the_address_of_a_view_is_watched_too) {
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view.data) == ASHLAR_OK);
     view.rank = 3;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
@@ -163,7 +156,6 @@ CASE(groups_that_left_their_place_are_found) {
         arena->bytes[layout] -= 256;
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 CASE(a_tensor_that_left_its_group_is_found) {
@@ -182,7 +174,6 @@ CASE(a_tensor_that_left_its_group_is_found) {
         }
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 CASE(a_tensor_whose_shape_changed_is_found) {
@@ -213,7 +204,6 @@ CASE(a_tensor_whose_shape_changed_is_found) {
     check_finds("tensor half has another shape or type than its place");
     arena->tensors[HALF].info.dtype = ASHLAR_BF16;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 CASE(two_views_that_overlap_are_found_with_both_names) {
@@ -232,7 +222,6 @@ CASE(two_views_that_overlap_are_found_with_both_names) {
     }
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 CASE(buckets_with_a_gap_are_found) {
@@ -247,7 +236,6 @@ CASE(buckets_with_a_gap_are_found) {
     arena->buckets[3].offset -= 256;
     arena->buckets[3].bytes += 256;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* ---- regions ---- */
@@ -279,7 +267,6 @@ CASE(a_region_in_a_block_too_small_is_found) {
     give(arena->regions[1]);
     arena->regions[1] = right;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 RUN_CASES()

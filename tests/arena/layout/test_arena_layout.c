@@ -11,13 +11,14 @@
 
 static ashlar_arena *arena;
 
-static bool set_up(void) {
-    return ashlar_arena_create(&arena) == ASHLAR_OK;
-}
-
 static void tear_down(void) {
+    check_forget(tear_down);
     ashlar_arena_destroy(arena);
     arena = NULL;
+}
+
+static bool set_up(void) {
+    return ashlar_arena_create(&arena) == ASHLAR_OK && check_at_end(tear_down);
 }
 
 static void add(const char *name, ashlar_dtype dtype, size_t elements) {
@@ -56,7 +57,6 @@ CASE(tensors_of_their_own_lie_256_bytes_apart) {
     CHECK_ZU(offset_of(2), 512);
     CHECK_ZU(offset_of(3), 1024);
     CHECK_ZU(offset_of(4), 1536);
-    tear_down();
 }
 
 CASE(members_of_a_group_lie_at_their_offsets) {
@@ -73,7 +73,6 @@ CASE(members_of_a_group_lie_at_their_offsets) {
     CHECK_ZU(offset_of(2), 512);
     CHECK_ZU(offset_of(3), 512 + 80);
     CHECK_ZU(offset_of(4), 768);
-    tear_down();
 }
 
 /* The group's own size counts, not what its tensors fill. */
@@ -85,7 +84,6 @@ CASE(a_group_keeps_the_room_it_asked_for) {
     CHECK_ZU(place(), 1536);
     CHECK_ZU(offset_of(0), 1000);
     CHECK_ZU(offset_of(1), 1280);
-    tear_down();
 }
 
 CASE(what_was_declared_comes_back) {
@@ -113,7 +111,6 @@ CASE(what_was_declared_comes_back) {
     CHECK(info.shape[0] == 5 && info.elements == 5 && info.bytes == 20);
     CHECK_ZU(ashlar_arena_tensor_count(arena), 2);
     CHECK_ZU(ashlar_arena_elements(arena), 215);
-    tear_down();
 }
 
 /* ---- refusals ---- */
@@ -158,7 +155,6 @@ CASE(bad_tensors_are_refused_by_name) {
     refuse(ASHLAR_EOVERFLOW, "t", ASHLAR_F32, 2, huge, "too many elements");
     refuse(ASHLAR_EOVERFLOW, "t", ASHLAR_F32, 1, wide, "too many bytes");
     refuse(ASHLAR_EINVAL, "a", ASHLAR_F64, 1, fine, "declared twice");
-    tear_down();
 }
 
 static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_spec *specs,
@@ -186,7 +182,6 @@ CASE(bad_groups_are_refused_whole) {
     refuse_group(ASHLAR_EINVAL, 12, bad_second, 2, "tensor y: dimension 0 is 0");
     refuse_group(ASHLAR_EINVAL, 12, &bad_type, 1, "tensor x");
     refuse_group(ASHLAR_EINVAL, 12, twice, 0, "a group without tensors");
-    tear_down();
 }
 
 CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
@@ -203,7 +198,6 @@ CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
     refuse_group(ASHLAR_EINVAL, 1000, &spec, 1, "at offset 4");
     spec = vector("x", 3, 4);
     CHECK(ashlar_arena_add_group(arena, 16, &spec, 1, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(a_group_has_one_type) {
@@ -211,7 +205,6 @@ CASE(a_group_has_one_type) {
     ashlar_tensor_spec specs[] = {vector("x", 2, 0), vector("y", 1, 8)};
     specs[1].dtype = ASHLAR_F64;
     refuse_group(ASHLAR_EINVAL, 16, specs, 2, "tensors x and y have two types");
-    tear_down();
 }
 
 CASE(a_name_that_is_not_there_is_not_found) {
@@ -224,7 +217,6 @@ CASE(a_name_that_is_not_there_is_not_found) {
     CHECK_ZU(found, 77);
     CHECK(ashlar_arena_find(arena, "a", &found) == ASHLAR_OK);
     CHECK_ZU(found, 0);
-    tear_down();
 }
 
 CASE(tensors_of_a_group_may_touch_but_not_overlap) {
@@ -242,7 +234,6 @@ CASE(tensors_of_a_group_may_touch_but_not_overlap) {
     const ashlar_tensor_spec touching[] = {
         vector("x", 4, 8), vector("y", 2, 0), vector("z", 1, 24)};
     CHECK(ashlar_arena_add_group(arena, 28, touching, 3, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
 /* ---- sizes that do not fit ---- */
@@ -258,7 +249,6 @@ CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_HAS(ashlar_error_detail(), "too large together");
-    tear_down();
 }
 
 CASE(tensors_that_fit_alone_but_not_together_are_refused) {
@@ -273,7 +263,6 @@ CASE(tensors_that_fit_alone_but_not_together_are_refused) {
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_ZU(offset_of(1), 0); /* not placed any more */
     CHECK_ZU(offset_of(2), 0);
-    tear_down();
 }
 
 /* ---- no host memory ---- */
@@ -337,7 +326,6 @@ CASE(many_tensors_keep_their_names_and_places) {
         want += (4 * (i + 1) + 255) / 256 * 256;
     }
     CHECK_ZU(total, want);
-    tear_down();
 }
 
 RUN_CASES()

@@ -54,7 +54,6 @@ CASE(every_byte_of_padding_is_watched_and_no_other) {
     }
     /* Tensors have 482 bytes and half has 70 in storage, and twice that elsewhere. */
     CHECK_ZU(padding, 2 * (1536 - 482) + 2 * (1792 - 552) + (512 - 140));
-    tear_down_arena();
 }
 
 CASE(the_first_of_several_bytes_is_named) {
@@ -69,7 +68,6 @@ CASE(the_first_of_several_bytes_is_named) {
     parameters[255] = 0x80;
     CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_EDAMAGE);
     check_message(ASHLAR_REGION_PARAMETERS, 255, "one");
-    tear_down_arena();
 }
 
 CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
@@ -80,7 +78,6 @@ CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
     CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_OK);
     CHECK_FAILS(ashlar_arena_check_padding(arena, streams[2]), ASHLAR_EDAMAGE,
                 "is 0x07, in the padding behind tensor four");
-    tear_down_arena();
 }
 
 CASE(padding_is_fetched_by_few_calls) {
@@ -94,7 +91,6 @@ CASE(padding_is_fetched_by_few_calls) {
     CHECK_ZU(CALLS(memcpy_dtod_async) - single, 0);
     CHECK_ZU(CALLS(stream_synchronize) - waits, 1);
     CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT);
-    tear_down_arena();
 }
 
 CASE(an_arena_without_padding_has_nothing_to_look_at) {

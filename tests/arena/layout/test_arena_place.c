@@ -19,6 +19,7 @@ static size_t below(size_t limit) {
 }
 
 static void tear_down(void) {
+    check_forget(tear_down);
     ashlar_arena_destroy(arena);
     arena = NULL;
 }
@@ -42,7 +43,7 @@ static bool set_up_mixed(void) {
     add("single", ASHLAR_F32, 3);   /* one line of 64 */
     add("brain", ASHLAR_BF16, 129); /* two lines of 128 */
     add("double", ASHLAR_F64, 33);  /* two lines of 32 */
-    return true;
+    return check_at_end(tear_down);
 }
 
 CASE(narrow_tensors_have_wide_moments_and_masters) {
@@ -61,7 +62,6 @@ CASE(narrow_tensors_have_wide_moments_and_masters) {
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MOMENT2), 2304);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MASTER), 1536);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_COUNT), 0);
-    tear_down();
 }
 
 CASE(a_master_that_does_not_fit_is_refused) {
@@ -107,7 +107,6 @@ CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
     check_bucket(1, 512, 512, ASHLAR_BF16, 2, 1);
     check_bucket(2, 256, 256, ASHLAR_F32, 1, 1);
     check_bucket(3, 0, 256, ASHLAR_F16, 0, 1);
-    tear_down();
 }
 
 /* Lines of 256 B: 1, 3, 2, 1, 1; closed at 512 B from the end; three shards each. */
@@ -139,7 +138,6 @@ CASE(bad_buckets_are_refused) {
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 256) == ASHLAR_OK);
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW); /* four of them do not fit */
-    tear_down();
 }
 
 /* ---- runs ---- */
@@ -193,7 +191,6 @@ CASE(bad_options_are_refused_by_name) {
             ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.rate_scale = bad[i]}),
             ASHLAR_EINVAL, "tensor single: rate_scale");
     }
-    tear_down();
 }
 
 /* ---- made-up arenas ---- */

@@ -46,7 +46,8 @@ static bool set_up_neighbours(void) {
            ashlar_arena_add_group(arena, 128, specs, 3, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "d", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "e", ASHLAR_F32, 1, &(size_t){128}, NULL) == ASHLAR_OK &&
-           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK;
+           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK &&
+           check_at_end(tear_down_arena);
 }
 
 /* Lay the parts into one block at these offsets, flatten, and find that many copies. */
@@ -107,7 +108,6 @@ CASE(tied_tensors_are_copied_once_and_stay_tied) {
     CHECK(holds(tied[2], 280, 7));
     give(block);
     give(other);
-    tear_down_arena();
 }
 
 /* ---- mending ---- */
@@ -125,7 +125,6 @@ CASE(what_lies_in_its_place_is_not_copied) {
     CHECK_ZU(CALLS(memcpy_batch_async) + CALLS(memcpy_dtod_async), work);
     check_gathered(ASHLAR_REGION_PARAMETERS, streams[0]);
     free_all(blocks, TENSORS);
-    tear_down_arena();
 }
 
 CASE(a_tensor_that_was_replaced_is_mended) {
@@ -162,7 +161,6 @@ CASE(a_tensor_that_was_replaced_is_mended) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     give(fresh);
     give(third);
-    tear_down_arena();
 }
 
 CASE(statistics_are_not_asked_for) {
@@ -173,7 +171,6 @@ CASE(statistics_are_not_asked_for) {
           ASHLAR_OK);
     CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
     give(block);
-    tear_down_arena();
 }
 
 /* ---- what is refused ---- */
@@ -214,7 +211,6 @@ CASE(memories_that_do_not_belong_together_are_refused) {
     check_refused(FOUR, room + 279, TWO, room + 240, "tensors two (40 bytes at", "overlap");
     check_refused(FOUR, room, TWO, room + 100, "tensors four (280 bytes at", "and two (");
     give(room);
-    tear_down_arena();
 }
 
 CASE(memory_of_the_arena_is_no_source) {
@@ -230,7 +226,6 @@ CASE(memory_of_the_arena_is_no_source) {
     check_refused(ONE, gradients + 1500, TWO, room, "tensor one",
                   "padding behind tensor five (gradients)");
     give(room);
-    tear_down_arena();
 }
 
 CASE(items_that_are_none_are_refused) {
@@ -253,7 +248,6 @@ CASE(items_that_are_none_are_refused) {
     CHECK(flatten(ASHLAR_REGION_MASTER, 1, NULL, streams[0]) == ASHLAR_EINVAL); /* it has none */
     CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, NULL, streams[0]) == ASHLAR_OK);
     give(room);
-    tear_down_arena();
 }
 
 RUN_CASES()

@@ -16,7 +16,6 @@ CASE(sources_are_freed_each_once) {
             CHECK(status == (is_bound ? ASHLAR_OK : ASHLAR_EINVAL));
         }
     }
-    tear_down_arena();
 }
 
 /* Items 0 and 1 at the begin and behind it, from a block of that many bytes. */
@@ -63,7 +62,6 @@ CASE(a_block_is_freed_if_every_byte_of_it_is_gathered) {
     block = cut_block(280, FOUR, TWO, 0); /* tied, by two pointers */
     items[1].tensor = FOUR;
     check_block(2, 1, 0);
-    tear_down_arena();
 }
 
 /* On its own stream, which runs beside, and on the one that gathers, whoever has the block next. */
@@ -115,7 +113,6 @@ CASE(a_source_in_use_on_its_own_stream_is_not_reused_before) {
     for (size_t i = 0; i < 8; i++) {
         give(others[i]);
     }
-    tear_down_arena();
 }
 
 /* ---- memory ---- */
@@ -197,7 +194,6 @@ CASE(memory_of_somebody_else_is_refused) {
     ashlar_allocator_destroy(other);
     give(last);
     give(mine);
-    tear_down_arena();
 }
 
 CASE(a_tensor_that_reaches_over_its_block_is_refused) {
@@ -213,7 +209,6 @@ CASE(a_tensor_that_reaches_over_its_block_is_refused) {
     CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]) == ASHLAR_OK);
     CHECK_ZU(gathered.kept_blocks, 1);
     give(block);
-    tear_down_arena();
 }
 
 /* ---- failures ---- */
@@ -263,7 +258,8 @@ static bool set_up_guarded_arena(ashlar_guard guard) {
     return set_up_device("memory=512MiB,mode=adversarial,seed=5") &&
            ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK &&
            ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
-           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK;
+           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK &&
+           check_at_end(tear_down_arena);
 }
 
 /* And not before they were read, although their own stream is long done. */

@@ -15,7 +15,6 @@ CASE(a_tensor_reported_twice_is_refused) {
     CHECK(final(TWO) == ASHLAR_OK);
     CHECK_ZU(sent_count, 4);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 CASE(the_first_tensor_that_is_missing_is_named) {
@@ -33,7 +32,6 @@ CASE(the_first_tensor_that_is_missing_is_named) {
     CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
                 "tensor three is not final, so that bucket 3");
     CHECK_ZU(sent_count, 2 + 3);
-    tear_down_reducer();
 }
 
 CASE(calls_out_of_turn_are_refused) {
@@ -49,7 +47,6 @@ CASE(calls_out_of_turn_are_refused) {
     CHECK_FAILS(ashlar_reducer_gather(reducer, streams[0]), ASHLAR_EINVAL,
                 "ASHLAR_REDUCTION_SCATTER");
     CHECK_ZU(sent_count, 1);
-    tear_down_reducer();
 }
 
 CASE(an_arena_without_gradients_cannot_begin) {
@@ -91,7 +88,6 @@ CASE(a_reducer_needs_an_arena_and_its_functions) {
           ASHLAR_EINVAL);
     CHECK(reducer == NULL);
     ashlar_reducer_destroy(NULL);
-    tear_down_arena();
 }
 
 CASE(more_streams_than_there_are_places_are_refused) {
@@ -181,7 +177,6 @@ CASE(a_step_whose_end_was_not_ordered_says_so) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 static bool prepare(void) {

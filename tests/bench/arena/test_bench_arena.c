@@ -96,7 +96,6 @@ CASE(bytes_are_counted_as_the_table_says) {
     }
     ashlar__arena_setup_finish(&setup);
     ashlar__arena_setup_finish(&setup); /* zeros */
-    tear_down();
 }
 
 /* Whatever was called: the arena has the scattered parameters, and no replica is left. */
@@ -129,7 +128,6 @@ CASE(every_runner_runs_every_operation_it_has) {
     memcpy(gone, setup.folder, sizeof gone);
     ashlar__arena_setup_finish(&setup);
     CHECK(access(gone, F_OK) != 0);
-    tear_down();
 }
 
 CASE(only_known_names_are_taken) {

@@ -131,7 +131,6 @@ CASE(launches_are_as_many_as_lists) {
     CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
     drop_all();
-    tear_down();
 }
 
 CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
@@ -145,7 +144,6 @@ CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT2), 0);
     }
     drop_all();
-    tear_down();
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
@@ -171,7 +169,6 @@ CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
         CHECK(distance(scattered[i], ASHLAR_REGION_PARAMETERS) < 1e-5);
     }
     drop_all();
-    tear_down();
 }
 
 CASE(zero_is_of_every_gradient_and_of_nothing_else) {
@@ -185,7 +182,6 @@ CASE(zero_is_of_every_gradient_and_of_nothing_else) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
     }
     drop_all();
-    tear_down();
 }
 
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
@@ -205,7 +201,6 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     drop_all();
-    tear_down();
 }
 
 CASE(a_replica_has_every_parameter_and_goes_back) {
@@ -223,7 +218,6 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
         CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
     }
     drop_all();
-    tear_down();
 }
 
 CASE(a_file_of_scattered_tensors_has_the_arenas) {
@@ -243,7 +237,6 @@ CASE(a_file_of_scattered_tensors_has_the_arenas) {
     }
     ashlar__safetensors_close(file);
     drop_all();
-    tear_down();
 }
 
 CASE(neighbours_in_the_arena_are_scattered_without_it) {
@@ -259,7 +252,6 @@ CASE(neighbours_in_the_arena_are_scattered_without_it) {
     CHECK_ZU(behind, 0);
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
     drop_all();
-    tear_down();
 }
 
 CASE(other_tensors_and_optimizers_are_refused) {
@@ -278,7 +270,6 @@ CASE(other_tensors_and_optimizers_are_refused) {
         ASHLAR_EINVAL, "tensor t9 ");
     CHECK(per_tensor == NULL);
     drop_all();
-    tear_down();
 }
 
 CASE(without_host_memory_there_are_no_scattered_tensors) {
@@ -335,7 +326,6 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     drop_all();
-    tear_down();
 }
 
 int main(void) {

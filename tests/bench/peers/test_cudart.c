@@ -40,7 +40,6 @@ CASE(without_work_an_event_is_complete_and_costs_no_call) {
     CHECK(cudaEventDestroy(event) == cudaSuccess);
     ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order && after.context == before.context);
-    tear_down_device();
 }
 
 CASE(with_work_an_event_waits_for_it) {
@@ -59,7 +58,6 @@ CASE(with_work_an_event_waits_for_it) {
         CHECK(cudaEventQuery(event) == cudaSuccess);
     }
     CHECK(cudaEventDestroy(event) == cudaSuccess);
-    tear_down_device();
 }
 
 CASE(memory_comes_from_the_device_and_goes_back) {
@@ -77,7 +75,6 @@ CASE(memory_comes_from_the_device_and_goes_back) {
     CHECK(cudaFree(ptr) == cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
-    tear_down_device();
 }
 
 CASE(there_is_one_device) {
@@ -87,7 +84,6 @@ CASE(there_is_one_device) {
     CHECK(cudaSetDevice(0) == cudaSuccess);
     CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
-    tear_down_device();
 }
 
 CASE(failing_driver_calls_are_reported) {
@@ -110,7 +106,6 @@ CASE(failing_driver_calls_are_reported) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
     CHECK(cudaMalloc(&ptr, MIB) == cudaErrorUnknown && ptr == NULL);
     CHECK(cudaEventDestroy(event) == cudaSuccess);
-    tear_down_device();
 }
 
 RUN_CASES()

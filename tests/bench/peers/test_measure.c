@@ -152,7 +152,6 @@ CASE(every_part_of_the_list_is_run_on_every_thread) {
     CHECK_ZU(result.driver_calls, 0);
     CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 static ashlar_status create_from_origin(ashlar_device *of, void **self) {
@@ -184,7 +183,6 @@ CASE(a_subject_may_be_told_what_it_gets_back) {
     }
     counts.refuse_at = 0;
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
@@ -266,7 +264,6 @@ CASE(steps_begin_and_end_where_the_list_has_them) {
     CHECK_ZU(step_begins, 1 + 3);
     CHECK_ZU(outside, 1);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(a_step_that_fails_ends_the_measurement) {
@@ -286,7 +283,6 @@ CASE(a_step_that_fails_ends_the_measurement) {
     CHECK(measure_stepping(&w, 1) == ASHLAR_ENOMEM);
     CHECK_ZU(step_begins, 2);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- turns ----------------------------------------------------------------------------------- */
@@ -342,7 +338,6 @@ CASE(a_slow_subject_takes_part_in_five_rounds) {
         CHECK(result.ns_pair > 0);
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(every_round_begins_with_another_subject) {
@@ -364,7 +359,6 @@ CASE(every_round_begins_with_another_subject) {
                   "ab",
                   10) == 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(a_longer_round_runs_the_body_more_often) {
@@ -379,7 +373,6 @@ CASE(a_longer_round_runs_the_body_more_often) {
     CHECK_ZU(counts.takes % w.body_pairs, 0);
     CHECK(counts.takes > 10 * w.body_pairs);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(a_repeat_runs_the_body_as_often_as_asked) {
@@ -390,7 +383,6 @@ CASE(a_repeat_runs_the_body_as_often_as_asked) {
     check_counts_balance(); /* what the prologue left is given back too */
     CHECK_ZU(counts.takes, 4000 + 7 * w.body_pairs);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
@@ -409,7 +401,6 @@ CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
         }
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- real subjects --------------------------------------------------------------------------- */
@@ -436,7 +427,6 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
         }
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(driver_calls_are_those_of_one_run_of_the_body) {
@@ -451,7 +441,6 @@ CASE(driver_calls_are_those_of_one_run_of_the_body) {
     CHECK(results[1].driver_calls > 0 && results[1].driver_calls < 10);
     CHECK_ZU(results[2].driver_calls, 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(the_prologue_is_not_counted) {
@@ -464,7 +453,6 @@ CASE(the_prologue_is_not_counted) {
     CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
     CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
@@ -492,7 +480,6 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
         peer->destroy(self);
         ashlar__workload_finish(&w);
     }
-    tear_down();
 }
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -516,7 +503,6 @@ CASE(any_lack_of_host_memory_ends_cleanly) {
     ashlar__host_fail_at(0);
     CHECK(failures > 7);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(any_failing_driver_call_ends_cleanly) {

@@ -77,7 +77,6 @@ CASE(a_loaded_peer_is_a_subject) {
     peer->leave(self);
     peer->destroy(self);
     check_refused(path_of("stone.so"), "\"stone\" already");
-    tear_down_device();
 }
 
 CASE(its_context_is_current_while_it_works) {
@@ -92,7 +91,6 @@ CASE(its_context_is_current_while_it_works) {
     peer->leave(self);
     CHECK_ZU(CALLS(ctx_pop_current) - popped, 1);
     peer->destroy(self);
-    tear_down_device();
 }
 
 CASE(without_host_memory_there_is_no_instance) {
@@ -102,7 +100,6 @@ CASE(without_host_memory_there_is_no_instance) {
     ashlar__host_fail_at(1);
     CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin);
     ashlar__host_fail_at(0);
-    tear_down_device();
 }
 
 CASE(functions_of_other_names_are_found) {
@@ -118,7 +115,6 @@ CASE(functions_of_other_names_are_found) {
     CHECK(block != NULL);
     peer->give_sized(self, block, 1, NULL);
     peer->destroy(self);
-    tear_down_device();
 }
 
 /* Files of other names are other peers, until there is no room. In this folder, a bare name. */
@@ -147,7 +143,6 @@ CASE(cudas_pools_are_for_cuda_devices) {
     REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
     void *self = NULL;
     CHECK_FAILS(peer->create(device, &self), ASHLAR_ENOTSUP, "--device cuda");
-    tear_down_device();
 }
 
 RUN_CASES()

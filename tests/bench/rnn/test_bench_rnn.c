@@ -76,7 +76,6 @@ CASE(every_subject_runs_the_same_step) {
     CHECK_ZU(after.live_blocks, before.live_blocks);
     ashlar__rnn_setup_finish(&setup);
     ashlar__rnn_setup_finish(&setup); /* zeros */
-    tear_down();
 }
 
 CASE(onednn_takes_part_where_it_can) {
@@ -96,7 +95,6 @@ CASE(onednn_takes_part_where_it_can) {
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(!ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
 CASE(inference_has_no_backward) {
@@ -111,7 +109,6 @@ CASE(inference_has_no_backward) {
     CHECK(times.backward_s == 0 && times.forward_s >= 0);
     CHECK(((const float *)setup.dweights)[0] == 0);
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
 CASE(without_memory_a_step_fails_and_keeps_nothing) {
@@ -128,7 +125,6 @@ CASE(without_memory_a_step_fails_and_keeps_nothing) {
     ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
 /* What the allocator keeps for speed only may be missing. */
@@ -143,7 +139,6 @@ CASE(without_host_memory_no_stage_is_set_up) {
         ashlar__rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
-    tear_down();
 }
 
 CASE(only_known_names_are_taken) {

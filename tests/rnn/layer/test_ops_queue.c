@@ -133,7 +133,6 @@ CASE(the_type_is_that_of_the_ops) {
     CHECK(label == 1);
     CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 1000), 0);
     ashlar__ops_destroy(ops);
-    tear_down();
 }
 
 CASE(each_operation_says_when_it_cannot_be_queued) {
@@ -150,7 +149,6 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
     ashlar__ops_destroy(ops);
-    tear_down();
 }
 
 CASE(half_precision_is_refused_and_failures_leave_nothing) {
@@ -163,7 +161,6 @@ CASE(half_precision_is_refused_and_failures_leave_nothing) {
     ashlar__host_fail_at(0);
     CHECK(ops == NULL);
     ashlar__ops_destroy(NULL);
-    tear_down();
 }
 
 RUN_CASES()

@@ -210,7 +210,6 @@ CASE(bad_batches_are_refused_and_nothing_is_queued) {
     CHECK(ashlar_rnn_backward_weights(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
     CHECK_ZU(CALLS(launch_host_func), before);
     give(t.memory);
-    finish();
 }
 
 CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
@@ -244,7 +243,6 @@ CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
               strstr(ashlar_error_detail(), "a buffer that this pass needs is NULL") != NULL);
     }
     give(t.memory);
-    finish();
 }
 
 /* What a back end was asked, and with what. */
@@ -296,7 +294,6 @@ CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
     CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
     check_asked(ASHLAR_RNN_FORWARD, false);
     give(t.memory);
-    finish();
 }
 
 CASE(a_pass_that_cannot_be_queued_is_reported) {
@@ -316,7 +313,6 @@ CASE(a_pass_that_cannot_be_queued_is_reported) {
     check_same(&t, &untouched);
     give(t.memory);
     give(untouched.memory);
-    finish();
 }
 
 RUN_CASES()

@@ -105,7 +105,6 @@ CASE(the_names_of_a_projected_bidirectional_lstm_are_pytorchs) {
         CHECK((info.rank == 1) == (want[i].cols == 0));
     }
     ashlar_arena_destroy(arena);
-    finish();
 }
 
 /* "PREFIX.weight_ih_l0" and its end fill 128 bytes: a prefix of 114 letters is the last to fit. */
@@ -126,7 +125,6 @@ CASE(a_prefix_too_long_for_a_name_is_refused) {
     prefix[114] = '\0';
     CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
     ashlar_arena_destroy(arena);
-    finish();
 }
 
 CASE(a_declaration_that_fails_adds_nothing) {
@@ -148,7 +146,6 @@ CASE(a_declaration_that_fails_adds_nothing) {
     CHECK_FAILS(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first),
                 ASHLAR_EINVAL, "stack.weight_ih_l0 is declared twice");
     ashlar_arena_destroy(arena);
-    finish();
 }
 
 /* ---- creation and sizes ---- */
@@ -207,7 +204,6 @@ CASE(sizes_are_those_of_the_back_end) {
     CHECK(ashlar_rnn_sizes(rnn, 0, BATCH, true, &reserve, &work) == ASHLAR_EINVAL);
     CHECK(ashlar_rnn_sizes(rnn, SIZE_MAX / 8, 8, true, &reserve, &work) == ASHLAR_EOVERFLOW);
     CHECK(reserve == 77 && work == 77);
-    finish();
 }
 
 RUN_CASES()

@@ -93,7 +93,6 @@ CASE(the_reference_is_the_slope_of_its_loss) {
     }
     close_reference(&r);
     close_reference(&moved);
-    close_model();
 }
 
 CASE(padding_a_batch_longer_changes_nothing) {
@@ -115,7 +114,6 @@ CASE(padding_a_batch_longer_changes_nothing) {
     CHECK_NEAR(results->loss, loss, 0, 1e-6);
     check_gradients(want);
     free(want);
-    close_model();
 }
 
 CASE(gradients_are_overwritten_and_other_regions_left_alone) {
@@ -135,7 +133,6 @@ CASE(gradients_are_overwritten_and_other_regions_left_alone) {
     CHECK(memcmp(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
     CHECK(ashlar_arena_check(model->arena) == ASHLAR_OK);
     free(first);
-    close_model();
 }
 
 /* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
@@ -163,7 +160,6 @@ CASE(gradients_are_exactly_zero_where_nothing_adds_to_them) {
     CHECK(unused > (size_t)(CLASSES - 1) * EMBEDDING);
     CHECK_ZU(wrong, 0);
     free(is_used);
-    close_model();
 }
 
 /* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
@@ -212,7 +208,6 @@ CASE(the_batch_is_read_before_the_call_returns) {
     memset(&made, 0x7f, sizeof made);
     wait_for(streams[1]);
     CHECK(results->loss == loss);
-    close_model();
 }
 
 RUN_CASES()

@@ -26,7 +26,6 @@ CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     /* x, y, dy and the logits; dx comes after y and the logits have gone. */
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, s.x + 2 * s.y + s.logits);
-    close_model();
 }
 
 /* What is live while each pass of the RNN is queued. */
@@ -52,7 +51,6 @@ CASE(no_buffer_is_held_longer_than_it_is_needed) {
     CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_DATA], always + s.y + s.x); /* dy, dx */
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_WEIGHTS], always + s.x);    /* dx */
-    close_model();
 }
 
 /* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
@@ -74,7 +72,6 @@ CASE(activations_go_back_as_soon_as_they_can) {
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, 2 * s.x + s.y);
     give(results);
     ashlar__model_destroy(model);
-    tear_down();
 }
 
 CASE(sizes_are_those_of_the_shapes) {
@@ -92,7 +89,6 @@ CASE(sizes_are_those_of_the_shapes) {
     CHECK(ashlar__model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
     CHECK(ashlar__model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
     CHECK_ZU(s.x, 77);
-    close_model();
 }
 
 CASE(a_projection_narrows_the_outputs) {
@@ -166,7 +162,6 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
         CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
     }
     wait_for(streams[1]);
-    close_model();
 }
 
 CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
@@ -184,7 +179,6 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
         check_recovers(&made, live_blocks, loss);
     }
     CHECK(n > 16);
-    close_model();
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
@@ -244,7 +238,6 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_step(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
-    close_model();
 }
 
 RUN_CASES()

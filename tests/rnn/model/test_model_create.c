@@ -31,7 +31,6 @@ CASE(the_arena_holds_the_tensors_of_the_model) {
     CHECK(config.dtype == ASHLAR_F32);
     CHECK(model->device == device && model->allocator == allocator && model->stream == streams[1]);
     CHECK(memcmp(&model->config, &model_config, sizeof model_config) == 0);
-    close_model();
 }
 
 static void check_views(const ashlar_model_views *views, ashlar_region region) {
@@ -102,7 +101,6 @@ CASE(weights_start_uniform_within_their_bounds) {
             check_uniform(tensor, 0, bound);
         }
     }
-    close_model();
 }
 
 /* Of gates i f g o only the second part of the first bias. */
@@ -117,7 +115,6 @@ CASE(forget_gates_start_raised_by_one) {
             CHECK(fabs((double)bias[i] - want) <= bound * 1.000001);
         }
     }
-    close_model();
 }
 
 /* Only an LSTM has forget gates; each cell's tensors have its name. */
@@ -170,7 +167,6 @@ CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     memset(region_of(ASHLAR_REGION_PARAMETERS), 0xff, bytes);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(memcmp(first, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
-    close_model();
 }
 
 CASE(padding_between_the_weights_is_zero) {
@@ -192,7 +188,6 @@ CASE(padding_between_the_weights_is_zero) {
     CHECK(padding > 0);
     CHECK_ZU(wrong, 0);
     free(is_weight);
-    close_model();
 }
 
 CASE(weights_that_cannot_be_written_are_reported) {
@@ -205,7 +200,6 @@ CASE(weights_that_cannot_be_written_are_reported) {
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
-    close_model();
 }
 
 /* ---- models that cannot be ---- */
@@ -245,7 +239,6 @@ CASE(impossible_shapes_are_refused) {
     device->info.kind = ASHLAR_DEVICE_SOFT;
     CHECK(model == NULL);
     ashlar__model_destroy(NULL);
-    tear_down();
 }
 
 /* ENOMEM is the software device's, for its part; and the allocator may do without some memory. */

@@ -149,7 +149,6 @@ CASE(sizes_are_those_of_the_shapes) {
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS], 8 * 4 * 3);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 8 * 4 * 5);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LOGITS], 8 * 4 * 5);
-    close_tagger();
 }
 
 CASE(sizes_that_overflow_are_refused) {
@@ -171,7 +170,6 @@ CASE(sizes_that_overflow_are_refused) {
         CHECK_ZU(sizes.steps, 77);
     }
     tagger->config.tags = 1;
-    close_tagger();
 }
 
 /* ---- failures ---- */
@@ -234,7 +232,6 @@ CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     wait_for(streams[1]);
-    close_tagger();
 }
 
 CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
@@ -253,7 +250,6 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
         check_recovers(&made, live_blocks, want);
     }
     CHECK(n > 19);
-    close_tagger();
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
@@ -316,7 +312,6 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_tags(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
-    close_tagger();
 }
 
 int main(void) {

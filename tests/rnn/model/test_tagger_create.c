@@ -29,7 +29,6 @@ CASE(the_arena_holds_the_tensors_under_their_names) {
     check_tensor("linear.bias", 5, 0);
     CHECK(tagger->parameters.label_embedding == NULL);
     CHECK(memcmp(&tagger->config, &tagger_config, sizeof tagger_config) == 0);
-    close_tagger();
 }
 
 CASE(with_other_options_it_has_other_tensors) {
@@ -49,7 +48,6 @@ CASE(with_other_options_it_has_other_tensors) {
     REQUIRE(open_tagger("memory=64MiB"));
     check_tensor("char_gru.weight_ih_l0", 12, 3);
     check_tensor("gru.weight_ih_l0_reverse", 15, 14);
-    close_tagger();
 }
 
 /* The arena watches *pointer: if it points elsewhere, that is found. */
@@ -82,7 +80,6 @@ CASE(views_point_into_the_arena_and_are_watched) {
             check_watched(all[j].pointer);
         }
     }
-    close_tagger();
 }
 
 CASE(without_gradients_it_predicts_all_the_same) {
@@ -131,7 +128,6 @@ CASE(weights_start_uniform_within_their_bounds) {
     check_uniform("lstm.weight_hh_l0", 1 / sqrt(5.0));
     check_uniform("lstm.weight_hh_l0_reverse", 1 / sqrt(5.0));
     check_uniform("linear.weight", 1 / sqrt(13.0));
-    close_tagger();
 }
 
 /* Of gates i f g o only the second part of the first bias, in both directions. */
@@ -151,7 +147,6 @@ CASE(forget_gates_start_raised_by_one) {
     tagger_config.cell = ASHLAR_RNN_GRU;
     REQUIRE(open_tagger("memory=64MiB"));
     check_uniform("gru.bias_ih_l0", 1 / sqrt(5.0));
-    close_tagger();
 }
 
 CASE(the_seed_decides_the_weights_in_both_types) {
@@ -172,7 +167,6 @@ CASE(the_seed_decides_the_weights_in_both_types) {
     for (size_t i = 0; i < count; i++) {
         CHECK(narrow[i] == (float)first[i]);
     }
-    close_tagger();
 }
 
 CASE(weights_that_cannot_be_written_are_told) {
@@ -186,7 +180,6 @@ CASE(weights_that_cannot_be_written_are_told) {
         CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER);
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     }
-    close_tagger();
 }
 
 /* ---- failures ---- */

@@ -368,19 +368,20 @@ static char *shown;
 static size_t shown_bytes;
 static FILE *shown_file;
 
+static void close_shown(void) {
+    check_forget(close_shown);
+    CHECK(fclose(shown_file) == 0);
+    free(shown);
+    shown = NULL;
+}
+
 static bool open_shown(ashlar_progress *p) {
     shown_file = open_memstream(&shown, &shown_bytes);
     if (shown_file == NULL) {
         return false;
     }
     ashlar__progress_init(p, shown_file);
-    return true;
-}
-
-static void close_shown(void) {
-    CHECK(fclose(shown_file) == 0);
-    free(shown);
-    shown = NULL;
+    return check_at_end(close_shown);
 }
 
 static void show_step(ashlar_progress *p, size_t step, double seconds) {
@@ -418,7 +419,6 @@ CASE(progress_elsewhere_is_a_plain_line_every_five_seconds) {
     show_step(&p, 48, 12.01); /* and the last */
     CHECK_ZU(lines('\n'), 4);
     CHECK_ZU(lines('\r'), 0);
-    close_shown();
 }
 
 CASE(a_terminal_is_told_from_other_files) {
@@ -452,7 +452,6 @@ CASE(progress_on_a_terminal_is_a_bar) {
     CHECK_HAS(shown, "\r[########################] 48/48  ");
     CHECK_HAS(shown, "  0 s left \033[K\n");
     CHECK_ZU(lines('\n'), 1);
-    close_shown();
 }
 
 RUN_CASES()

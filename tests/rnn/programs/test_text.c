@@ -18,18 +18,19 @@
 enum { BYTES = 600, TEXT_MAX = 4096 };
 
 
+static void close_byte_model(void) {
+    ashlar__model_destroy(model);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 /* Equal weights throughout: every byte is as likely as any other, the mark too. */
 static bool open_byte_model(void) {
     const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
     return set_up("memory=64MiB") &&
            ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
-               ASHLAR_OK;
-}
-
-static void close_byte_model(void) {
-    ashlar__model_destroy(model);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
+               ASHLAR_OK &&
+           check_at_end(close_byte_model);
 }
 
 static ashlar_text_config config_of(const char *prime, size_t bytes) {
@@ -86,7 +87,6 @@ CASE(a_file_gets_every_byte_as_it_is) {
     CHECK(bytes == want_bytes && memcmp(text, want, bytes) == 0);
     CHECK(memmem(text, bytes, "\n%\n", 3) != NULL);
     free(text);
-    close_byte_model();
 }
 
 CASE(a_terminal_gets_no_control_characters) {
@@ -114,7 +114,6 @@ CASE(a_terminal_gets_no_control_characters) {
     CHECK(bytes == want_bytes && memcmp(got, want, bytes) == 0);
     CHECK(memcmp(got, "??\t\n??? ~???\xa0\xff", 14) == 0);
     CHECK(fclose(terminal) == 0 && close(master) == 0);
-    close_byte_model();
 }
 
 CASE(a_prime_may_hold_the_mark) {
@@ -132,7 +131,6 @@ CASE(a_prime_may_hold_the_mark) {
     CHECK(fclose(out) == 0);
     CHECK(bytes == 7 && memcmp(text, "a\n%\nbc\n", 7) == 0);
     free(text);
-    close_byte_model();
 }
 
 /* ---- what it takes ---- */
@@ -212,7 +210,6 @@ CASE(a_block_that_was_taken_shows_where_it_was_taken) {
     CHECK_ZU(r.end.alloc_count, r.start.alloc_count + 2);
     CHECK(ashlar_free(allocator, extra[0]) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, extra[1]) == ASHLAR_OK);
-    close_model();
 }
 
 /* ---- failures ---- */
@@ -236,7 +233,6 @@ CASE(text_that_cannot_be_drawn_ends_with_its_status) {
         free(text);
     }
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    close_byte_model();
 }
 
 /* A reader that went away does not want the rest of a text without end. */
@@ -251,7 +247,6 @@ CASE(a_text_that_cannot_be_written_ends_at_once) {
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
     (void)fclose(full);
-    close_byte_model();
 }
 
 CASE(a_text_without_room_for_its_sampler_is_refused) {
@@ -263,7 +258,6 @@ CASE(a_text_without_room_for_its_sampler_is_refused) {
     CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
     CHECK(fclose(out) == 0);
-    close_byte_model();
 }
 
 /* ---- the report ---- */
@@ -334,7 +328,6 @@ CASE(the_report_has_each_number_under_its_name) {
     check_uint(config, "seed", 21);
     check_uint(config, "prime_bytes", 2);
     ashlar__json_free(json);
-    close_byte_model();
 }
 
 CASE(a_short_text_has_no_early_look_to_report) {
@@ -351,7 +344,6 @@ CASE(a_short_text_has_no_early_look_to_report) {
     REQUIRE(open_report(&report, &json));
     check_uint(json, "bytes_live_after_1000", 11);
     ashlar__json_free(json);
-    close_byte_model();
 }
 
 CASE(a_report_that_cannot_be_written_is_an_error) {
@@ -363,7 +355,6 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
     CHECK(names_in_folder() == 0);
-    close_byte_model();
 }
 
 RUN_CASES_IN_FOLDER()

@@ -61,7 +61,6 @@ CASE(gradients_are_those_of_the_whole_batch) {
         }
     }
     check_micro(3, 5); /* in chunks too */
-    close_text();
 }
 
 /* To the last bit: as N times the batch is not, but one piece is. */
@@ -128,7 +127,6 @@ CASE(a_batch_that_cannot_be_divided_is_refused) {
     const ashlar_train_config config = config_in(5);
     CHECK_FAILS(train(&config, &seen, &report), ASHLAR_EINVAL,
                 "--accumulate: 5 does not divide the 12 sequences of --batch");
-    close_text();
 }
 
 RUN_CASES()

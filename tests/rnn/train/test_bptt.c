@@ -200,7 +200,6 @@ CASE(memory_is_that_of_a_part) {
     CHECK(strcmp(parts.savings[0].option, "bptt") == 0 && parts.savings[0].value == PART);
     CHECK_ZU(parts.savings[0].bytes, whole.step_memory.bound_bytes);
     CHECK(whole.step_bytes > 3 * parts.step_bytes);
-    close_text();
 }
 
 /* All three ways to save at once, each accounted for. */
@@ -232,7 +231,6 @@ CASE(options_go_together) {
         CHECK(without[i].step_memory.bound_bytes > report.step_bytes);
     }
     CHECK(report.training.management == 0 && report.step_memory.misses == 0);
-    close_text();
 }
 
 CASE(a_training_in_parts_can_be_resumed) {
@@ -250,7 +248,6 @@ CASE(a_training_in_parts_can_be_resumed) {
     for (size_t i = 0; i < tail.count; i++) {
         CHECK(tail.steps[i].loss_step == whole.steps[9 + i].loss_step);
     }
-    close_case();
 }
 
 RUN_CASES()

@@ -189,7 +189,6 @@ CASE(buffers_are_those_of_a_chunk_and_go_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes,
              2 * s.x + 2 * s.y + s.logits + s.states);
-    close_window();
 }
 
 /* Sizes that shrink with the length, as a back end's may: the rest of 1 needs more than the 4. */
@@ -218,7 +217,6 @@ CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
     CHECK(ashlar__model_chunk_sizes(model, 0, 4, 4, &s) == ASHLAR_EINVAL);
     CHECK(ashlar__model_chunk_sizes(model, 4, SIZE_MAX / 64, 2, &s) == ASHLAR_EOVERFLOW);
     CHECK(ashlar__model_chunk_sizes(model, SIZE_MAX / 16, 4, 1, &s) == ASHLAR_EOVERFLOW);
-    close_window();
 }
 
 static void check_peak(size_t chunk, size_t loss_work) {
@@ -302,7 +300,6 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     wait_for(streams[1]);
     run_window(&made, &r, &chunked);
     check_same(&chunked, &whole, 0);
-    close_window();
 }
 
 CASE(each_allocation_may_be_the_one_that_fails) {

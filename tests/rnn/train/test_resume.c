@@ -131,7 +131,6 @@ CASE(more_than_once_and_without_a_plan) {
         CHECK(tail.steps[7].loss == whole.steps[first + 7].loss);
     }
     CHECK(are_files_same(path, other_path));
-    close_case();
 }
 
 /* ---- while it runs ---- */
@@ -170,7 +169,6 @@ CASE(every_so_many_steps_the_training_is_saved) {
     config.resume_file = path;
     REQUIRE(train_and_save(&config, other_path, &tail, &report) == ASHLAR_OK);
     check_tail(&watched.seen, &tail, 30);
-    close_case();
 }
 
 CASE(a_save_that_fails_ends_the_training) {
@@ -187,7 +185,6 @@ CASE(a_save_that_fails_ends_the_training) {
     config.save_every = 4; /* nowhere */
     config.save_file = NULL;
     CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
-    close_case();
 }
 
 RUN_CASES()

@@ -180,7 +180,6 @@ CASE(the_host_is_one_step_behind) {
     CHECK(strcmp(log_text, "UUWUWSUWSUWSUWSS") == 0);
     CHECK(steps_stream != copies_stream);
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 /* Before a step is saved, nothing of the next one is drawn: its place would be in the file. */
@@ -205,7 +204,6 @@ CASE(a_step_that_is_saved_is_waited_for) {
     CHECK_ZU(runs[0].count, 5);
     ashlar__trainer_destroy(trainer);
     (void)unlink(path);
-    close_text();
 }
 
 /* A training that ends amid queued work: page-locked memory is not taken from under it. */

@@ -194,7 +194,6 @@ CASE(chunks_of_two_roots_are_rounded_up) {
         CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), want) == 0);
         task->table->destroy(task);
     }
-    close_text();
 }
 
 CASE(the_fingerprint_tells_what_sizes_depend_on) {
@@ -216,7 +215,6 @@ CASE(the_fingerprint_tells_what_sizes_depend_on) {
         task->table->destroy(task);
     }
     CHECK(strlen(first) > 40);
-    close_text();
 }
 
 CASE(the_options_are_in_the_report) {
@@ -249,7 +247,6 @@ CASE(the_options_are_in_the_report) {
         CHECK_HAS(text, want[i]);
     }
     task->table->destroy(task);
-    close_text();
 }
 
 /* ---- failures ---- */
@@ -280,7 +277,6 @@ CASE(failures_at_each_point_leave_nothing_behind) {
     }
     CHECK(n > 12);
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
-    close_text();
 }
 
 RUN_CASES()

@@ -183,7 +183,6 @@ CASE(it_learns_from_letters_and_neighbours) {
     tags_config.is_unidirectional = true; /* what comes next is a guess then */
     const double one_way = share_right(&config);
     CHECK(one_way > 0.3 && one_way < 0.6);
-    close_tags();
 }
 
 /* ---- memory ---- */
@@ -235,7 +234,6 @@ CASE(the_test_is_served_from_the_plans) {
     CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
     ashlar__trainer_destroy(trainer);
     CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
-    close_tags();
 }
 
 /* The allocator may have mapped a piece more than there is need for; at 2 MiB each. */
@@ -257,7 +255,6 @@ CASE(the_estimate_is_what_the_training_takes) {
     CHECK((double)report.stats.reserved_peak_bytes <=
           1.05 * (double)estimate.needed_bytes + 2 * (double)MIB);
     ashlar__trainer_destroy(trainer);
-    close_tags();
 }
 
 /* ---- files ---- */
@@ -283,7 +280,6 @@ CASE(a_training_goes_on_with_a_file) {
     }
     CHECK(test.right == want.right && test.loss == want.loss);
     (void)unlink(path);
-    close_tags();
 }
 
 CASE(a_file_of_another_tagger_or_text_is_refused) {
@@ -311,7 +307,6 @@ CASE(a_file_of_another_tagger_or_text_is_refused) {
     CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
                 "ashlar.text is 300 sentences");
     (void)unlink(other);
-    close_tags();
 }
 
 /* ---- edges and failures ---- */
@@ -325,7 +320,6 @@ CASE(without_held_out_sentences_there_is_nothing_to_test) {
     REQUIRE(train(&config, NULL, &seen, &report, &test) == ASHLAR_OK);
     CHECK(test.words == 0 && test.right == 0 && test.loss == 0);
     CHECK_ZU(report.sequences, SENTENCES);
-    close_tags();
 }
 
 /*
@@ -391,7 +385,6 @@ CASE(batches_that_cannot_be_counted_are_refused) {
     config.batch = (size_t)1 << 30;
     CHECK(ashlar__task_tagger_create(corpus, &config, &tags_config, &task) == ASHLAR_EOVERFLOW);
     CHECK(task == NULL);
-    close_tags();
 }
 
 int main(void) {

@@ -101,7 +101,6 @@ CASE(another_configuration_is_refused_and_named) {
     check_refused(&c, ASHLAR_EINVAL, "--steps");
     c.steps = 6;
     CHECK(train_and_save(&c, path, &seen, &report) == ASHLAR_OK); /* the control */
-    close_case();
 }
 
 /* The corpus with a byte changed, with as many records cut elsewhere, or with one more of them. */
@@ -153,7 +152,6 @@ CASE(another_text_is_refused) {
     ashlar_trainer *trainer = NULL; /* the control */
     CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
     ashlar__trainer_destroy(trainer);
-    close_case();
 }
 
 /* ---- files with something wrong in them ---- */
@@ -300,7 +298,6 @@ CASE(metadata_that_is_missing_or_damaged_is_named) {
         check_forged(&f, STATE, states[i], "no good ashlar.optimizer_state");
     }
     close_forge(&f);
-    close_case();
 }
 
 CASE(weights_alone_are_no_training) {
@@ -314,7 +311,6 @@ CASE(weights_alone_are_no_training) {
     (void)unlink(path);
     check_refused(&config, ASHLAR_EIO, "cannot read");
     close_forge(&f);
-    close_case();
 }
 
 /* ---- failures outside ---- */
@@ -346,7 +342,6 @@ CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(trainer == NULL);
     }
-    close_case();
 }
 
 RUN_CASES()

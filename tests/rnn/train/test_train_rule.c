@@ -95,7 +95,6 @@ CASE(the_schedule_decides_each_steps_rate) {
     config.schedule.rate = 0;
     REQUIRE(open_text("memory=256MiB"));
     CHECK(train(&config, &seen[0], &reports[0]) == ASHLAR_EINVAL);
-    close_text();
 }
 
 /* A power of two that nothing overflows with changes no bit. */
