@@ -83,11 +83,26 @@ static const char *check_skipped; /* why this case was skipped, NULL if it was n
         CHECK_HAS(ashlar_error_detail(), (part)); \
     } while (0)
 
+/* A statement during which the n-th host allocation fails; for files that include host.h. */
+#define HOST_FAILS_AT(n, statement) \
+    do {                            \
+        ashlar__host_fail_at(n);    \
+        statement;                  \
+        ashlar__host_fail_at(0);    \
+    } while (0)
+
 /* Leave this case as skipped. */
 #define SKIP(why)              \
     do {                       \
         check_skipped = (why); \
         return;                \
+    } while (0)
+
+#define SKIP_IF(condition, why) \
+    do {                        \
+        if (condition) {        \
+            SKIP(why);          \
+        }                       \
     } while (0)
 
 typedef struct check_case {
@@ -119,6 +134,15 @@ static inline void check_enlist(check_case *entry) {
     static void test(void);        \
     CHECK_ENLIST(test, test, NULL) \
     static void test(void)
+
+/* A case that stands on `set_up`: it is required before the first line. */
+#define CASE_WITH(test, set_up)    \
+    static void test##_body(void); \
+    CASE(test) {                   \
+        REQUIRE(set_up);           \
+        test##_body();             \
+    }                              \
+    static void test##_body(void)
 
 /* The case, and behind it once more as `as` with the flag turned over. */
 #define CASE_TWICE(test, as, flag) \

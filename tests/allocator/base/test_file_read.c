@@ -40,9 +40,7 @@ CASE(what_is_no_file_is_named) {
 CASE(no_host_memory_is_a_failure) {
     write_bytes("abc", 3);
     text = NULL;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "the 3 bytes of ");
     CHECK(text == NULL);
 }

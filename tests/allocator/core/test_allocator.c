@@ -10,8 +10,7 @@ static uint64_t memory_calls(void) {
     return ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY);
 }
 
-CASE(a_new_allocator_has_taken_no_memory) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
     ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
     const ashlar_stats stats = stats_now();
     CHECK(memcmp(&stats, &expected, sizeof stats) == 0);
@@ -78,8 +77,7 @@ CASE(everything_freed_becomes_one_block_again) {
     give(whole);
 }
 
-CASE(no_more_is_reserved_than_the_peak_needs) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(no_more_is_reserved_than_the_peak_needs, set_up("memory=64MiB")) {
     unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in granules of 2 */
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
     unsigned char *b = take(MIB, streams[0]); /* from what is left of the 4 */
@@ -102,8 +100,7 @@ CASE(no_more_is_reserved_than_the_peak_needs) {
     CHECK_ZU(stats_now().reserved_bytes, 12 * MIB); /* kept, for the next ones */
 }
 
-CASE(the_smallest_hole_that_fits_is_used) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(the_smallest_hole_that_fits_is_used, set_up("memory=64MiB")) {
     unsigned char *large = take(6 * MIB, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *small = take(4 * MIB, streams[0]), *top = take(2 * MIB, streams[0]);
     give(large);
@@ -116,8 +113,7 @@ CASE(the_smallest_hole_that_fits_is_used) {
     give(top);
 }
 
-CASE(counters_say_what_happened) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(counters_say_what_happened, set_up("memory=16MiB")) {
     unsigned char *a = take(1000, streams[0]);
     ashlar_stats s = stats_now();
     CHECK(s.served_mapped == 1 && s.alloc_count == 1 && s.live_blocks == 1);
@@ -171,8 +167,7 @@ CASE(each_tag_has_its_own_account) {
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_USER].peak_bytes, 1000); /* a take() without a tag */
 }
 
-CASE(tags_at_peak_are_those_of_the_highest_moment) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(tags_at_peak_are_those_of_the_highest_moment, set_up("memory=16MiB")) {
     void *weights = take_tagged(5000, ASHLAR_TAG_WEIGHTS);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
     void *batch = take_tagged(3000, ASHLAR_TAG_BATCH);
@@ -230,8 +225,7 @@ CASE(every_tag_has_a_name) {
     CHECK(strcmp(ashlar_tag_name((ashlar_tag)-1), "unknown") == 0);
 }
 
-CASE(the_seal_counts_driver_calls_from_then_on) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_seal_counts_driver_calls_from_then_on, set_up("memory=16MiB")) {
     unsigned char *a = take(1000, streams[0]);
     CHECK(stats_now().driver_calls_sealed == 0);
     ashlar_allocator_seal(allocator);
@@ -248,8 +242,7 @@ CASE(the_seal_counts_driver_calls_from_then_on) {
     give(b);
 }
 
-CASE(destroying_returns_live_blocks_too) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(destroying_returns_live_blocks_too, set_up("memory=16MiB")) {
     (void)take(5 * MIB, streams[0]);
     (void)take(1000, streams[1]);
     CHECK_ZU(free_memory_of(device), 10 * MIB);
@@ -262,8 +255,7 @@ static void count_run(void *unused) {
     atomic_fetch_add(&run_count, 1);
 }
 
-CASE(destroying_waits_for_the_device) {
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+CASE_WITH(destroying_waits_for_the_device, set_up("memory=16MiB,mode=adversarial")) {
     for (int i = 0; i < STREAMS; i++) {
         unsigned char *ptr = take(1000, streams[i]);
         queue_write(streams[i], ptr, 1000, 1);
@@ -274,8 +266,7 @@ CASE(destroying_waits_for_the_device) {
     CHECK(atomic_load(&run_count) == STREAMS);
 }
 
-CASE(two_allocators_on_one_device_keep_apart) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(two_allocators_on_one_device_keep_apart, set_up("memory=16MiB")) {
     ashlar_allocator *other = NULL;
     void *ptr = NULL;
     unsigned char *mine = take(1000, streams[0]);

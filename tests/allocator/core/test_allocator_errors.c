@@ -34,8 +34,7 @@ CASE(a_foreign_pointer_is_refused) {
     give(ptr);
 }
 
-CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_pointer_inside_a_block_is_refused_with_its_distance, set_up("memory=16MiB")) {
     unsigned char *low = take(512, streams[0]), *ptr = take(4 * MIB, streams[0]);
     check_refused(ptr + 1, ": 1 bytes inside a block; use the block's own address");
     check_refused(ptr + 512, ": 512 bytes inside a block");
@@ -46,8 +45,7 @@ CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
     give(low);
 }
 
-CASE(a_pointer_freed_twice_is_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_pointer_freed_twice_is_refused, set_up("memory=16MiB")) {
     unsigned char *low = take(512, streams[0]), *ptr = take(512, streams[0]);
     unsigned char *high = take(512, streams[0]);
     char text[64];
@@ -145,8 +143,7 @@ CASE(the_largest_hole_may_be_any_streams) {
     }
 }
 
-CASE(creation_without_host_memory_leaves_nothing) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(creation_without_host_memory_leaves_nothing, set_up_device("memory=16MiB")) {
     allocator = NULL;
     ashlar__host_fail_at(1);
     CHECK_FAILS(ashlar_allocator_create(device, &allocator), ASHLAR_EHOSTMEM,
@@ -183,8 +180,7 @@ static void check_counter(uint64_t *counter, uint64_t by, const char *part) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(the_walker_compares_the_counters_with_the_blocks) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_walker_compares_the_counters_with_the_blocks, set_up("memory=16MiB")) {
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
     ashlar_stats *stats = &allocator->stats;
     check_counter(&stats->tags[ASHLAR_TAG_BATCH].live_bytes, 1, "batch is counted as 1, found 0");
@@ -217,8 +213,7 @@ CASE(the_walker_compares_the_counters_with_the_blocks) {
     give(other);
 }
 
-CASE(the_walker_compares_the_counters_with_each_other) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_walker_compares_the_counters_with_each_other, set_up("memory=16MiB")) {
     ashlar_stats *stats = &allocator->stats;
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
     check_counter(&stats->live_peak_bytes, 1,
@@ -244,8 +239,7 @@ CASE(the_walker_compares_the_counters_with_each_other) {
     give(other);
 }
 
-CASE(a_blocks_size_can_be_asked_for) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_blocks_size_can_be_asked_for, set_up("memory=16MiB")) {
     unsigned char *ptr = take(4097, streams[0]);
     size_t bytes = 7;
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
@@ -257,8 +251,7 @@ CASE(a_blocks_size_can_be_asked_for) {
     CHECK_ZU(bytes, 7);
 }
 
-CASE(a_handle_that_names_no_stream_is_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_handle_that_names_no_stream_is_refused, set_up("memory=16MiB")) {
     const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
     void *out = &out;
     CHECK_FAILS(ashlar_alloc(allocator, 512, nothing, &out), ASHLAR_EDRIVER, "cuStreamGetId");

@@ -248,15 +248,14 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     REQUIRE(set_up_device("memory=8MiB"));
     for (unsigned long n = 1; n <= 2; n++) { /* the allocator, then the ring */
         allocator = none;
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EHOSTMEM));
         CHECK(allocator == none);
     }
     CHECK_HAS(ashlar_error_detail(), "1024 events");
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED);
-    CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    DRIVER_FAILS_AT(
+        ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED,
+        CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER));
     config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
     CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,
                 "trace_events");

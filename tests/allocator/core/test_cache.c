@@ -206,8 +206,7 @@ static void flush(void (*how)(ashlar_cache *)) {
     pthread_mutex_unlock(&allocator->lock);
 }
 
-CASE(a_flush_gives_all_blocks_to_the_heap) {
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+CASE_WITH(a_flush_gives_all_blocks_to_the_heap, set_up_cached("memory=32MiB", 8 * MIB)) {
     fill_own();
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 2 * MIB + 1024);
     flush(ashlar__cache_flush_large_locked);
@@ -219,8 +218,7 @@ CASE(a_flush_gives_all_blocks_to_the_heap) {
 }
 
 /* It would keep memory of a size that hardly any request has from all others. */
-CASE(a_miss_gives_up_the_large_block_alone) {
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+CASE_WITH(a_miss_gives_up_the_large_block_alone, set_up_cached("memory=32MiB", 8 * MIB)) {
     unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
     unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
     give(small);
@@ -233,8 +231,7 @@ CASE(a_miss_gives_up_the_large_block_alone) {
 }
 
 /* A block in each list, then in each but one: none may be overlooked. */
-CASE(a_flush_finds_the_blocks_of_every_class) {
-    REQUIRE(set_up_cached("memory=256MiB", 512 * MIB));
+CASE_WITH(a_flush_finds_the_blocks_of_every_class, set_up_cached("memory=256MiB", 512 * MIB)) {
     unsigned char *ptrs[ASHLAR_SC_COUNT];
     for (size_t without = ASHLAR_SC_COUNT; without > 0; without = without < 5 ? 0 : without - 5) {
         for (unsigned i = 0; i < ASHLAR_SC_COUNT; i++) {
@@ -322,8 +319,7 @@ CASE(nothing_that_a_hit_writes_shares_a_line) {
     give(ptr);
 }
 
-CASE(one_streams_blocks_may_be_forgotten_alone) {
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+CASE_WITH(one_streams_blocks_may_be_forgotten_alone, set_up_cached("memory=32MiB", 8 * MIB)) {
     fill_own();
     unsigned char *held = take(4096, streams[0]); /* makes that stream the recent one */
     pthread_mutex_lock(&allocator->lock);
@@ -367,8 +363,7 @@ CASE(a_thread_keeps_one_cache_of_each_allocator) {
     ashlar_allocator_destroy(second);
 }
 
-CASE(an_allocator_without_caches_gives_none) {
-    REQUIRE(set_up("memory=32MiB"));
+CASE_WITH(an_allocator_without_caches_gives_none, set_up("memory=32MiB")) {
     CHECK(ashlar__cache_get(allocator) == NULL);
     give(take(4096, streams[0]));
     give(take(4096, streams[0]));
@@ -378,8 +373,7 @@ CASE(an_allocator_without_caches_gives_none) {
 }
 
 /* Without host memory for a cache, or for a stream's magazines, all works as without caches. */
-CASE(no_host_memory_means_no_cache) {
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+CASE_WITH(no_host_memory_means_no_cache, set_up_cached("memory=32MiB", 8 * MIB)) {
     ashlar__host_fail_at(1);
     CHECK(ashlar__cache_get(allocator) == NULL);
     CHECK(allocator->caches == NULL);

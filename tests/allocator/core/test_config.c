@@ -289,9 +289,7 @@ CASE(every_configuration_is_read_back_from_its_line) {
 }
 
 CASE(a_decimal_comma_of_the_locale_does_not_matter) {
-    if (!enter_comma_locale()) {
-        SKIP("localedef makes no locale here");
-    }
+    SKIP_IF(!enter_comma_locale(), "localedef makes no locale here");
     const bool is_good = is_read_back(&other);
     leave_comma_locale();
     CHECK(is_good);

@@ -60,8 +60,7 @@ CASE(a_pools_memory_is_nobody_elses_while_it_lives) {
     }
 }
 
-CASE(a_released_pools_memory_comes_after_the_last_launch) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_released_pools_memory_comes_after_the_last_launch, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     payload p;
     see_recordings();
@@ -77,8 +76,7 @@ CASE(a_released_pools_memory_comes_after_the_last_launch) {
     give(p.ptr);
 }
 
-CASE(a_released_pools_memory_is_at_once_the_last_streams) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_released_pools_memory_is_at_once_the_last_streams, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     payload p;
     const cu_graph_exec exec = capture_one(2 * BIG, &p, &pool);
@@ -159,8 +157,7 @@ CASE(blocks_with_further_users_outlive_their_pool) {
     }
 }
 
-CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     void *out = NULL;
@@ -181,8 +178,7 @@ CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
     CHECK(take(4 * BIG, streams[1]) == ptr);
 }
 
-CASE(a_pool_grows_beside_its_own_free_block) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_pool_grows_beside_its_own_free_block, set_up_streams("64MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     unsigned char *a = take(BIG, streams[0]);
@@ -197,8 +193,7 @@ CASE(a_pool_grows_beside_its_own_free_block) {
     pool_release(pool, streams[0]);
 }
 
-CASE(a_pool_without_blocks_stays_among_streams_that_go) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pool_without_blocks_stays_among_streams_that_go, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     pool_end(pool);
     for (int i = 0; i < 40; i++) {
@@ -262,8 +257,7 @@ CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
     pool_release(pool, streams[0]);
 }
 
-CASE(two_captures_at_a_time_have_two_pools) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(two_captures_at_a_time_have_two_pools, set_up_streams("64MiB")) {
     ashlar_graph_pool *pools[2];
     payload p[2];
     cu_graph_exec graphs[2];
@@ -299,8 +293,7 @@ CASE(two_captures_at_a_time_have_two_pools) {
 }
 
 /* The capture may ask nobody, but this is known. */
-CASE(a_captured_stream_gets_what_is_past) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_captured_stream_gets_what_is_past, set_up_streams("64MiB")) {
     unsigned char *small = take(BIG, streams[1]), *wall = take(BIG, streams[3]);
     unsigned char *large = take(2 * BIG, streams[1]);
     give(small);

@@ -48,8 +48,7 @@ CASE(the_pools_requests_take_every_step_that_is_legal) {
     check_owned(streams[2], b, BIG);
 }
 
-CASE(a_pool_has_memory_gathered) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pool_has_memory_gathered, set_up_streams("16MiB")) {
     unsigned char *blocks[8];
     for (int i = 0; i < 8; i++) {
         blocks[i] = take(2 * MIB, streams[1]);
@@ -138,8 +137,7 @@ CASE(other_threads_do_not_spoil_a_capture) {
     CHECK(mode == CU_CAPTURE_GLOBAL); /* the thread's own way is back */
 }
 
-CASE(without_a_capture_no_mode_is_set) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(without_a_capture_no_mode_is_set, set_up_streams("64MiB")) {
     const size_t calls = CALLS(thread_exchange_capture_mode);
     give(take(BIG, streams[0]));
     CHECK(take(2 * BIG, streams[1]) != NULL);
@@ -149,8 +147,7 @@ CASE(without_a_capture_no_mode_is_set) {
 
 /* ---- mistakes and failures ---- */
 
-CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_capture_without_a_pool_is_refused_not_spoilt, set_up_streams("16MiB")) {
     unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
     void *out = NULL;
     use(streams[1], b, BIG, 1);
@@ -167,8 +164,7 @@ CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
     CHECK(take(4 * BIG, streams[1]) == a);
 }
 
-CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too, set_up_streams("16MiB")) {
     unsigned char *a = take(4 * BIG, NULL);
     void *out = NULL;
     give(a);
@@ -180,8 +176,7 @@ CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
 }
 
 /* The remedy for such a stream is to wait for the whole device, which a capture does not allow. */
-CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_stream_that_ended_unannounced_waits_for_the_captures_end, set_up_streams("16MiB")) {
     ashlar_stream doomed = NULL;
     void *out = NULL;
     CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
@@ -200,8 +195,7 @@ CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     pool_release(pool, streams[0]);
 }
 
-CASE(mistakes_are_named) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(mistakes_are_named, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL, *other = NULL;
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
     CHECK(ashlar_graph_pool_begin(allocator, NULL, &other) == ASHLAR_EINVAL);
@@ -238,13 +232,11 @@ CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
     CHECK(take(1000, mine) == ptr);
 }
 
-CASE(a_failed_begin_or_release_changes_nothing) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_failed_begin_or_release_changes_nothing, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM));
         CHECK(pool == NULL && captures_now() == 0);
         check_all();
     }
@@ -255,9 +247,7 @@ CASE(a_failed_begin_or_release_changes_nothing) {
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
     pool_end(pool);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM));
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
     CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EDRIVER);
     check_all();
@@ -266,8 +256,7 @@ CASE(a_failed_begin_or_release_changes_nothing) {
 }
 
 /* A call that cannot be made in a way that spoils nothing is not made. */
-CASE(no_call_is_made_where_the_mode_cannot_be_set) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(no_call_is_made_where_the_mode_cannot_be_set, set_up_streams("16MiB")) {
     void *out = NULL;
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);

@@ -68,8 +68,7 @@ CASE(a_write_behind_the_end_is_told_with_its_place) {
     CHECK(report_count == 4);
 }
 
-CASE(of_several_damaged_bytes_the_first_is_told) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(of_several_damaged_bytes_the_first_is_told, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(600, streams[0]);
     poke(streams[0], ptr + 900, 0);
     poke(streams[0], ptr + 700, 0);
@@ -77,8 +76,7 @@ CASE(of_several_damaged_bytes_the_first_is_told) {
     CHECK(report_count == 1);
 }
 
-CASE(damage_is_told_when_the_streams_work_has_run) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+CASE_WITH(damage_is_told_when_the_streams_work_has_run, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
     unsigned char *one = take(600, streams[0]), *two = take(700, streams[1]);
     unsigned char *three = take(1, streams[2]);
     poke(streams[0], one + 600, 0);
@@ -113,8 +111,7 @@ CASE(several_findings_are_told_one_by_one_in_their_order) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(the_host_never_waits) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+CASE_WITH(the_host_never_waits, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
     const size_t waits = CALLS(stream_synchronize) + CALLS(ctx_synchronize) +
                          CALLS(event_synchronize) + CALLS(event_query);
     unsigned char *ptr = take(600, streams[0]);
@@ -154,8 +151,7 @@ CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(freed_memory_is_filled_whole) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(freed_memory_is_filled_whole, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(600, streams[0]);
     queue_write(streams[0], ptr, 600, 0x22);
     give(ptr);
@@ -316,8 +312,7 @@ CASE(random_work_is_never_reported) {
     CHECK(report_count == 0);
 }
 
-CASE(the_walker_knows_the_quarantine) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);

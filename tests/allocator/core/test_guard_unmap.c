@@ -28,8 +28,7 @@ static bool faults(volatile unsigned char *at) {
     return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-CASE(a_freed_block_faults_and_a_live_one_does_not) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+CASE_WITH(a_freed_block_faults_and_a_live_one_does_not, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     unsigned char *low = take(1000, streams[0]), *ptr = take(1000, streams[0]);
     CHECK(!faults(ptr) && !faults(ptr + 999));
     give(ptr);
@@ -50,8 +49,7 @@ CASE(an_access_behind_the_end_faults) {
     }
 }
 
-CASE(queued_work_may_still_use_a_freed_block) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(queued_work_may_still_use_a_freed_block, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     atomic_store(&payload_bad_count, 0);
     unsigned char *ptr = take(1000, streams[0]), *other = take(1, streams[1]);
     queue_write(streams[0], ptr, 1000, 0x21);
@@ -83,8 +81,7 @@ CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
     CHECK(atomic_load(&payload_bad_count) == 1);
 }
 
-CASE(work_that_comes_too_late_is_the_devices_error) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(work_that_comes_too_late_is_the_devices_error, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *ptr = take(1000, streams[0]);
     CHECK(ashlar_fill(device, ptr, 1, 1000, streams[1]) == ASHLAR_OK); /* on no proven order */
     give(ptr);
@@ -238,8 +235,7 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     CHECK_HAS(ashlar_error_detail(), "; the one before: thread ");
 }
 
-CASE(a_block_in_quarantine_is_known_as_freed) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(a_block_in_quarantine_is_known_as_freed, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *ptr = take(1000, streams[0]);
     queue_write(streams[0], ptr, 1000, 1);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
@@ -248,8 +244,7 @@ CASE(a_block_in_quarantine_is_known_as_freed) {
     CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, ": freed before; this free");
 }
 
-CASE(statistics_are_the_sum_over_the_snapshot) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(statistics_are_the_sum_over_the_snapshot, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *a = take(1000, streams[0]), *b = take(3 * MIB, streams[1]);
     queue_write(streams[0], a, 1, 1);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
@@ -275,8 +270,7 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     give(b);
 }
 
-CASE(the_walker_knows_the_pages) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
     ashlar_guard_unmap *unmap = allocator->guards.unmap;
     size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,

@@ -26,8 +26,7 @@ static void *leak(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-CASE(nothing_is_said_where_nothing_is_live) {
-    REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
+CASE_WITH(nothing_is_said_where_nothing_is_live, set_up_leaking(ASHLAR_GUARD_OFF)) {
     give(leak(1000, ASHLAR_TAG_USER)); /* a block in the thread's cache is no leak */
     CHECK(stats_now().cached_bytes > 0);
     tear_down();
@@ -62,8 +61,7 @@ CASE(live_blocks_are_told_by_tag_and_size_the_most_bytes_first) {
     }
 }
 
-CASE(groups_beyond_the_largest_are_only_counted) {
-    REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
+CASE_WITH(groups_beyond_the_largest_are_only_counted, set_up_leaking(ASHLAR_GUARD_OFF)) {
     for (size_t i = 1; i <= 40; i++) {
         (void)leak(i * 100, ASHLAR_TAG_USER);
     }
@@ -91,9 +89,7 @@ CASE(without_host_memory_the_sum_is_told) {
     for (unsigned long n = 1; n <= 2; n++) {
         REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
         (void)leak(700, ASHLAR_TAG_BATCH);
-        ashlar__host_fail_at(n);
-        ashlar_allocator_destroy(allocator);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, ashlar_allocator_destroy(allocator));
         CHECK(report_count == 1);
         CHECK(strcmp(reports[0], "leak: soft:0: 1 blocks of 700 bytes are still live; no host "
                                  "memory to list them") == 0);

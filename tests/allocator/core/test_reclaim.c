@@ -182,8 +182,7 @@ static cu_result fill_from_other(void *ptr, unsigned char value) {
     return result;
 }
 
-CASE(a_peer_may_use_what_there_is_and_what_will_be) {
-    REQUIRE(set_up_limits("memory=32MiB,devices=2"));
+CASE_WITH(a_peer_may_use_what_there_is_and_what_will_be, set_up_limits("memory=32MiB,devices=2")) {
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     unsigned char *early = take(4 * MIB, streams[0]);
     CHECK(fill_from_other(early, 0x11) == CU_INVALID_VALUE);
@@ -203,8 +202,7 @@ CASE(a_peer_may_use_what_there_is_and_what_will_be) {
     ashlar_device_close(other);
 }
 
-CASE(a_peer_that_cannot_is_refused) {
-    REQUIRE(set_up_limits("memory=32MiB,devices=2,peers=off"));
+CASE_WITH(a_peer_that_cannot_is_refused, set_up_limits("memory=32MiB,devices=2,peers=off")) {
     CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
     CHECK(ashlar_allocator_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
     give(take(4 * MIB, streams[0]));

@@ -98,8 +98,7 @@ static const ashlar_snapshot_block *block_at(const ashlar_snapshot *snapshot, co
     return &none;
 }
 
-CASE(an_allocator_without_memory_has_no_segment) {
-    REQUIRE(set_up(DEVICE));
+CASE_WITH(an_allocator_without_memory_has_no_segment, set_up(DEVICE)) {
     ashlar_snapshot *snapshot = take_snapshot();
     REQUIRE(snapshot != NULL);
     CHECK(snapshot->segment_count == 0 && snapshot->block_count == 0);
@@ -175,8 +174,7 @@ CASE(the_statistics_are_the_snapshot_at_every_step) {
 }
 
 /* Trim and growth leave holes; here one is made by hand, of a free block between two others. */
-CASE(each_run_of_mapped_memory_is_a_segment) {
-    REQUIRE(set_up(DEVICE));
+CASE_WITH(each_run_of_mapped_memory_is_a_segment, set_up(DEVICE)) {
     unsigned char *below = take(2 * MIB, NULL);
     unsigned char *middle = take(4 * MIB, NULL);
     unsigned char *above = take(6 * MIB - 1, NULL);
@@ -206,8 +204,7 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     give(above);
 }
 
-CASE(what_a_cache_keeps_is_in_its_own_state) {
-    REQUIRE(set_up_cached(DEVICE, 4 * MIB));
+CASE_WITH(what_a_cache_keeps_is_in_its_own_state, set_up_cached(DEVICE, 4 * MIB)) {
     unsigned char *kept = take(1000, streams[1]);
     give(kept);
     ashlar_snapshot *snapshot = take_snapshot();
@@ -290,8 +287,7 @@ CASE(a_snapshot_has_the_trace) {
     give(live);
 }
 
-CASE(a_path_that_cannot_be_written_is_one_clear_line) {
-    REQUIRE(set_up_with_events());
+CASE_WITH(a_path_that_cannot_be_written_is_one_clear_line, set_up_with_events()) {
     CHECK_FAILS(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all"), ASHLAR_EIO,
                 "/nowhere/at/all");
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
@@ -332,9 +328,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             unsigned char bytes[FILE_MAX_BYTES];
             write_bytes("old", 3);
-            ashlar__host_fail_at(++n);
-            status = attempts[i].act();
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = attempts[i].act());
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(status == ASHLAR_OK || read_bytes(bytes) == 3);
             CHECK(names_in_folder() == 1);

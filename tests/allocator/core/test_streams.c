@@ -3,8 +3,7 @@
  */
 #include "tests/allocator/core/streams_fixture.h"
 
-CASE(the_same_stream_reuses_a_block_at_once) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_same_stream_reuses_a_block_at_once, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     order_calls before = order_calls_now();
@@ -21,8 +20,7 @@ CASE(the_same_stream_reuses_a_block_at_once) {
     CHECK_ZU(CALLS(event_destroy) - destroyed, 0); /* there never was one */
 }
 
-CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(another_stream_gets_a_block_after_an_in_stream_wait, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     give(ptr);
@@ -35,8 +33,7 @@ CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
     give(ptr);
 }
 
-CASE(fresh_memory_serves_any_stream_without_a_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(fresh_memory_serves_any_stream_without_a_wait, set_up_streams("64MiB")) {
     unsigned char *a = take(1000, streams[0]);
     use(streams[0], a, 1000, 1);
     order_calls before = order_calls_now();
@@ -49,8 +46,7 @@ CASE(fresh_memory_serves_any_stream_without_a_wait) {
     give(b);
 }
 
-CASE(a_streams_own_block_goes_before_a_better_fit_of_nobody) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_streams_own_block_goes_before_a_better_fit_of_nobody, set_up_streams("64MiB")) {
     unsigned char *a = take(1000, streams[0]), *wall = take(1000, streams[0]);
     give(a); /* the rest of the 2 MiB behind the wall is idle */
     CHECK(take(512, streams[0]) == a);
@@ -77,8 +73,7 @@ CASE(of_other_streams_blocks_the_smallest_that_fits_is_waited_for) {
     check_best_of_two_streams(2 * MIB, 8 * MIB, false);
 }
 
-CASE(an_event_covers_every_block_freed_before_it) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(an_event_covers_every_block_freed_before_it, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
     use(streams[0], a, BIG, 1);
@@ -97,8 +92,7 @@ CASE(an_event_covers_every_block_freed_before_it) {
     give(wall);
 }
 
-CASE(a_block_freed_after_the_recording_needs_a_new_one) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_block_freed_after_the_recording_needs_a_new_one, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
     give(a);
@@ -114,8 +108,7 @@ CASE(a_block_freed_after_the_recording_needs_a_new_one) {
     give(wall);
 }
 
-CASE(a_completed_event_needs_no_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_completed_event_needs_no_wait, set_up_streams("64MiB")) {
     unsigned char *blocks[3], *walls[3];
     for (int i = 0; i < 3; i++) {
         blocks[i] = take(BIG, streams[0]);
@@ -160,8 +153,7 @@ CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
     }
 }
 
-CASE(free_on_names_the_stream_of_the_last_use) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(free_on_names_the_stream_of_the_last_use, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     wait_for(streams[0]); /* the caller's own order between the two uses */
     use(streams[1], ptr, BIG, 1);
@@ -180,8 +172,7 @@ CASE(free_on_names_the_stream_of_the_last_use) {
     give(ptr);
 }
 
-CASE(one_is_another_name_of_the_default_stream) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(one_is_another_name_of_the_default_stream, set_up_streams("64MiB")) {
     const ashlar_stream legacy = (ashlar_stream)1;
     order_calls before = order_calls_now();
     unsigned char *ptr = take(BIG, legacy);
@@ -199,8 +190,7 @@ CASE(one_is_another_name_of_the_default_stream) {
     give(ptr);
 }
 
-CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_rest_of_a_waited_block_stays_the_old_streams, set_up_streams("64MiB")) {
     unsigned char *ptr = take(2 * BIG, streams[0]);
     use(streams[0], ptr, 2 * BIG, 1);
     give(ptr);
@@ -213,8 +203,7 @@ CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
     check_owned(streams[0], ptr + BIG, BIG);
 }
 
-CASE(one_event_per_stream_serves_for_good) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(one_event_per_stream_serves_for_good, set_up_streams("64MiB")) {
     order_calls before = order_calls_now();
     unsigned char *ptr = take(BIG, streams[0]);
     for (int i = 1; i <= 40; i++) {

@@ -13,8 +13,7 @@ static ashlar_stream new_stream(void) {
 
 /* ---- streams that end ---- */
 
-CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_free_block_of_a_destroyed_stream_is_waited_for, set_up_streams("64MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
     use(doomed, ptr, BIG, 1);
@@ -27,8 +26,7 @@ CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
     check_owned(streams[0], ptr, BIG);
 }
 
-CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for, set_up_streams("64MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
     use(doomed, ptr, BIG, 1);
@@ -42,8 +40,7 @@ CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
 }
 
 /* Neither block is large enough alone, so the record of the stream is met when all is merged. */
-CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged, set_up("memory=64MiB")) {
     ashlar_stream stream = new_stream();
     unsigned char *a = take(BIG, stream), *b = take(BIG, streams[1]);
     queue_write(stream, a, BIG, 1);
@@ -58,8 +55,7 @@ CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
     check_owned(streams[2], whole, 2 * BIG);
 }
 
-CASE(a_recycled_handle_is_another_stream) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("64MiB")) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream), *wall = take(2 * MIB, streams[3]);
@@ -84,8 +80,7 @@ CASE(a_recycled_handle_is_another_stream) {
 }
 
 /* As a program does that destroys streams by the driver, and does not say so. */
-CASE(a_stream_that_ended_unannounced_is_found_out) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_that_ended_unannounced_is_found_out, set_up_streams("64MiB")) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream);
@@ -166,8 +161,7 @@ CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
     ashlar_device_close(again);
 }
 
-CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_that_cannot_be_forgotten_stays_as_it_was, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
     static const ashlar_driver_fn calls[] = {
@@ -189,8 +183,7 @@ CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
 
 /* ---- default streams ---- */
 
-CASE(the_default_stream_has_one_record_by_three_names) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_default_stream_has_one_record_by_three_names, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, NULL);
     give(ptr);
     CHECK(take(BIG, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY) == ptr);
@@ -253,8 +246,7 @@ CASE(the_default_streams_of_two_threads_are_two) {
     }
 }
 
-CASE(a_block_of_an_ended_threads_stream_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_block_of_an_ended_threads_stream_is_waited_for, set_up_streams("64MiB")) {
     thread_part part = {.gives = false};
     in_a_thread(&part);
     give(part.ptr);
@@ -275,8 +267,7 @@ CASE(threads_that_come_and_go_leave_no_records) {
     CHECK(most > 2 && most < 30);
 }
 
-CASE(a_stream_apart_from_the_default_one_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_apart_from_the_default_one_is_waited_for, set_up_streams("64MiB")) {
     cu_stream apart = NULL;
     CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     REQUIRE(driver->table.stream_create(&apart, CU_STREAM_UNORDERED) == CU_SUCCESS);

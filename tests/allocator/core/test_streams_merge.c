@@ -65,8 +65,7 @@ CASE(a_past_block_merged_with_a_busy_one_is_busy) {
     check_busy_use_is_kept(1);
 }
 
-CASE(busy_blocks_of_two_streams_stay_apart) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(busy_blocks_of_two_streams_stay_apart, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *top = take(2 * MIB, streams[2]); /* which has no free block to ask for */
     CHECK(b == a + BIG);
@@ -87,8 +86,7 @@ CASE(busy_blocks_of_two_streams_stay_apart) {
     check_owned(streams[0], a, BIG);
 }
 
-CASE(growth_does_not_take_on_another_streams_use) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(growth_does_not_take_on_another_streams_use, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     give(ptr);
@@ -108,8 +106,7 @@ CASE(growth_does_not_take_on_another_streams_use) {
 
 /* ---- the full device ---- */
 
-CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_full_device_waits_and_merges_what_streams_kept_apart, set_up_streams("16MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[2]), *live = take(BIG, streams[3]);
     unsigned char *const ptrs[] = {a, b, c};
@@ -130,8 +127,7 @@ CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
     give(live);
 }
 
-CASE(blocks_of_streams_that_are_done_serve_together) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(blocks_of_streams_that_are_done_serve_together, set_up("memory=64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[0]);
     use(streams[1], b, BIG, 1);
@@ -147,8 +143,7 @@ CASE(blocks_of_streams_that_are_done_serve_together) {
     check_owned(streams[0], a, 3 * BIG);
 }
 
-CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_full_device_grows_after_the_wait_from_what_became_idle, set_up_streams("16MiB")) {
     unsigned char *live = take(2 * BIG, streams[0]), *top = take(BIG, streams[1]);
     use(streams[1], top, BIG, 1);
     give(top);
@@ -159,8 +154,7 @@ CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
     give(live);
 }
 
-CASE(a_wait_that_cannot_help_is_not_made) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_wait_that_cannot_help_is_not_made, set_up_streams("16MiB")) {
     void *out = NULL;
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     use(streams[0], a, BIG, 1);
@@ -182,8 +176,7 @@ static unsigned char *fill_and_free(void) {
     return a;
 }
 
-CASE(the_requests_own_stream_is_waited_for_too) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(the_requests_own_stream_is_waited_for_too, set_up_streams("16MiB")) {
     void *out = NULL;
     unsigned char *a = fill_and_free();
     const uint64_t calls = stats_now().driver_calls;
@@ -206,8 +199,7 @@ CASE(the_requests_own_stream_is_waited_for_too) {
     check_owned(streams[0], a, 4 * BIG);
 }
 
-CASE(what_lies_scattered_is_gathered_after_the_wait) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(what_lies_scattered_is_gathered_after_the_wait, set_up_streams("16MiB")) {
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     unsigned char *b = take(2 * BIG, streams[2]);
     use(streams[0], a, BIG, 1);
@@ -311,8 +303,7 @@ CASE(a_failing_synchronization_loses_nothing) {
     }
 }
 
-CASE(a_new_stream_without_host_memory_is_refused) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_new_stream_without_host_memory_is_refused, set_up_streams("64MiB")) {
     void *out = &out;
     unsigned char *ptr = take(BIG, streams[0]);
     ashlar__host_fail_at(1);

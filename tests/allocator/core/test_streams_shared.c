@@ -12,8 +12,7 @@ static ashlar_stream new_stream(void) {
     return stream;
 }
 
-CASE(a_marked_block_is_not_its_own_streams_at_once) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_is_not_its_own_streams_at_once, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[1]); /* again changes nothing */
@@ -32,8 +31,7 @@ CASE(a_marked_block_is_not_its_own_streams_at_once) {
     CHECK(stats_now().served_same_stream == 1);
 }
 
-CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_is_free_for_all_once_every_user_is_done, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -53,8 +51,7 @@ CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
     check_owned(streams[3], ptr, 4 * BIG);
 }
 
-CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     give(ptr);
@@ -75,8 +72,7 @@ CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
     check_owned(streams[0], ptr, 4 * BIG);
 }
 
-CASE(a_marked_block_with_one_user_left_is_that_ones) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_with_one_user_left_is_that_ones, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     use(streams[1], ptr, 4 * BIG, 1);
@@ -92,8 +88,7 @@ CASE(a_marked_block_with_one_user_left_is_that_ones) {
     check_owned(streams[1], ptr, 4 * BIG);
 }
 
-CASE(a_third_stream_waits_for_every_user) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_third_stream_waits_for_every_user, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -107,8 +102,7 @@ CASE(a_third_stream_waits_for_every_user) {
     check_owned(streams[3], ptr, 4 * BIG);
 }
 
-CASE(a_block_freed_on_a_further_stream_keeps_the_marked_ones) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_block_freed_on_a_further_stream_keeps_the_marked_ones, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     use(streams[1], ptr, 4 * BIG, 1);
@@ -121,8 +115,7 @@ CASE(a_block_freed_on_a_further_stream_keeps_the_marked_ones) {
     check_owned(streams[0], ptr, 4 * BIG);
 }
 
-CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(the_host_waits_for_every_user_where_that_is_what_helps, set_up_streams("16MiB")) {
     unsigned char *ptr = take(2 * BIG, streams[0]), *rest = take(2 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -143,8 +136,7 @@ CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
     check_owned(streams[3], ptr, 4 * BIG);
 }
 
-CASE(a_user_that_is_destroyed_before_the_free_is_waited_for) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_user_that_is_destroyed_before_the_free_is_waited_for, set_up_streams("16MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, doomed);
@@ -156,8 +148,7 @@ CASE(a_user_that_is_destroyed_before_the_free_is_waited_for) {
     check_owned(streams[0], ptr, 4 * BIG);
 }
 
-CASE(a_mark_lasts_beyond_recordings_of_before) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_mark_lasts_beyond_recordings_of_before, set_up_streams("16MiB")) {
     see_recordings();
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -185,8 +176,7 @@ CASE(of_marked_blocks_the_smallest_that_fits_is_waited_for) {
     }
 }
 
-CASE(marking_fails_whole) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(marking_fails_whole, set_up_streams("16MiB")) {
     int foreign;
     unsigned char *ptr = take(4 * BIG, streams[0]);
     CHECK(ashlar_record_stream(allocator, &foreign, streams[1]) == ASHLAR_EPOINTER);

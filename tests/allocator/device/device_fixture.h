@@ -30,6 +30,14 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
 /* Calls of one function of the driver's table so far. */
 #define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
 
+/* A statement during which the n-th call of a driver's function fails with `result`. */
+#define DRIVER_FAILS_AT(fn, n, result, statement)          \
+    do {                                                   \
+        ashlar__driver_fail_at(driver, (fn), (n), result); \
+        statement;                                         \
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS); \
+    } while (0)
+
 static inline size_t free_memory_of(ashlar_device *of) {
     size_t free_bytes = 0, total_bytes = 0;
     CHECK(ashlar__device_enter(of) == ASHLAR_OK);

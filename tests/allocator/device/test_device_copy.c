@@ -32,8 +32,7 @@ static bool set_up_buffers(const char *spec) {
            check_at_end(tear_down_buffers);
 }
 
-CASE(a_copy_runs_in_the_order_of_its_stream) {
-    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+CASE_WITH(a_copy_runs_in_the_order_of_its_stream, set_up_buffers("memory=16MiB,mode=adversarial")) {
     CHECK(ashlar_copy(device, dst + 1, src + 10, 3, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_fill(device, src, 0, BYTES, streams[0]) == ASHLAR_OK);
     wait_for(streams[1]);
@@ -69,8 +68,7 @@ CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     ashlar_device_close(other);
 }
 
-CASE(devices_of_two_kinds_are_no_peers) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(devices_of_two_kinds_are_no_peers, set_up_buffers("memory=16MiB")) {
     ashlar_driver cuda = {.name = "cuda"};
     ashlar_device other = {.driver = &cuda, .context = device->context};
     CHECK_FAILS(ashlar_copy_peer(device, dst, &other, src, 1, NULL), ASHLAR_EINVAL,
@@ -101,8 +99,7 @@ static void check_copied(ashlar_stream stream) {
     CHECK(memcmp(src, dst, BYTES) == 0 && dst[1] == 1);
 }
 
-CASE(many_copies_are_one_call) {
-    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+CASE_WITH(many_copies_are_one_call, set_up_buffers("memory=16MiB,mode=adversarial")) {
     const size_t batches = CALLS(memcpy_batch_async), singles = CALLS(memcpy_dtod_async);
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
     CHECK(dst[0] == 0xEE);
@@ -120,8 +117,7 @@ CASE(without_batches_there_is_one_call_each) {
 }
 
 /* CUDA has no batches there. */
-CASE(the_default_stream_gets_one_call_each) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(the_default_stream_gets_one_call_each, set_up_buffers("memory=16MiB")) {
     static const uintptr_t handles[] = {0, CU_STREAM_LEGACY};
     for (int i = 0; i < 2; i++) {
         const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
@@ -133,8 +129,7 @@ CASE(the_default_stream_gets_one_call_each) {
     }
 }
 
-CASE(a_captured_batch_is_captured_copy_by_copy) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(a_captured_batch_is_captured_copy_by_copy, set_up_buffers("memory=16MiB")) {
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
     CHECK(ashlar__device_enter(device) == ASHLAR_OK);
@@ -150,8 +145,7 @@ CASE(a_captured_batch_is_captured_copy_by_copy) {
     ashlar__device_leave(device);
 }
 
-CASE(one_copy_is_no_batch) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(one_copy_is_no_batch, set_up_buffers("memory=16MiB")) {
     const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
     const ashlar_copy_span spans[] = {{NULL, NULL, 0}, {dst, src, BYTES}, {NULL, NULL, 0}};
     CHECK(ashlar_copy_batch(device, spans, 3, streams[0]) == ASHLAR_OK);
@@ -160,8 +154,7 @@ CASE(one_copy_is_no_batch) {
     check_copied(streams[0]);
 }
 
-CASE(nothing_to_copy_is_no_call) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(nothing_to_copy_is_no_call, set_up_buffers("memory=16MiB")) {
     const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
@@ -216,8 +209,7 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     }
 }
 
-CASE(copies_behind_a_failed_one_are_not_queued) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(copies_behind_a_failed_one_are_not_queued, set_up_buffers("memory=16MiB")) {
     const size_t before = CALLS(memcpy_dtod_async);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
     CHECK(call_each() == ASHLAR_EDRIVER);
@@ -225,11 +217,8 @@ CASE(copies_behind_a_failed_one_are_not_queued) {
     CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
 }
 
-CASE(a_batch_without_host_memory_queues_nothing) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
-    ashlar__host_fail_at(1);
-    CHECK(call_batch() == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+CASE_WITH(a_batch_without_host_memory_queues_nothing, set_up_buffers("memory=16MiB")) {
+    HOST_FAILS_AT(1, CHECK(call_batch() == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "a batch of 4 copies");
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     CHECK(dst[0] == 0xEE);

@@ -40,8 +40,7 @@ static void record(ashlar_event event, ashlar_stream stream) {
     CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
 }
 
-CASE(an_event_is_done_when_the_work_before_it_is) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_is_done_when_the_work_before_it_is, set_up_device("mode=adversarial")) {
     int seen = 0;
     const ashlar_event event = make_event();
     CHECK(is_done(event)); /* never recorded */
@@ -81,8 +80,7 @@ CASE(a_stream_waits_for_the_event_as_it_is_now) {
     }
 }
 
-CASE(an_event_may_stand_on_the_default_stream) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_may_stand_on_the_default_stream, set_up_device("mode=adversarial")) {
     int seen = 0;
     const ashlar_event event = make_event();
     queue_note(streams[3], &seen, 1);
@@ -93,8 +91,7 @@ CASE(an_event_may_stand_on_the_default_stream) {
     ashlar_event_destroy(device, event);
 }
 
-CASE(an_event_is_given_back_once_destroyed) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_is_given_back_once_destroyed, set_up_device("mode=adversarial")) {
     bool done = true;
     int seen = 0;
     const ashlar_event event = make_event();
@@ -117,16 +114,14 @@ static cu_result create_plain(cu_event *event, unsigned int flags) {
     return ashlar__soft_event_create(event, flags);
 }
 
-CASE(events_keep_no_time) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(events_keep_no_time, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     driver->table.event_create = create_plain;
     ashlar_event_destroy(device, make_event());
     driver->table = table;
 }
 
-CASE(waits_of_the_host_are_counted_apart_from_order) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(waits_of_the_host_are_counted_apart_from_order, set_up_device("")) {
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
     const ashlar_event event = make_event();

@@ -105,8 +105,7 @@ static bool is_reached_by_its_peer(void) {
     return is_written;
 }
 
-CASE(memory_is_open_to_every_peer_unless_told_otherwise) {
-    REQUIRE(set_up("devices=3,memory=64MiB"));
+CASE_WITH(memory_is_open_to_every_peer_unless_told_otherwise, set_up("devices=3,memory=64MiB")) {
     CHECK(is_reached_by_its_peer());
     REQUIRE(set_up("devices=3,memory=64MiB"));
     setenv("ASHLAR_PEERS", "off", 1);

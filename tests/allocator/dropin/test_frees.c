@@ -146,8 +146,7 @@ CASE(many_small_waits_make_no_more_batches_than_help) {
     CHECK_ZU(CALLS(event_record), records + (size_t)8 * 3);
 }
 
-CASE(memory_that_is_out_is_waited_for) {
-    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+CASE_WITH(memory_that_is_out_is_waited_for, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     void *ptr = NULL;
     for (int i = 0; i < OWN_STREAMS; i++) {
         void *most = take(24 * MIB);
@@ -228,8 +227,7 @@ CASE(a_stream_that_goes_unseen_is_made_up_for) {
     CHECK(CALLS(ctx_synchronize) > waits);
 }
 
-CASE(events_of_streams_that_are_gone_do_not_gather) {
-    REQUIRE(set_up("memory=64MiB", "cache=0"));
+CASE_WITH(events_of_streams_that_are_gone_do_not_gather, set_up("memory=64MiB", "cache=0")) {
     const size_t made = CALLS(event_create);
     for (int i = 0; i < 20; i++) {
         end_stream(0);
@@ -240,8 +238,7 @@ CASE(events_of_streams_that_are_gone_do_not_gather) {
 
 /* ---- mistakes and failures ---- */
 
-CASE(a_block_is_freed_once) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+CASE_WITH(a_block_is_freed_once, set_up("memory=64MiB,mode=adversarial", "cache=0")) {
     char *ptr = take(MIB);
     CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
     give(ptr);
@@ -251,17 +248,15 @@ CASE(a_block_is_freed_once) {
     CHECK(ashlar__frees_free(frees, &ptr) == ASHLAR_EPOINTER);
 }
 
-CASE(a_free_is_answered_as_cuda_would) {
-    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+CASE_WITH(a_free_is_answered_as_cuda_would, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     cu_result result = CU_UNKNOWN;
     char *a = take(MIB), *b = take(MIB);
     CHECK(!ashlar__frees_answer(&result, NULL, &result));
     CHECK(ashlar__frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
     CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(
+        1, CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY));
     CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
     CHECK(stats_now().live_blocks == 0);

@@ -27,8 +27,7 @@ static void give_on(size_t i, void *ptr, size_t bytes) {
     CHECK(ashlar_free_on(allocator, ptr, streams[i]) == ASHLAR_OK);
 }
 
-CASE(memory_is_taken_in_large_steps_of_a_large_device) {
-    REQUIRE(set_up("memory=4GiB", "cache=0"));
+CASE_WITH(memory_is_taken_in_large_steps_of_a_large_device, set_up("memory=4GiB", "cache=0")) {
     (void)take(KIB);
     CHECK_ZU(reserved(), STEP);
     tear_down();

@@ -85,8 +85,7 @@ static void give(void *ptr) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(blocks_share_a_piece_of_the_drivers) {
-    REQUIRE(set_up(""));
+CASE_WITH(blocks_share_a_piece_of_the_drivers, set_up("")) {
     const size_t calls = MEMORY_CALLS();
     char *a = take(1000), *b = take(MIB);
     memset(a, 1, 1000);
@@ -110,8 +109,7 @@ static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
     return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
 }
 
-CASE(every_device_may_use_it) {
-    REQUIRE(set_up("") && set_up_other());
+CASE_WITH(every_device_may_use_it, set_up("") && set_up_other()) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_host_alloc = note_flags;
     flags_seen = 0;
@@ -157,8 +155,7 @@ CASE(without_the_wait_it_is_overwritten) {
     CHECK(is_overwritten(true));
 }
 
-CASE(the_host_waits_only_where_memory_is_wanted) {
-    REQUIRE(set_up(""));
+CASE_WITH(the_host_waits_only_where_memory_is_wanted, set_up("")) {
     void *half[2] = {take(MIB), take(MIB)};
     const size_t waits = WAITS();
     give(half[0]);
@@ -204,8 +201,7 @@ CASE(it_is_one_stock_whichever_device_asks) {
     CHECK(ashlar__frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
 }
 
-CASE(options_for_device_memory_are_not_for_it) {
-    REQUIRE(set_up("limit=2MiB,guard=fill,reserve=2MiB"));
+CASE_WITH(options_for_device_memory_are_not_for_it, set_up("limit=2MiB,guard=fill,reserve=2MiB")) {
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     char *block = take(20 * MIB); /* more than the device has, too */
     block[20 * MIB - 1] = 1;

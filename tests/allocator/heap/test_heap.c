@@ -42,8 +42,7 @@ CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
     CHECK(is_free_run(1, 2, &order_a, 7));
 }
 
-CASE(blocks_lie_on_two_cache_lines_at_most) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(blocks_lie_on_two_cache_lines_at_most, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
         const uintptr_t start = (uintptr_t)blocks[i], last = start + sizeof *blocks[i] - 1;
@@ -239,8 +238,7 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
     }
 }
 
-CASE(growth_leaves_a_last_block_of_another_stream_alone) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_leaves_a_last_block_of_another_stream_alone, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[3], &order_b, 5);
     const ashlar_block *grown = grow(5 * UNIT, &order_a);
@@ -250,8 +248,7 @@ CASE(growth_leaves_a_last_block_of_another_stream_alone) {
     CHECK(is_free_run(3, 1, &order_b, 5));
 }
 
-CASE(growth_goes_above_a_live_last_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_goes_above_a_live_last_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     const ashlar_block *grown = grow(1, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);

@@ -78,8 +78,7 @@ CASE(only_as_many_chunks_move_as_are_needed) {
     CHECK(blocks[4]->next->state == ASHLAR_BLOCK_UNMAPPED);
 }
 
-CASE(the_streams_own_block_at_the_end_counts) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(the_streams_own_block_at_the_end_counts, set_up_chunks(8, 0x2a)) {
     put(blocks[7], &order_a, 5); /* in use by the stream itself */
     const ashlar_block *out = gather(12 * UNIT);
     CHECK_ZU(out->offset, 28 * UNIT);
@@ -96,8 +95,7 @@ CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
     memset(bytes_of(out), 1, out->bytes);
 }
 
-CASE(too_little_idle_memory_is_an_error) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(too_little_idle_memory_is_an_error, set_up_chunks(8, 0x2a)) {
     check_no_gather(13 * UNIT, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit");
     tear_down_heap();
@@ -111,8 +109,7 @@ CASE(too_little_idle_memory_is_an_error) {
     CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
 }
 
-CASE(memory_in_use_is_not_moved) {
-    REQUIRE(set_up_chunks(8, 0x22));
+CASE_WITH(memory_in_use_is_not_moved, set_up_chunks(8, 0x22)) {
     put(blocks[3], &order_b, 7);
     check_no_gather(12 * UNIT, ASHLAR_ENOMEM);
     CHECK(is_free_run(12, 4, &order_b, 7));
@@ -136,8 +133,7 @@ CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
     CHECK(gather(UNIT) == block_at(1));
 }
 
-CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
-    REQUIRE(set_up_heap("memory=128MiB"));
+CASE_WITH(gathering_goes_into_a_hole_where_addresses_are_used_up, set_up_heap("memory=128MiB")) {
     const size_t bytes = heap.range.bytes;
     fill(blocks, 1, 120); /* 60 MiB */
     fill(blocks + 1, 1, 4);
@@ -172,8 +168,7 @@ static bool set_up_wide_hole(void) {
     return holes() == 1;
 }
 
-CASE(memory_is_gathered_below_an_idle_block_too) {
-    REQUIRE(set_up_wide_hole());
+CASE_WITH(memory_is_gathered_below_an_idle_block_too, set_up_wide_hole()) {
     put_idle(blocks[2]);
     put_idle(blocks[4]); /* moves; the other 2 MiB are mapped new */
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
@@ -205,8 +200,7 @@ CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
 
 /* ---- failures ---- */
 
-CASE(new_memory_beside_a_block_in_use_is_given_back) {
-    REQUIRE(set_up_wide_hole());
+CASE_WITH(new_memory_beside_a_block_in_use_is_given_back, set_up_wide_hole()) {
     put(blocks[0], &order_a, 5);
     put_idle(blocks[3]);
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
@@ -298,8 +292,7 @@ static cu_result refuse_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_hand
     return ashlar__soft_mem_map(ptr, bytes, offset, handle, flags);
 }
 
-CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(memory_that_cannot_be_put_back_becomes_a_hole, set_up_chunks(8, 0x2a)) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
     allowed = 1;

@@ -45,8 +45,7 @@ CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
     CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
 }
 
-CASE(holes_side_by_side_become_one) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_WITH(holes_side_by_side_become_one, set_up_heap("memory=64MiB")) {
     fill(blocks, 5, 4);
     put_idle(blocks[1]);
     trim(0);
@@ -233,8 +232,7 @@ static bool set_up_holes(void) {
     return holes() == 2;
 }
 
-CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
-    REQUIRE(set_up_holes());
+CASE_WITH(of_places_that_take_the_same_the_lowest_hole_is_filled, set_up_holes()) {
     const ashlar_block *grown = grow(4 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK_ZU(grown->bytes, 4 * UNIT);
@@ -245,8 +243,7 @@ CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
     CHECK_ZU(grow(12 * UNIT, &order_a)->offset, 40 * UNIT); /* the end: no hole is left for it */
 }
 
-CASE(growth_goes_where_it_takes_the_least_memory) {
-    REQUIRE(set_up_holes());
+CASE_WITH(growth_goes_where_it_takes_the_least_memory, set_up_holes()) {
     put_idle(blocks[2]); /* idle between the holes: 2 MiB count already */
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
     CHECK_ZU(heap.range.mapped_bytes, 20 * UNIT);
@@ -264,8 +261,7 @@ CASE(growth_goes_where_it_takes_the_least_memory) {
     CHECK_ZU(holes(), 2);
 }
 
-CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
-    REQUIRE(set_up_holes());
+CASE_WITH(a_whole_hole_is_filled_where_both_neighbours_count, set_up_holes()) {
     put_idle(blocks[0]);
     put_idle(blocks[2]);
     cut(grow(20 * UNIT, &order_a), 20 * UNIT, &order_a); /* 2 + 6 + 2 MiB */
@@ -274,8 +270,7 @@ CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
     CHECK_ZU(holes(), 1);
 }
 
-CASE(growth_does_not_count_what_another_stream_uses) {
-    REQUIRE(set_up_holes());
+CASE_WITH(growth_does_not_count_what_another_stream_uses, set_up_holes()) {
     put(blocks[2], &order_b, 7);
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
@@ -287,8 +282,7 @@ CASE(growth_does_not_count_what_another_stream_uses) {
     CHECK_ZU(grown->offset, 4 * UNIT);
 }
 
-CASE(steps_stay_inside_a_hole) {
-    REQUIRE(set_up_heap("memory=1GiB"));
+CASE_WITH(steps_stay_inside_a_hole, set_up_heap("memory=1GiB")) {
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
     trim(0);
@@ -328,8 +322,7 @@ CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
     }
 }
 
-CASE(used_up_addresses_are_found_again_in_holes) {
-    REQUIRE(set_up_holes());
+CASE_WITH(used_up_addresses_are_found_again_in_holes, set_up_holes()) {
     const size_t bytes = heap.range.bytes; /* const for everybody else */
     ashlar_block *out = NULL;
     heap.range.bytes = 42 * UNIT; /* 2 units are left at the end */
@@ -354,8 +347,7 @@ static cu_result note_peer(cu_ptr ptr, size_t bytes, const cu_mem_access *access
     return ashlar__soft_mem_set_access(ptr, bytes, access, 1);
 }
 
-CASE(a_peer_is_let_in) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_WITH(a_peer_is_let_in, set_up_heap("memory=64MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_set_access = note_peer;
     peer_accesses = 0;

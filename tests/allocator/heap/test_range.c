@@ -3,8 +3,7 @@
  */
 #include "tests/allocator/heap/range_fixture.h"
 
-CASE(a_new_range_has_addresses_and_no_memory) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_WITH(a_new_range_has_addresses_and_no_memory, set_up_range("memory=16MiB")) {
     CHECK_ZU(range.bytes, 64 * MIB); /* four times the device's memory */
     CHECK_ZU(range.granularity, 2 * MIB);
     CHECK_ZU(range.memory_bytes, 16 * MIB);
@@ -16,8 +15,7 @@ CASE(a_new_range_has_addresses_and_no_memory) {
     CHECK(client.calls == 3); /* attribute, granularity, reservation */
 }
 
-CASE(memory_is_mapped_where_it_is_wanted) {
-    REQUIRE(set_up_range("memory=32MiB"));
+CASE_WITH(memory_is_mapped_where_it_is_wanted, set_up_range("memory=32MiB")) {
     static const size_t wants[][2] = {{0, 2}, {100, 4}, {2, 6}, {104, 2}, {50, 8}};
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         CHECK_ZU(map(wants[i][0] * MIB, wants[i][1] * MIB), wants[i][0] * MIB);
@@ -28,8 +26,7 @@ CASE(memory_is_mapped_where_it_is_wanted) {
     CHECK_ZU(range.chunks[4].offset, 104 * MIB);
 }
 
-CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
-    REQUIRE(set_up_range("memory=256MiB"));
+CASE_WITH(large_mappings_are_cut_into_chunks_and_opened_at_once, set_up_range("memory=256MiB")) {
     const size_t opened = CALLS(mem_set_access);
     map(0, 32 * MIB);
     CHECK_ZU(range.chunk_count, 1);
@@ -72,8 +69,7 @@ CASE_BOTH(many_chunks_are_all_returned) {
     CHECK_ZU(CALLS(mem_free) - frees, use_segments ? 70 : 0);
 }
 
-CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
-    REQUIRE(set_up_range("memory=1GiB"));
+CASE_WITH(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs, set_up_range("memory=1GiB")) {
     map(0, 17 * 32 * MIB);
     CHECK_ZU(range.chunk_count, 17);
     CHECK_ZU(range.chunk_capacity, 32);
@@ -167,8 +163,7 @@ static cu_result reserve_anywhere(cu_ptr *ptr, size_t bytes, size_t align, cu_pt
     return ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-CASE(addresses_are_left_to_the_driver) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(addresses_are_left_to_the_driver, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
     client = (ashlar_driver_client){.device = device};
@@ -192,8 +187,7 @@ static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hin
                : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-CASE(where_addresses_are_scarce_fewer_do) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(where_addresses_are_scarce_fewer_do, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_few;
     for (size_t factor = 4; factor > 0; factor /= 2) {
@@ -213,8 +207,7 @@ CASE(where_addresses_are_scarce_fewer_do) {
     driver->table = table;
 }
 
-CASE(a_device_without_virtual_memory_has_segments) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(a_device_without_virtual_memory_has_segments, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
     client = (ashlar_driver_client){.device = device};

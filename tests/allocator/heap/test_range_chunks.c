@@ -100,8 +100,7 @@ static bool set_up_three(void) {
     return true;
 }
 
-CASE(chosen_chunks_move_behind_one_another) {
-    REQUIRE(set_up_three());
+CASE_WITH(chosen_chunks_move_behind_one_another, set_up_three()) {
     const cu_mem_handle first = range.chunks[0].handle, third = range.chunks[2].handle;
     const size_t creates = CALLS(mem_create);
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
@@ -146,8 +145,7 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
 }
 
-CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
-    REQUIRE(set_up_three());
+CASE_WITH(a_chunk_that_cannot_be_moved_back_is_gone, set_up_three()) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
     refusals = 2; /* the first mapping, and the first one back */
@@ -212,8 +210,7 @@ static bool saw(size_t idx, size_t ptr, size_t bytes, unsigned flags, size_t cou
            seen[idx].flags == flags && seen[idx].count == count && seen[idx].ids[count - 1] == last;
 }
 
-CASE(a_peer_may_use_what_is_mapped_now_and_later) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_peer_may_use_what_is_mapped_now_and_later, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     tear_down_device();
     REQUIRE(set_up_peers());
@@ -235,8 +232,7 @@ CASE(a_peer_may_use_what_is_mapped_now_and_later) {
     driver->table = table;
 }
 
-CASE(a_peer_that_is_refused_may_use_nothing) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_peer_that_is_refused_may_use_nothing, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     tear_down_device();
     for (size_t n = 1; n <= 2; n++) {
@@ -254,8 +250,7 @@ CASE(a_peer_that_is_refused_may_use_nothing) {
     }
 }
 
-CASE(more_peers_than_there_is_room_for_are_refused) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_WITH(more_peers_than_there_is_room_for_are_refused, set_up_range("memory=16MiB")) {
     for (int i = 1; i <= ASHLAR_PEERS_MAX; i++) {
         CHECK(ashlar__range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
     }

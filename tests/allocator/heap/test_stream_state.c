@@ -30,8 +30,7 @@ static bool set_up_order(void) {
     return check_at_end(tear_down_order);
 }
 
-CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
-    REQUIRE(set_up_order());
+CASE_WITH(only_a_tick_without_a_later_recording_is_covered_by_a_new_one, set_up_order()) {
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     CHECK(recorded == 1 && state.recorded == 1 && state.event != NULL);
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
@@ -41,8 +40,7 @@ CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
     CHECK(client.calls == 5); /* one creation, two questions for captures, two recordings */
 }
 
-CASE(a_use_is_past_after_the_recording_behind_it) {
-    REQUIRE(set_up_order());
+CASE_WITH(a_use_is_past_after_the_recording_behind_it, set_up_order()) {
     CHECK(ashlar__stream_state_is_past(NULL, 0));
     CHECK(!ashlar__stream_state_is_past(&state, 0));
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
@@ -85,8 +83,7 @@ static uint64_t completed_after(meanwhile m) {
     return state.completed;
 }
 
-CASE(a_wait_proves_what_was_recorded_when_it_began) {
-    REQUIRE(set_up_order());
+CASE_WITH(a_wait_proves_what_was_recorded_when_it_began, set_up_order()) {
     CHECK(completed_after((meanwhile){.recorded = 1}) == 1);
     tear_down_order();
     REQUIRE(set_up_order()); /* recorded again meanwhile: that is not proven */

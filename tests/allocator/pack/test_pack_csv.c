@@ -135,9 +135,8 @@ CASE(many_rows_are_read_and_memory_may_fail) {
     unsigned long n = 0;
     while (status != ASHLAR_OK && n < 100) {
         CHECK(table.buffers == NULL);
-        ashlar__host_fail_at(++n);
-        status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n,
+                      status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK(n > 20);

@@ -8,8 +8,7 @@
 
 enum { MANY = 2000 };
 
-CASE(a_fresh_pool_holds_nothing) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(a_fresh_pool_holds_nothing, set_up_pool("", NULL)) {
     const ashlar_pinned_stats s = pinned_now();
     CHECK(s.reserved_bytes == 0 && s.driver_alloc_count == 0 && s.alloc_count == 0);
     CHECK_ZU(host_blocks(), 0);
@@ -18,8 +17,7 @@ CASE(a_fresh_pool_holds_nothing) {
     ashlar_pinned_destroy(NULL);
 }
 
-CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(blocks_are_aligned_page_locked_and_do_not_overlap, set_up_pool("", NULL)) {
     static unsigned char *blocks[MANY];
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * 7);
@@ -49,8 +47,7 @@ static void check_waste(size_t bytes) {
     give_pinned(ptr);
 }
 
-CASE(no_block_wastes_a_quarter) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(no_block_wastes_a_quarter, set_up_pool("", NULL)) {
     for (size_t bytes = 1; bytes <= 20000; bytes += 1 + bytes / 256) {
         check_waste(bytes);
     }
@@ -124,8 +121,7 @@ CASE(a_trim_returns_everything_once_all_is_given_back) {
     CHECK(pinned_now().reserved_bytes == 2 * MIB);
 }
 
-CASE(a_trim_returns_whole_driver_allocations_only) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(a_trim_returns_whole_driver_allocations_only, set_up_pool("", NULL)) {
     unsigned char *small = take_pinned(100), *large = take_pinned(5 * MIB);
     memset(small, 7, 100);
     CHECK_ZU(host_blocks(), 2);
@@ -235,8 +231,7 @@ CASE(a_refused_large_segment_is_tried_at_the_size_needed) {
     CHECK(pinned_now().reserved_bytes == 0);
 }
 
-CASE(pointers_that_are_no_live_block_are_refused) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(pointers_that_are_no_live_block_are_refused, set_up_pool("", NULL)) {
     unsigned char *ptr = take_pinned(1000);
     size_t usable = 7;
     int local;
@@ -260,8 +255,7 @@ CASE(pointers_that_are_no_live_block_are_refused) {
     CHECK(s.free_count == 2 && s.alloc_count == 2);
 }
 
-CASE(null_and_zero_are_what_the_header_says) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(null_and_zero_are_what_the_header_says, set_up_pool("", NULL)) {
     void *ptr = &pool;
     CHECK(ashlar_pinned_free(pool, NULL) == ASHLAR_OK);
     CHECK(ashlar_pinned_free_on(pool, NULL, streams[0]) == ASHLAR_OK);
@@ -273,8 +267,7 @@ CASE(null_and_zero_are_what_the_header_says) {
     CHECK(pinned_now().free_count == 1 && pinned_now().deferred_count == 0);
 }
 
-CASE(two_pools_do_not_share_memory) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(two_pools_do_not_share_memory, set_up_pool("", NULL)) {
     ashlar_pinned *other = NULL, *first = pool;
     REQUIRE(ashlar_pinned_create(device, NULL, &other) == ASHLAR_OK);
     unsigned char *mine = take_pinned(100);
@@ -309,8 +302,7 @@ CASE(malloc_never_gets_page_locked_memory) {
 }
 
 /* More than jemalloc has arenas for at once. */
-CASE(pools_come_and_go_without_end) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(pools_come_and_go_without_end, set_up_device("")) {
     bool is_good = true;
     for (int i = 0; i < 4200 && is_good; i++) {
         pool = NULL;

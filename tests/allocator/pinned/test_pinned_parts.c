@@ -91,8 +91,7 @@ CASE(random_runs_never_overlap_and_always_merge) {
     CHECK(ashlar__page_heap_holds(&heap));
 }
 
-CASE(the_shortest_run_that_fits_is_taken) {
-    REQUIRE(set_up_heap(SIZE_MAX));
+CASE_WITH(the_shortest_run_that_fits_is_taken, set_up_heap(SIZE_MAX)) {
     static const size_t lengths[] = {8, 9, 100}; /* the first two are of one bin */
     unsigned char *runs[3];
     for (int i = 0; i < 3; i++) {
@@ -108,8 +107,7 @@ CASE(the_shortest_run_that_fits_is_taken) {
     CHECK_ZU(host_blocks(), 1);
 }
 
-CASE(a_run_does_not_reach_into_the_next_segment) {
-    REQUIRE(set_up_heap(4 * MIB));
+CASE_WITH(a_run_does_not_reach_into_the_next_segment, set_up_heap(4 * MIB)) {
     unsigned char *a = take_pages(512), *b = take_pages(512);
     void *out = NULL;
     give_pages(a, 512);
@@ -121,8 +119,7 @@ CASE(a_run_does_not_reach_into_the_next_segment) {
 }
 
 /* What a failing call has announced is taken back. */
-CASE(growing_that_fails_leaves_nothing_behind) {
-    REQUIRE(set_up_heap(4 * MIB));
+CASE_WITH(growing_that_fails_leaves_nothing_behind, set_up_heap(4 * MIB)) {
     void *out = NULL;
     ashlar__host_fail_at(1); /* the list of segments; their records are tried for twice */
     CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_EHOSTMEM);
@@ -178,8 +175,7 @@ static size_t poll_pending(void) {
     return count;
 }
 
-CASE(streams_that_come_and_go_leave_no_records) {
-    REQUIRE(set_up_pending());
+CASE_WITH(streams_that_come_and_go_leave_no_records, set_up_pending()) {
     for (uintptr_t i = 1; i <= 20; i++) {
         ashlar_stream stream = NULL;
         REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -196,8 +192,7 @@ CASE(streams_that_come_and_go_leave_no_records) {
 }
 
 /* A batch has room made for one of the two only. */
-CASE(a_stream_named_twice_is_one_stream) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_stream_named_twice_is_one_stream, set_up_pending()) {
     for (uintptr_t i = 1; i <= BATCH_BLOCKS; i++) {
         const ashlar_stream twice[] = {streams[0], streams[0]};
         add_block(64 * i, 64, twice, 2);
@@ -209,8 +204,7 @@ CASE(a_stream_named_twice_is_one_stream) {
     CHECK_ZU(poll_pending(), BATCH_BLOCKS);
 }
 
-CASE(a_full_batch_without_an_event_takes_no_more) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_full_batch_without_an_event_takes_no_more, set_up_pending()) {
     for (uintptr_t i = 1; i < BATCH_BLOCKS; i++) {
         add_block(64 * i, 64, streams, 1);
     }
@@ -227,8 +221,7 @@ CASE(a_full_batch_without_an_event_takes_no_more) {
 }
 
 /* Its event would else be recorded behind work that came later. */
-CASE(a_look_records_an_open_batch_behind_one_that_is_not_over) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_look_records_an_open_batch_behind_one_that_is_not_over, set_up_pending()) {
     queue_verify(streams[0], NULL, 0, 0);
     add_block(64, BATCH_BYTES, streams, 1);
     queue_verify(streams[0], NULL, 0, 0);

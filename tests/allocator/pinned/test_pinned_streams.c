@@ -119,8 +119,7 @@ CASE(a_slow_stream_holds_back_its_own_blocks_only) {
 }
 
 /* Also on one stream: what is over is released though more follows. */
-CASE(batches_of_one_stream_are_released_in_turn) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(batches_of_one_stream_are_released_in_turn, set_up_adversarial(NULL)) {
     ashlar_event middle = NULL;
     REQUIRE(ashlar_event_create(device, &middle) == ASHLAR_OK);
     for (int i = 0; i < 2; i++) {
@@ -162,16 +161,14 @@ CASE(giving_back_waits_for_nothing_and_records_seldom) {
     CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
 }
 
-CASE(large_blocks_do_not_wait_for_a_batch_to_fill) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(large_blocks_do_not_wait_for_a_batch_to_fill, set_up_adversarial(NULL)) {
     give_pinned_on(take_pinned(600 * KIB), streams[0]);
     CHECK(pinned_now().events_recorded == 0);
     give_pinned_on(take_pinned(600 * KIB), streams[0]);
     CHECK(pinned_now().events_recorded == 1);
 }
 
-CASE(events_are_used_again) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(events_are_used_again, set_up_adversarial(NULL)) {
     const size_t created = CALLS(event_create);
     for (int i = 0; i < 50; i++) {
         unsigned char *ptr = take_pinned(2 * MIB);
@@ -230,8 +227,7 @@ CASE(at_the_limit_the_host_waits_for_the_oldest) {
     (void)third;
 }
 
-CASE(below_the_limit_nobody_waits) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(below_the_limit_nobody_waits, set_up_adversarial(NULL)) {
     const size_t waits = CALLS(event_synchronize);
     for (int i = 0; i < 20; i++) {
         unsigned char *ptr = take_pinned(1 * MIB);
@@ -243,8 +239,7 @@ CASE(below_the_limit_nobody_waits) {
     CHECK_ZU(CALLS(event_synchronize), waits);
 }
 
-CASE(a_stream_may_be_destroyed_once_it_was_left) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(a_stream_may_be_destroyed_once_it_was_left, set_up_adversarial(NULL)) {
     ashlar_stream stream = NULL, next = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     CHECK(ashlar_pinned_forget_stream(pool, stream) == ASHLAR_OK); /* never named */
@@ -269,8 +264,7 @@ CASE(a_stream_may_be_destroyed_once_it_was_left) {
     ashlar_stream_destroy(device, next);
 }
 
-CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(a_stream_that_is_gone_keeps_its_blocks_pending, set_up_adversarial(NULL)) {
     ashlar_stream stream = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     give_pinned_on(take_pinned(5000), stream);
@@ -281,8 +275,7 @@ CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
     give_pinned(take_pinned(3 * MIB)); /* nobody else is concerned */
 }
 
-CASE(the_per_thread_default_stream_is_refused) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(the_per_thread_default_stream_is_refused, set_up_adversarial(NULL)) {
     const ashlar_stream named[] = {streams[0], (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD};
     unsigned char *ptr = take_pinned(100);
     CHECK(ashlar_pinned_free_on(pool, ptr, named[1]) == ASHLAR_ENOTSUP);
@@ -295,8 +288,7 @@ CASE(the_per_thread_default_stream_is_refused) {
 }
 
 /* What is pending when the pool goes has run by then: nothing is written to memory that is gone. */
-CASE(destroying_a_pool_waits_for_what_is_pending) {
-    REQUIRE(set_up_adversarial(NULL));
+CASE_WITH(destroying_a_pool_waits_for_what_is_pending, set_up_adversarial(NULL)) {
     for (int i = 0; i < 100; i++) {
         unsigned char *ptr = take_pinned(30 * KIB);
         const ashlar_stream both[] = {streams[i % STREAMS], streams[(i + 1) % STREAMS]};

@@ -96,8 +96,7 @@ CASE(a_call_reaches_the_table_and_is_counted) {
     CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
 }
 
-CASE(the_nth_call_of_the_armed_function_fails_once) {
-    REQUIRE(set_up());
+CASE_WITH(the_nth_call_of_the_armed_function_fails_once, set_up()) {
     for (uint64_t n = 1; n <= 5; n++) {
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
         for (uint64_t call = 1; call <= 8; call++) {
@@ -109,16 +108,14 @@ CASE(the_nth_call_of_the_armed_function_fails_once) {
     }
 }
 
-CASE(the_function_with_number_zero_can_be_armed) {
-    REQUIRE(set_up());
+CASE_WITH(the_function_with_number_zero_can_be_armed, set_up()) {
     ashlar__driver_fail_at(driver, 0, 1, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(!ashlar__driver_admit(driver, (ashlar_driver_fn)0));
     CHECK(ashlar__driver_admit(driver, (ashlar_driver_fn)0));
 }
 
-CASE(minus_one_arms_every_function) {
-    REQUIRE(set_up());
+CASE_WITH(minus_one_arms_every_function, set_up()) {
     ashlar__driver_fail_at(driver, -1, 3, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_total() == CU_SUCCESS);
@@ -126,16 +123,14 @@ CASE(minus_one_arms_every_function) {
     CHECK(call_total() == CU_SUCCESS);
 }
 
-CASE(zero_disarms) {
-    REQUIRE(set_up());
+CASE_WITH(zero_disarms, set_up()) {
     ashlar__driver_fail_at(driver, -1, 1, CU_UNKNOWN);
     ashlar__driver_fail_at(driver, -1, 0, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_count() == CU_SUCCESS);
 }
 
-CASE(a_refusal_becomes_a_status_with_its_words) {
-    REQUIRE(set_up());
+CASE_WITH(a_refusal_becomes_a_status_with_its_words, set_up()) {
     const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
     CHECK(ashlar__driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
     CHECK(strcmp(ashlar_error_detail(),
@@ -162,8 +157,7 @@ static cu_result fail_to_say(cu_result error, const char **text) {
     return CU_INVALID_VALUE;
 }
 
-CASE(a_driver_without_words_is_survived) {
-    REQUIRE(set_up());
+CASE_WITH(a_driver_without_words_is_survived, set_up()) {
     const ashlar_driver_table table = driver->table;
     driver->table.get_error_name = say_nothing;
     driver->table.get_error_string = say_nothing;
@@ -215,8 +209,7 @@ static uint64_t ns_of(cu_result (*call)(void)) {
 
 /* A bound from below holds on the slowest machine; that no other call is slowed down is not a
  * thing to measure. */
-CASE(a_latency_is_spent_in_each_call_of_its_function) {
-    REQUIRE(set_up());
+CASE_WITH(a_latency_is_spent_in_each_call_of_its_function, set_up()) {
     REQUIRE(ashlar__soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
             ASHLAR_OK);
     for (int i = 0; i < 3; i++) {

@@ -28,8 +28,7 @@ static bool has_no_memory(const void *ptr) {
     return (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
 }
 
-CASE(addresses_are_recorded_as_blocks_are) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(addresses_are_recorded_as_blocks_are, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     unsigned char *a = take(MIB, streams[0]), *b = take(2 * MIB, streams[0]);
     CHECK(has_no_memory(a) && has_no_memory(b) && a != b && (uintptr_t)b % 512 == 0);
@@ -57,8 +56,7 @@ CASE(addresses_are_recorded_as_blocks_are) {
     end(); /* nothing taken is nothing left */
 }
 
-CASE(a_pointer_that_is_no_live_block_is_refused) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(a_pointer_that_is_no_live_block_is_refused, set_up_cached("memory=1GiB", 64 * MIB)) {
     unsigned char *real = take(100, streams[0]);
     begin();
     unsigned char *a = take(MIB, streams[0]);
@@ -76,8 +74,7 @@ CASE(a_pointer_that_is_no_live_block_is_refused) {
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
 }
 
-CASE(what_further_streams_use_is_not_planned) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(what_further_streams_use_is_not_planned, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     for (int kind = 0; kind < 5; kind++) {
         unsigned char *ptr = take(MIB, streams[0]);
@@ -98,8 +95,7 @@ CASE(what_further_streams_use_is_not_planned) {
     CHECK_ZU(plans().slot_count, 2); /* kinds 1 and 4 */
 }
 
-CASE(blocks_that_are_left_are_reported) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(blocks_that_are_left_are_reported, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     (void)take(MIB, streams[0]);
     give(take(MIB, streams[0]));
@@ -148,8 +144,7 @@ CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
 }
 
 /* A graph's blocks are its own for as long as it lives, and no step's. */
-CASE(captured_streams_get_memory_of_their_pool) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(captured_streams_get_memory_of_their_pool, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     give(take(MIB, streams[0]));
     capture_begin(streams[1]);
@@ -171,8 +166,7 @@ static void take_and_give(void) {
     give(ptr);
 }
 
-CASE(other_threads_get_memory_meanwhile) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(other_threads_get_memory_meanwhile, set_up_cached("memory=1GiB", 64 * MIB)) {
     REQUIRE(helper_start());
     CHECK(helper_do(take_and_give));
     begin();
@@ -185,8 +179,7 @@ CASE(other_threads_get_memory_meanwhile) {
     helper_end();
 }
 
-CASE(a_thread_may_end_within_a_rehearsal) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(a_thread_may_end_within_a_rehearsal, set_up_cached("memory=1GiB", 64 * MIB)) {
     REQUIRE(helper_start());
     CHECK(helper_do(begin));
     helper_end();
@@ -228,8 +221,7 @@ CASE(each_host_allocation_may_fail) {
 }
 
 /* Where no step is recorded, there is no dry run either. */
-CASE(without_caches_it_has_memory) {
-    REQUIRE(set_up("memory=1GiB"));
+CASE_WITH(without_caches_it_has_memory, set_up("memory=1GiB")) {
     begin();
     take_and_give();
     CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);

@@ -23,8 +23,7 @@ static bool save_small(void) {
 
 /* ---- what a load does ---- */
 
-CASE(a_file_is_as_its_description_says) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_file_is_as_its_description_says, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     REQUIRE(load() == ASHLAR_OK);
@@ -180,8 +179,7 @@ CASE(streams_that_are_the_same_are_refused) {
     CHECK(allocator->planner.keys == NULL);
 }
 
-CASE(streams_with_steps_are_refused_and_others_are_not) {
-    REQUIRE(set_up_plans() && save_small());
+CASE_WITH(streams_with_steps_are_refused_and_others_are_not, set_up_plans() && save_small()) {
     CHECK_FAILS(ashlar_plan_load(allocator, &streams[0], 1, path, PRINT), ASHLAR_EINVAL,
                 "key 7 has steps on one of these streams already");
     CHECK_HAS(ashlar_error_detail(), "ashlar_plan_drop()");
@@ -237,8 +235,7 @@ CASE(every_stream_of_a_key_has_steps) {
     CHECK(ashlar_plan_load(allocator, &streams[3], 1, path, PRINT) == ASHLAR_OK);
 }
 
-CASE(a_step_under_way_is_refused) {
-    REQUIRE(set_up_plans() && save_small());
+CASE_WITH(a_step_under_way_is_refused, set_up_plans() && save_small()) {
     const size_t bytes = read_text(text);
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
     CHECK(ashlar_plan_save(allocator, path, "other") == ASHLAR_EINVAL);
@@ -249,8 +246,7 @@ CASE(a_step_under_way_is_refused) {
     CHECK_ZU(plans().plan_count, 1);
 }
 
-CASE(a_missing_file_or_a_folder_is_named) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_missing_file_or_a_folder_is_named, set_up_plans()) {
     (void)unlink(path);
     check_refused(ASHLAR_EIO, "/file: No such file");
     CHECK_FAILS(ashlar_plan_load(allocator, streams, 1, folder, PRINT), ASHLAR_EIO,
@@ -259,8 +255,7 @@ CASE(a_missing_file_or_a_folder_is_named) {
     check_refused(ASHLAR_EFORMAT, "/file:1: the file is cut off here");
 }
 
-CASE(nothing_is_loaded_where_steps_are_not_replayed) {
-    REQUIRE(set_up_plans() && save_small());
+CASE_WITH(nothing_is_loaded_where_steps_are_not_replayed, set_up_plans() && save_small()) {
     ashlar_allocator_destroy(allocator);
     ashlar_config config;
     ashlar_config_init(&config);

@@ -81,8 +81,7 @@ CASE(a_load_that_the_driver_fails_changes_nothing) {
     CHECK(refused > 10);
 }
 
-CASE(a_load_into_a_full_device_takes_nothing) {
-    REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
+CASE_WITH(a_load_into_a_full_device_takes_nothing, set_up_cached("memory=16MiB", 4 * MIB)) {
     write_sealed(TWO_KEYS);
     unsigned char *other =
         take(8 * MIB, streams[3]); /* the first plan memory fits, the last does not */

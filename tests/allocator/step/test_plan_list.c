@@ -248,8 +248,7 @@ CASE(a_wrong_buffer_is_named) {
 
 /* ---- writing ---- */
 
-CASE(each_stream_of_a_key_is_written_by_itself) {
-    REQUIRE(set_up_plans());
+CASE_WITH(each_stream_of_a_key_is_written_by_itself, set_up_plans()) {
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,1\n"
                  "key,7,0,1,2,4\npart,0,1536,1536\npart,1,512,512\n"
                  "alloc,1000,0,0,4,512\nalloc,9,0,1,2,0\nalloc,9,0,0\nalloc,9,0,0,4,0\n");

@@ -4,8 +4,7 @@
  */
 #include "tests/allocator/step/plan_file_fixture.h"
 
-CASE(every_changed_byte_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(every_changed_byte_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     long loaded = 0, bad = 0;
@@ -26,8 +25,7 @@ CASE(every_changed_byte_is_refused) {
     CHECK(load() == ASHLAR_OK);
 }
 
-CASE(every_cut_and_every_addition_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(every_cut_and_every_addition_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     for (size_t cut = 0; cut < bytes; cut++) {
@@ -117,8 +115,7 @@ CASE(every_wrong_line_is_named) {
     CHECK(load() == ASHLAR_OK);
 }
 
-CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_key_or_a_part_that_is_there_twice_is_refused, set_up_plans()) {
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,2\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n");
@@ -137,8 +134,7 @@ CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
     CHECK_ZU(plans().plan_bytes, 1536);
 }
 
-CASE(a_byte_0_in_the_fingerprint_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_byte_0_in_the_fingerprint_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     char *print = strstr(text, PRINT);

@@ -20,8 +20,7 @@ static void train(size_t bytes) {
     }
 }
 
-CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_like_the_recorded_one_is_served_from_the_plan, set_up_plans()) {
     begin(1);
     train(100 * KIB);
     end();
@@ -43,8 +42,7 @@ CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
     CHECK_ZU(stats_now().served_planned, stats.hits);
 }
 
-CASE(what_outlives_its_step_is_not_planned) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_outlives_its_step_is_not_planned, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);
         CHAIN(1000, 2000);
@@ -60,8 +58,7 @@ CASE(what_outlives_its_step_is_not_planned) {
     CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
 }
 
-CASE(a_step_within_another_is_part_of_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_within_another_is_part_of_it, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         CHAIN(1000);
@@ -76,8 +73,7 @@ CASE(a_step_within_another_is_part_of_it) {
     CHECK_FAILS(ashlar_step_end(allocator), ASHLAR_EINVAL, "no step of this thread");
 }
 
-CASE(the_default_stream_may_have_either_name) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_default_stream_may_have_either_name, set_up_plans()) {
     const ashlar_stream names[] = {NULL, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY};
     for (size_t i = 0; i < 4; i++) {
         void *ptr = NULL;
@@ -89,8 +85,7 @@ CASE(the_default_stream_may_have_either_name) {
     CHECK_ZU(plans().hits, 3);
 }
 
-CASE(an_empty_step_is_replayed_too) {
-    REQUIRE(set_up_plans());
+CASE_WITH(an_empty_step_is_replayed_too, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         end();
@@ -111,8 +106,7 @@ static void record_and_begin(void) {
     begin(1);
 }
 
-CASE(the_reason_of_a_miss_is_told) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_reason_of_a_miss_is_told, set_up_plans()) {
     record_and_begin();
     CHAIN(9000, 1000, 2000, 3000);
     end();
@@ -169,8 +163,7 @@ CASE(each_reason_has_a_text) {
     CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)-1), "unknown") == 0);
 }
 
-CASE(two_in_another_order_are_both_served) {
-    REQUIRE(set_up_plans());
+CASE_WITH(two_in_another_order_are_both_served, set_up_plans()) {
     shadow *s[3];
     for (int i = 0; i < 2; i++) {
         const int first = i == 0 ? 0 : 1;
@@ -187,8 +180,7 @@ CASE(two_in_another_order_are_both_served) {
     CHECK_ZU(misses_now(), 0);
 }
 
-CASE(a_slot_passed_over_is_served_only_in_its_time) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_slot_passed_over_is_served_only_in_its_time, set_up_plans()) {
     begin(1);
     CHAIN(5000, 1000, 2000); /* each where the one before was */
     end();
@@ -205,8 +197,7 @@ CASE(a_slot_passed_over_is_served_only_in_its_time) {
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
 }
 
-CASE(what_is_left_out_is_passed_over) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_is_left_out_is_passed_over, set_up_plans()) {
     begin(1);
     for (int i = 0; i < 200; i++) {
         put(get(1000, ASHLAR_TAG_BATCH)); /* one run of alike ones */
@@ -235,8 +226,7 @@ CASE(what_is_left_out_is_passed_over) {
 
 /* ---- late blocks ---- */
 
-CASE(a_block_carried_into_later_steps_is_not_overlapped) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_block_carried_into_later_steps_is_not_overlapped, set_up_plans()) {
     begin(1);
     CHAIN(4000, 4000);
     end();
@@ -293,8 +283,7 @@ CASE(an_allocator_may_end_within_a_step) {
 
 /* ---- what is told of blocks ---- */
 
-CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_wrong_pointer_into_a_region_is_told_exactly, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -311,8 +300,7 @@ CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
     end();
 }
 
-CASE(the_regions_are_counted_as_planned_bytes) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_regions_are_counted_as_planned_bytes, set_up_plans()) {
     begin(1);
     CHAIN(4 * MIB);
     end();

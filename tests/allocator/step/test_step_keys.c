@@ -2,8 +2,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 3};
     ashlar_plan_set_options(allocator, &options);
     for (int i = 0; i < 3; i++) {
@@ -28,8 +27,7 @@ CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
     CHECK_ZU(plans().plan_count, 3);
 }
 
-CASE(a_step_recorded_besides_is_merged) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_recorded_besides_is_merged, set_up_plans()) {
     for (size_t i = 0; i < 2; i++) {
         begin(1);
         CHAIN(1000 + 4000 * i, 2000 - 1000 * i);
@@ -43,8 +41,7 @@ CASE(a_step_recorded_besides_is_merged) {
     CHECK_ZU(plans().hits, 2);
 }
 
-CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_key_that_diverges_is_recorded_anew_if_so_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
     ashlar_plan_set_options(allocator, &options);
     begin(1);
@@ -72,8 +69,7 @@ CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
     check_misses(ASHLAR_PLAN_MISS_TAG, 5);
 }
 
-CASE(keys_of_one_stream_share_its_region) {
-    REQUIRE(set_up_plans());
+CASE_WITH(keys_of_one_stream_share_its_region, set_up_plans()) {
     for (uint64_t key = 1; key <= 3; key++) {
         begin(key);
         CHAIN(key * MIB);
@@ -89,8 +85,7 @@ CASE(keys_of_one_stream_share_its_region) {
     CHECK_ZU(plans().hits, 3);
 }
 
-CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_dropped_plan_keeps_its_region_until_its_blocks_are_free, set_up_plans()) {
     begin(1);
     CHAIN(4 * MIB);
     end();

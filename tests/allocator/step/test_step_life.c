@@ -10,8 +10,7 @@
 
 /* ---- streams ---- */
 
-CASE(a_plan_follows_its_stream_to_the_next) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_follows_its_stream_to_the_next, set_up_plans()) {
     begin(1);
     CHAIN(4000, 8000);
     end();
@@ -31,8 +30,7 @@ CASE(a_plan_follows_its_stream_to_the_next) {
     check_payloads();
 }
 
-CASE(what_follows_a_stream_is_the_next_ones) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_follows_a_stream_is_the_next_ones, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -49,8 +47,7 @@ CASE(what_follows_a_stream_is_the_next_ones) {
 }
 
 /* While a step is recorded, records of streams that are gone are looked for. */
-CASE(streams_may_end_while_a_step_is_recorded) {
-    REQUIRE(set_up_plans());
+CASE_WITH(streams_may_end_while_a_step_is_recorded, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);
         for (int k = 0; k < 40; k++) {
@@ -99,8 +96,7 @@ CASE(a_captured_stream_is_served_from_its_pool) {
     }
 }
 
-CASE(a_stream_with_plans_of_its_own_takes_no_others) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_stream_with_plans_of_its_own_takes_no_others, set_up_plans()) {
     begin_on(0, 1);
     put(shadow_take(4 * MIB, WORK, 0));
     end();
@@ -118,8 +114,7 @@ CASE(a_stream_with_plans_of_its_own_takes_no_others) {
     CHECK_ZU(plans().memory_bytes, 2 * MIB);
 }
 
-CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew, set_up_plans()) {
     for (int i = 0; i < 4; i++) {
         begin(1);
         put(shadow_take(1000, WORK, 1));
@@ -146,8 +141,7 @@ static void step_on_own_stream(void) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
 }
 
-CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_thread_takes_the_plans_of_its_own_stream_with_it, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         REQUIRE(helper_start());
         CHECK(helper_do(step_on_own_stream));
@@ -165,8 +159,7 @@ static void begin_and_take(void) {
     CHECK(get(4000, WORK) != NULL);
 }
 
-CASE(a_thread_that_ends_within_a_step_leaves_its_blocks) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_thread_that_ends_within_a_step_leaves_its_blocks, set_up_plans()) {
     REQUIRE(helper_start());
     CHECK(helper_do(begin_and_take)); /* recorded: in vain */
     helper_end();
@@ -200,8 +193,7 @@ static void take_and_end(void) {
 }
 
 /* A plan without slots has no plan memory that would show it. */
-CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_lasts_as_long_as_steps_are_on_it, set_up_plans()) {
     begin(1);
     end();
     REQUIRE(helper_start());
@@ -226,8 +218,7 @@ CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
     helper_end();
 }
 
-CASE(two_steps_are_not_in_one_region) {
-    REQUIRE(set_up_plans());
+CASE_WITH(two_steps_are_not_in_one_region, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();

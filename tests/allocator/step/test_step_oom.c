@@ -146,8 +146,7 @@ static void big_step(int stream, uint64_t key) {
     }
 }
 
-CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(without_room_for_its_region_a_key_goes_the_ordinary_way, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     big_step(0, 1);
     end();
@@ -177,8 +176,7 @@ CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
 }
 
 /* A second key of the stream needs more than there is: the first one's plan stays. */
-CASE(a_key_too_large_leaves_the_others_their_plans) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(a_key_too_large_leaves_the_others_their_plans, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     big_step(0, 1);
     end();
@@ -214,8 +212,7 @@ static bool take_what_is_free(void *user, size_t bytes) {
 }
 
 /* The first one's plan memory was given up for it, and is now another's. */
-CASE(plans_whose_memory_is_gone_are_dropped) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(plans_whose_memory_is_gone_are_dropped, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     taken = NULL;
     big_step(0, 1);

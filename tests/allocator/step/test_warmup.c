@@ -252,8 +252,7 @@ CASE(what_cannot_be_planned_is_warmed_up_too) {
 
 /* ---- beside it ---- */
 
-CASE(options_and_other_keys_stay_as_they_are) {
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     program_init(1);
     ashlar_warmup_options o = made_options(), other = made_options();
     o.length_bucket_count = 2; /* keys 70 and 71 */

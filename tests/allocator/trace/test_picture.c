@@ -360,9 +360,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__picture_write(&picture, path);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__picture_write(&picture, path));
         CHECK(status == ASHLAR_OK || (old_is_there() && ashlar_error_detail()[0] != '\0'));
     }
     CHECK(status == ASHLAR_OK && n > 2 && read_picture());

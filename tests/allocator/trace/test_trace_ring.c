@@ -85,8 +85,7 @@ CASE(a_capacity_is_rounded_up) {
     CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
-CASE(a_ring_that_is_not_full_has_everything) {
-    REQUIRE(set_up());
+CASE_WITH(a_ring_that_is_not_full_has_everything, set_up()) {
     check_read(0, 0, UINT64_MAX);
     put_to(1);
     check_read(0, 1, UINT64_MAX);
@@ -95,8 +94,7 @@ CASE(a_ring_that_is_not_full_has_everything) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(a_full_ring_has_the_newest) {
-    REQUIRE(set_up());
+CASE_WITH(a_full_ring_has_the_newest, set_up()) {
     for (uint64_t end = CAPACITY + 1; end < 4 * CAPACITY; end++) {
         put_to(end);
         check_read(end - CAPACITY, CAPACITY, UINT64_MAX);
@@ -104,8 +102,7 @@ CASE(a_full_ring_has_the_newest) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(a_small_array_gets_the_newest) {
-    REQUIRE(set_up());
+CASE_WITH(a_small_array_gets_the_newest, set_up()) {
     put_to(11);
     events[3].address = 77;
     CHECK_ZU(ashlar__trace_read(&ring, events, 3, &lost), 3);
@@ -117,8 +114,7 @@ CASE(a_small_array_gets_the_newest) {
 }
 
 /* A thread that stopped inside its put, here by hand. */
-CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
-    REQUIRE(set_up());
+CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set_up()) {
     put_to(6);
     atomic_store(&ring.entries[4].mark, 2 * 4 + 1);
     check_read(0, 5, 4);
@@ -134,8 +130,7 @@ CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
 }
 
 /* As if other writers had been a lap ahead, here by hand. */
-CASE(a_writer_that_was_overtaken_writes_nothing) {
-    REQUIRE(set_up());
+CASE_WITH(a_writer_that_was_overtaken_writes_nothing, set_up()) {
     put_to(5);
     atomic_store(&ring.entries[5].words[1], 99);
     atomic_store(&ring.entries[5].mark, 2 * (5 + CAPACITY) + 2);
@@ -145,8 +140,7 @@ CASE(a_writer_that_was_overtaken_writes_nothing) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
-    REQUIRE(set_up());
+CASE_WITH(what_is_overwritten_meanwhile_ends_the_gapless_part, set_up()) {
     put_to(CAPACITY);
     atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
     check_read(3, 5, UINT64_MAX);
@@ -157,9 +151,7 @@ CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
 
 CASE(a_ring_without_host_memory_is_none) {
     ashlar_trace before = {.capacity = 5};
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "128 events");
     CHECK(before.capacity == 5 && before.entries == NULL);
 }

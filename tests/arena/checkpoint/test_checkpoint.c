@@ -104,8 +104,7 @@ CASE(queued_work_comes_before_the_file_and_the_load_is_over_at_return) {
     }
 }
 
-CASE(what_cannot_be_saved_is_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 0));
+CASE_WITH(what_cannot_be_saved_is_refused, set_up_arena("memory=64MiB", 0)) {
     CHECK_FAILS(save(0), ASHLAR_EINVAL, "not committed");
     ashlar_arena_destroy(arena);
     arena = open_arena(ASHLAR_REGIONS_INFERENCE);
@@ -120,14 +119,11 @@ CASE(what_cannot_be_saved_is_refused) {
     CHECK(load(arena, 0) == ASHLAR_OK);
 }
 
-CASE(failing_host_memory_writes_no_file) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(failing_host_memory_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     draw(arena, 1);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = save(ASHLAR_CHECKPOINT_STATE);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = save(ASHLAR_CHECKPOINT_STATE));
         /* ENOMEM: the software device, for its own part of the copy. */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         CHECK((access(path, F_OK) == 0) == (status == ASHLAR_OK));
@@ -137,8 +133,7 @@ CASE(failing_host_memory_writes_no_file) {
     CHECK(n > 12);
 }
 
-CASE(a_driver_that_fails_writes_no_file) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_driver_that_fails_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
         CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
@@ -147,9 +142,8 @@ CASE(a_driver_that_fails_writes_no_file) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
     CHECK(access(path, F_OK) != 0);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN);
-    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN,
+                    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK));
 }
 
 /* The copies are queued on the stream; what fails later must not leave them without their target.
@@ -163,8 +157,7 @@ CASE(a_late_failure_waits_for_the_copies_before_it) {
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
 }
 
-CASE(a_file_that_cannot_be_written_is_reported) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_file_that_cannot_be_written_is_reported, set_up_arena("memory=64MiB", 1)) {
     char absent[112];
     (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
     CHECK(ashlar_checkpoint_save(arena, absent, 0, NULL, 0, streams[0]) == ASHLAR_EIO);

@@ -235,8 +235,7 @@ CASE(damaged_state_is_refused) {
     CHECK(load(arena, 0) == ASHLAR_OK);
 }
 
-CASE(an_arena_without_memory_and_other_flags_are_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 0));
+CASE_WITH(an_arena_without_memory_and_other_flags_are_refused, set_up_arena("memory=64MiB", 0)) {
     CHECK(write_tensors(MODEL, TENSORS) == ASHLAR_OK);
     CHECK_FAILS(load(arena, 0), ASHLAR_EINVAL, "not committed");
     ashlar_arena_destroy(arena);
@@ -264,18 +263,15 @@ CASE(failing_host_memory_changes_nothing) {
     ashlar_checkpoint *file = NULL;
     unsigned long n = 0;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500;) {
-        ashlar__host_fail_at(++n);
-        status = ashlar_checkpoint_open(path, &file);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_checkpoint_open(path, &file));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((file != NULL) == (status == ASHLAR_OK));
     }
     CHECK(n > 4);
     REQUIRE(file != NULL);
     for (n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM));
         CHECK(is_same(arena, &before));
     }
     CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
@@ -292,9 +288,7 @@ CASE(a_driver_that_fails_is_reported) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 100; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = load(arena, STATE);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = load(arena, STATE));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         }
         CHECK_ZU(n - 2, 4); /* once for each region: one copy of all of it */

@@ -34,8 +34,7 @@ static bool commit(unsigned regions) {
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
 }
 
-CASE(every_region_has_the_same_offsets) {
-    REQUIRE(set_up_declared());
+CASE_WITH(every_region_has_the_same_offsets, set_up_declared()) {
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), REGION_BYTES);
     CHECK_ZU(ashlar_arena_regions(arena), ALL);
@@ -57,8 +56,7 @@ CASE(every_region_has_the_same_offsets) {
     }
 }
 
-CASE(each_region_is_one_block_with_its_tag) {
-    REQUIRE(set_up_declared());
+CASE_WITH(each_region_is_one_block_with_its_tag, set_up_declared()) {
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     const ashlar_stats stats = stats_now();
     CHECK_ZU(stats.live_blocks, 4);
@@ -86,8 +84,7 @@ CASE(large_regions_side_by_side_are_not_a_power_of_two_apart) {
 }
 
 /* On memory that held something else before. */
-CASE(commit_fills_every_region_with_zeros) {
-    REQUIRE(set_up_declared());
+CASE_WITH(commit_fills_every_region_with_zeros, set_up_declared()) {
     unsigned char *dirty = take(8 * REGION_BYTES, streams[0]);
     CHECK(ashlar_fill(device, dirty, 0xab, 8 * REGION_BYTES, streams[0]) == ASHLAR_OK);
     give(dirty);
@@ -123,8 +120,7 @@ CASE(an_arena_has_the_regions_it_was_committed_with) {
     }
 }
 
-CASE(nothing_is_there_before_commit) {
-    REQUIRE(set_up_declared());
+CASE_WITH(nothing_is_there_before_commit, set_up_declared()) {
     CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
     CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0) == NULL);
     CHECK_ZU(ashlar_arena_regions(arena), 0);
@@ -132,8 +128,7 @@ CASE(nothing_is_there_before_commit) {
     CHECK(ashlar_arena_allocator(arena) == NULL);
 }
 
-CASE(a_commit_that_cannot_be_is_refused) {
-    REQUIRE(set_up_declared());
+CASE_WITH(a_commit_that_cannot_be_is_refused, set_up_declared()) {
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
     CHECK_FAILS(ashlar_arena_commit(empty, allocator, streams[0], 1), ASHLAR_EINVAL,
@@ -151,16 +146,14 @@ CASE(a_commit_that_cannot_be_is_refused) {
     CHECK_ZU(ashlar_arena_regions(arena), 1);
 }
 
-CASE(nothing_is_declared_after_commit) {
-    REQUIRE(set_up_declared());
+CASE_WITH(nothing_is_declared_after_commit, set_up_declared()) {
     REQUIRE(commit(1));
     CHECK_FAILS(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL), ASHLAR_EINVAL,
                 "committed");
     CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
 }
 
-CASE(tensors_too_large_together_are_not_committed) {
-    REQUIRE(set_up_declared());
+CASE_WITH(tensors_too_large_together_are_not_committed, set_up_declared()) {
     CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){SIZE_MAX / 4}, NULL) ==
           ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EOVERFLOW);
@@ -195,16 +188,14 @@ CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
     CHECK(commit(ALL));
     finish();
     REQUIRE(set_up_declared());
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1,
+                  CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EHOSTMEM));
     check_uncommitted();
     CHECK(commit(ALL));
 }
 
 /* What the failed commit held for a moment is somebody else's now, and stays it. */
-CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
-    REQUIRE(set_up_declared());
+CASE_WITH(a_commit_that_failed_forgets_the_blocks_it_gave_back, set_up_declared()) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
     REQUIRE(commit(1));
@@ -220,8 +211,7 @@ CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
     }
 }
 
-CASE(regions_larger_than_the_device_are_out_of_memory) {
-    REQUIRE(set_up_declared());
+CASE_WITH(regions_larger_than_the_device_are_out_of_memory, set_up_declared()) {
     /* Two of these regions fit, the third does not. */
     CHECK(ashlar_arena_add(arena, "big", ASHLAR_F32, 1, &(size_t){7 * MIB}, NULL) == ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_ENOMEM);

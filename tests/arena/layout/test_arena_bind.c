@@ -1,8 +1,7 @@
 /* test_arena_bind.c - which pointers and views an arena watches. */
 #include "tests/arena/layout/arena_fixture.h"
 
-CASE(a_bound_pointer_is_set) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_bound_pointer_is_set, set_up_arena("memory=64MiB", 3)) {
     void *two = NULL, *five = NULL, *gradient = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FIVE, &five) == ASHLAR_OK);
@@ -76,8 +75,7 @@ CASE(without_host_memory_nothing_is_bound) {
     CHECK_ZU(n, 4); /* two allocations */
 }
 
-CASE(what_was_bound_before_is_bound_anew) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(what_was_bound_before_is_bound_anew, set_up_arena("memory=64MiB", 3)) {
     void *pointer = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, FOUR, &pointer) == ASHLAR_OK);
@@ -88,8 +86,7 @@ CASE(what_was_bound_before_is_bound_anew) {
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
 }
 
-CASE(one_tensor_may_be_bound_by_several_pointers) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(one_tensor_may_be_bound_by_several_pointers, set_up_arena("memory=64MiB", 1)) {
     void *tied[2] = {NULL, NULL};
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[0]) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[1]) == ASHLAR_OK);
@@ -102,8 +99,7 @@ CASE(one_tensor_may_be_bound_by_several_pointers) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
 }
 
-CASE(an_unbound_pointer_may_go_anywhere) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(an_unbound_pointer_may_go_anywhere, set_up_arena("memory=64MiB", 1)) {
     void *pointer = NULL;
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL); /* none is bound at all */
     CHECK_HAS(ashlar_error_detail(), "not bound");

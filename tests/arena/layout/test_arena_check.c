@@ -23,8 +23,7 @@ static void check_place(ashlar_region region, size_t tensor, void *ptr, const ch
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(a_view_replaced_by_null_or_foreign_memory_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_view_replaced_by_null_or_foreign_memory_is_found, set_up_arena("memory=64MiB", 3)) {
     unsigned char *foreign = take(4096, streams[0]);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, NULL, "NULL");
     check_place(ASHLAR_REGION_GRADIENTS, FIVE, foreign, "none of the arena's memory");
@@ -51,8 +50,7 @@ CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
                 "139 bytes into tensor half (masters)");
 }
 
-CASE(a_view_moved_into_padding_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_view_moved_into_padding_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding behind tensor one (parameters)");
@@ -138,8 +136,7 @@ CASE(the_address_of_a_view_is_watched_too) {
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
 
-CASE(groups_that_left_their_place_are_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(groups_that_left_their_place_are_found, set_up_arena("memory=64MiB", 1)) {
     for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
         arena->groups[2].offset[layout] = 256; /* on the group before */
         check_finds("group 2 lies at offset 256, the one before ends at 512");
@@ -158,8 +155,7 @@ CASE(groups_that_left_their_place_are_found) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(a_tensor_that_left_its_group_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_that_left_its_group_is_found, set_up_arena("memory=64MiB", 1)) {
     for (size_t i = 0; i < TENSORS; i++) {
         for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             size_t *offset = &arena->tensors[i].info.offset[layout];
@@ -176,8 +172,7 @@ CASE(a_tensor_that_left_its_group_is_found) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(a_tensor_whose_shape_changed_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_whose_shape_changed_is_found, set_up_arena("memory=64MiB", 1)) {
     ashlar_arena_entry *two = &arena->tensors[TWO];
     const ashlar_arena_entry old = *two;
     static const char message[] = "tensor two has another shape or type than its place";
@@ -224,8 +219,7 @@ CASE(two_views_that_overlap_are_found_with_both_names) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(buckets_with_a_gap_are_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(buckets_with_a_gap_are_found, set_up_arena("memory=64MiB", 1)) {
     REQUIRE(ashlar_arena_bucket_count(arena) == 4); /* by type: five, four, half, the others */
     arena->buckets[1].bytes -= 256;
     check_finds("bucket 1 ends at 1024, the next one begins at 1280");
@@ -259,8 +253,7 @@ CASE(a_region_freed_by_others_is_found_and_does_not_keep_the_rest) {
     }
 }
 
-CASE(a_region_in_a_block_too_small_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_region_in_a_block_too_small_is_found, set_up_arena("memory=64MiB", 3)) {
     void *const right = arena->regions[1];
     arena->regions[1] = take(512, streams[0]);
     check_finds("the gradients need 1536 bytes, their block has 512");

@@ -44,8 +44,7 @@ static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group
                                 .group_offset = group_offset};
 }
 
-CASE(tensors_of_their_own_lie_256_bytes_apart) {
-    REQUIRE(set_up());
+CASE_WITH(tensors_of_their_own_lie_256_bytes_apart, set_up()) {
     add("a", ASHLAR_F32, 1);
     add("b", ASHLAR_F32, 64);  /* 256 B: nothing left over */
     add("c", ASHLAR_F32, 65);  /* 260 B */
@@ -59,8 +58,7 @@ CASE(tensors_of_their_own_lie_256_bytes_apart) {
     CHECK_ZU(offset_of(4), 1536);
 }
 
-CASE(members_of_a_group_lie_at_their_offsets) {
-    REQUIRE(set_up());
+CASE_WITH(members_of_a_group_lie_at_their_offsets, set_up()) {
     const ashlar_tensor_spec specs[] = {
         vector("second", 4, 64), vector("first", 16, 0), vector("last", 1, 80)};
     size_t first = 77;
@@ -76,8 +74,7 @@ CASE(members_of_a_group_lie_at_their_offsets) {
 }
 
 /* The group's own size counts, not what its tensors fill. */
-CASE(a_group_keeps_the_room_it_asked_for) {
-    REQUIRE(set_up());
+CASE_WITH(a_group_keeps_the_room_it_asked_for, set_up()) {
     const ashlar_tensor_spec spec = vector("a", 1, 1000);
     CHECK(ashlar_arena_add_group(arena, 1025, &spec, 1, NULL) == ASHLAR_OK);
     add("b", ASHLAR_F32, 1);
@@ -86,8 +83,7 @@ CASE(a_group_keeps_the_room_it_asked_for) {
     CHECK_ZU(offset_of(1), 1280);
 }
 
-CASE(what_was_declared_comes_back) {
-    REQUIRE(set_up());
+CASE_WITH(what_was_declared_comes_back, set_up()) {
     char name[] = "weight";
     size_t tensor = 77;
     CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
@@ -141,8 +137,7 @@ static void refuse(ashlar_status want, const char *name, ashlar_dtype dtype, siz
     check_only_a();
 }
 
-CASE(bad_tensors_are_refused_by_name) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(bad_tensors_are_refused_by_name, set_up_with_a()) {
     const size_t fine[] = {1, 1, 1, 1, 1}, zero_last[] = {2, 3, 0}, zero_first[] = {0, 2};
     const size_t huge[] = {SIZE_MAX, 2}, wide[] = {SIZE_MAX / 4 + 1};
     refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, 0, fine, "rank 0");
@@ -166,8 +161,7 @@ static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_s
     check_only_a();
 }
 
-CASE(bad_groups_are_refused_whole) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(bad_groups_are_refused_whole, set_up_with_a()) {
     const ashlar_tensor_spec twice[] = {vector("x", 1, 0), vector("y", 1, 4), vector("x", 1, 8)};
     const ashlar_tensor_spec last_twice[] = {
         vector("x", 1, 0), vector("y", 1, 4), vector("y", 1, 8)};
@@ -184,8 +178,7 @@ CASE(bad_groups_are_refused_whole) {
     refuse_group(ASHLAR_EINVAL, 12, twice, 0, "a group without tensors");
 }
 
-CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(a_tensor_must_lie_inside_its_group_at_its_alignment, set_up_with_a()) {
     ashlar_tensor_spec spec = vector("x", 3, 4);
     refuse_group(ASHLAR_EINVAL, 15, &spec, 1, "tensor x: 12 bytes at offset 4 do not fit");
     CHECK_HAS(ashlar_error_detail(), "15 bytes");
@@ -200,15 +193,13 @@ CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
     CHECK(ashlar_arena_add_group(arena, 16, &spec, 1, NULL) == ASHLAR_OK);
 }
 
-CASE(a_group_has_one_type) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(a_group_has_one_type, set_up_with_a()) {
     ashlar_tensor_spec specs[] = {vector("x", 2, 0), vector("y", 1, 8)};
     specs[1].dtype = ASHLAR_F64;
     refuse_group(ASHLAR_EINVAL, 16, specs, 2, "tensors x and y have two types");
 }
 
-CASE(a_name_that_is_not_there_is_not_found) {
-    REQUIRE(set_up());
+CASE_WITH(a_name_that_is_not_there_is_not_found, set_up()) {
     size_t found = 77;
     CHECK(ashlar_arena_find(arena, "a", &found) == ASHLAR_EINVAL);
     add("a", ASHLAR_F32, 2);
@@ -219,8 +210,7 @@ CASE(a_name_that_is_not_there_is_not_found) {
     CHECK_ZU(found, 0);
 }
 
-CASE(tensors_of_a_group_may_touch_but_not_overlap) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(tensors_of_a_group_may_touch_but_not_overlap, set_up_with_a()) {
     const struct {
         size_t elements, offset;
     } overlapping[] = {{2, 12}, {2, 4}, {4, 8}, {1, 12}, {8, 4}, {1, 8}, {1, 20}};
@@ -274,9 +264,7 @@ CASE(failing_host_memory_adds_nothing) {
     while (status != ASHLAR_OK && n < 500) {
         REQUIRE(set_up());
         size_t first = 77;
-        ashlar__host_fail_at(++n);
-        status = ashlar_arena_add_group(arena, 12, specs, 3, &first);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_arena_add_group(arena, 12, specs, 3, &first));
         if (status != ASHLAR_OK) {
             CHECK_FAILS(status, ASHLAR_EHOSTMEM,
                         n <= 4   ? "tensor x"

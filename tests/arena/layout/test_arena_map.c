@@ -42,8 +42,7 @@ static const char MAP[] =
     "          1024             16     240  F32   bias [4]  (no decay, rate x 0.5)\n"
     "          1280            256       0  F32   table [64]  (frozen)\n";
 
-CASE(a_map_shows_regions_buckets_and_tensors) {
-    REQUIRE(set_up_arena());
+CASE_WITH(a_map_shows_regions_buckets_and_tensors, set_up_arena()) {
     const unsigned regions = 3 | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK);
     size_t needed = 0;
@@ -57,8 +56,7 @@ CASE(a_map_shows_regions_buckets_and_tensors) {
     }
 }
 
-CASE(a_buffer_too_small_is_told_and_not_overrun) {
-    REQUIRE(set_up_arena());
+CASE_WITH(a_buffer_too_small_is_told_and_not_overrun, set_up_arena()) {
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     size_t needed = 0;
     CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
@@ -74,15 +72,13 @@ CASE(a_buffer_too_small_is_told_and_not_overrun) {
     free(text);
 }
 
-CASE(an_arena_that_is_not_committed_has_no_map) {
-    REQUIRE(set_up_arena());
+CASE_WITH(an_arena_that_is_not_committed_has_no_map, set_up_arena()) {
     size_t needed = 77;
     CHECK_FAILS(ashlar_arena_format_map(arena, NULL, 0, &needed), ASHLAR_EINVAL, "not committed");
     CHECK_ZU(needed, 77);
 }
 
-CASE(further_regions_are_zero_and_the_old_ones_stay) {
-    REQUIRE(set_up_arena());
+CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena()) {
     CHECK_FAILS(ashlar_arena_extend(arena, streams[0], 1), ASHLAR_EINVAL, "not committed");
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
     unsigned char *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);

@@ -56,8 +56,7 @@ CASE(every_byte_of_padding_is_watched_and_no_other) {
     CHECK_ZU(padding, 2 * (1536 - 482) + 2 * (1792 - 552) + (512 - 140));
 }
 
-CASE(the_first_of_several_bytes_is_named) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(the_first_of_several_bytes_is_named, set_up_arena("memory=64MiB", 3)) {
     wait_for(streams[0]);
     unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     unsigned char *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
@@ -80,8 +79,7 @@ CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
                 "is 0x07, in the padding behind tensor four");
 }
 
-CASE(padding_is_fetched_by_few_calls) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(padding_is_fetched_by_few_calls, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
     const size_t batches = CALLS(memcpy_batch_async), copies = CALLS(memcpy_dtoh_async),
                  single = CALLS(memcpy_dtod_async), waits = CALLS(stream_synchronize);

@@ -46,8 +46,7 @@ static bool set_up_mixed(void) {
     return check_at_end(tear_down);
 }
 
-CASE(narrow_tensors_have_wide_moments_and_masters) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(narrow_tensors_have_wide_moments_and_masters, set_up_mixed()) {
     REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     const size_t want[4][ASHLAR_LAYOUT_COUNT] = {
         {0, 0, 0}, {256, 512, 0}, {512, 768, 512}, {1024, 1792, 0}};
@@ -97,8 +96,7 @@ static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dty
     CHECK_ZU(b.tensor_count, count);
 }
 
-CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(without_being_asked_for_buckets_are_stretches_of_one_type, set_up_mixed()) {
     add("second", ASHLAR_F64, 1);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 0);
     REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
@@ -129,8 +127,7 @@ CASE(buckets_are_closed_from_the_end_and_padded_to_equal_shards) {
     tear_down();
 }
 
-CASE(bad_buckets_are_refused) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(bad_buckets_are_refused, set_up_mixed()) {
     CHECK(ashlar_arena_set_buckets(arena, 0, 1) == ASHLAR_EINVAL);
     CHECK_FAILS(ashlar_arena_set_buckets(arena, 1, 0), ASHLAR_EINVAL,
                 "buckets of 1 bytes for a world of 0");
@@ -181,8 +178,7 @@ CASE(runs_end_where_type_or_options_change) {
     tear_down();
 }
 
-CASE(bad_options_are_refused_by_name) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(bad_options_are_refused_by_name, set_up_mixed()) {
     CHECK_FAILS(ashlar_arena_set_options(arena, 4, &(ashlar_tensor_options){0}), ASHLAR_EINVAL,
                 "no tensor 4");
     const double bad[] = {-1, INFINITY, NAN};

@@ -86,8 +86,7 @@ CASE(neighbours_on_both_sides_are_one_copy) {
 
 /* ---- ties ---- */
 
-CASE(tied_tensors_are_copied_once_and_stay_tied) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(tied_tensors_are_copied_once_and_stay_tied, set_up_arena("memory=64MiB", 1)) {
     void *tied[3];
     unsigned char *block = take(280, streams[0]), *other = take(64, streams[0]);
     queue_write(streams[0], block, 280, 7);
@@ -112,8 +111,7 @@ CASE(tied_tensors_are_copied_once_and_stay_tied) {
 
 /* ---- mending ---- */
 
-CASE(what_lies_in_its_place_is_not_copied) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(what_lies_in_its_place_is_not_copied, set_up_arena("memory=64MiB", 1)) {
     void *blocks[TENSORS];
     const size_t count = scatter(ASHLAR_REGION_PARAMETERS, streams[0]);
     memcpy(blocks, pointers, sizeof blocks);
@@ -127,8 +125,7 @@ CASE(what_lies_in_its_place_is_not_copied) {
     free_all(blocks, TENSORS);
 }
 
-CASE(a_tensor_that_was_replaced_is_mended) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_tensor_that_was_replaced_is_mended, set_up_arena("memory=64MiB", 3)) {
     ashlar_tensor_view view;
     void *other = NULL;
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, HALF, &view) == ASHLAR_OK);
@@ -163,8 +160,7 @@ CASE(a_tensor_that_was_replaced_is_mended) {
     give(third);
 }
 
-CASE(statistics_are_not_asked_for) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(statistics_are_not_asked_for, set_up_arena("memory=64MiB", 1)) {
     void *block = take(16, streams[0]), *pointer = block;
     items[0] = (ashlar_flatten_item){FIVE, &pointer};
     CHECK(ashlar_arena_flatten(arena, ASHLAR_REGION_PARAMETERS, items, 1, NULL, streams[0], NULL) ==
@@ -201,8 +197,7 @@ static void check_refused(size_t tensor, void *at, size_t other_tensor, void *ot
     CHECK_ZU(gathered.copies, (size_t)0xeeeeeeeeeeeeeeee); /* not written */
 }
 
-CASE(memories_that_do_not_belong_together_are_refused) {
-    REQUIRE(set_up_room());
+CASE_WITH(memories_that_do_not_belong_together_are_refused, set_up_room()) {
     check_refused(TWO, room, THREE, room, "tensors two and three have one memory",
                   "declare one tensor and name it in both items");
     check_refused(TWO, room, TWO, room + 512, "tensor two is named with two memories",
@@ -213,8 +208,7 @@ CASE(memories_that_do_not_belong_together_are_refused) {
     give(room);
 }
 
-CASE(memory_of_the_arena_is_no_source) {
-    REQUIRE(set_up_room());
+CASE_WITH(memory_of_the_arena_is_no_source, set_up_room()) {
     unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     check_refused(ONE, room, TWO, view_of(ASHLAR_REGION_PARAMETERS, THREE), "tensor two",
                   "that is 0 bytes into tensor three (parameters)");
@@ -228,8 +222,7 @@ CASE(memory_of_the_arena_is_no_source) {
     give(room);
 }
 
-CASE(items_that_are_none_are_refused) {
-    REQUIRE(set_up_room());
+CASE_WITH(items_that_are_none_are_refused, set_up_room()) {
     check_refused(ONE, room, TWO, NULL, "the pointer to tensor two is NULL", "");
     check_refused(ONE, room, TENSORS, room, "no tensor 6", "");
     check_refused(ONE, (void *)(UINTPTR_MAX - 11), TWO, room, "tensor one is", "no address");

@@ -1,8 +1,7 @@
 /* test_flatten_owner.c - sources that are freed: which, when, and how much memory that saves. */
 #include "tests/arena/layout/flatten_fixture.h"
 
-CASE(sources_are_freed_each_once) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(sources_are_freed_each_once, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const size_t count = scatter((ashlar_region)r, streams[r % STREAMS]);
         CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT + count);
@@ -37,8 +36,7 @@ static void check_block(size_t count, size_t freed, size_t kept) {
 }
 
 /* Four has 280 bytes, two 40, three 64. */
-CASE(a_block_is_freed_if_every_byte_of_it_is_gathered) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_block_is_freed_if_every_byte_of_it_is_gathered, set_up_arena("memory=64MiB", 1)) {
     cut_block(320, FOUR, TWO, 280);
     check_block(2, 1, 0);
     give(cut_block(320, FOUR, TWO, 280)); /* only its beginning */
@@ -164,8 +162,7 @@ CASE(beside_the_model_there_is_never_more_than_one_region) {
 
 /* ---- what is refused ---- */
 
-CASE(memory_of_somebody_else_is_refused) {
-    REQUIRE(set_up_arena("memory=66MiB", 1));
+CASE_WITH(memory_of_somebody_else_is_refused, set_up_arena("memory=66MiB", 1)) {
     ashlar_allocator *other = NULL;
     REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
     unsigned char *mine = take(280, streams[0]), *freed = take(280, streams[0]);
@@ -196,8 +193,7 @@ CASE(memory_of_somebody_else_is_refused) {
     give(mine);
 }
 
-CASE(a_tensor_that_reaches_over_its_block_is_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_that_reaches_over_its_block_is_refused, set_up_arena("memory=64MiB", 1)) {
     unsigned char *block = take(1024, streams[0]);
     pointers[FOUR] = block + 1024 - 276;
     items[0] = (ashlar_flatten_item){FOUR, &pointers[FOUR]};

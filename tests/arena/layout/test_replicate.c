@@ -126,8 +126,7 @@ CASE(a_replica_has_the_regions_that_were_asked_for) {
     tear_down_arena();
 }
 
-CASE(regions_that_are_not_there_are_refused) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1 + 4));
+CASE_WITH(regions_that_are_not_there_are_refused, set_up_two("devices=2,memory=64MiB", 1 + 4)) {
     CHECK_FAILS(replicate(3), ASHLAR_EINVAL, "the source has no gradients");
     CHECK_FAILS(replicate(1 + 4 + 16), ASHLAR_EINVAL, "the source has no masters");
     CHECK(replicate(4) == ASHLAR_EINVAL);
@@ -213,8 +212,7 @@ CASE(a_replica_on_the_same_device_works_too) {
     CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, ON_TWO));
 }
 
-CASE(a_replica_outlives_its_source) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
+CASE_WITH(a_replica_outlives_its_source, set_up_two("devices=2,memory=64MiB", 1)) {
     fill(ASHLAR_REGION_PARAMETERS, FIVE, ON_ONE, streams[0]);
     REQUIRE(replicate(1) == ASHLAR_OK);
     ashlar_arena_destroy(arena);
@@ -226,8 +224,7 @@ CASE(a_replica_outlives_its_source) {
     CHECK(ashlar_arena_find(replica, "five", &tensor) == ASHLAR_OK && tensor == FIVE);
 }
 
-CASE(an_arena_of_another_layout_refreshes_nothing) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
+CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_two("devices=2,memory=64MiB", 1)) {
     const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}, {70, 2}}; /* of four and five */
     CHECK(replicate(1) == ASHLAR_OK);
     CHECK(ashlar_arena_refresh(arena, streams[0], arena, streams[0]) == ASHLAR_EINVAL);

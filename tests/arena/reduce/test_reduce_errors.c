@@ -34,8 +34,7 @@ CASE(the_first_tensor_that_is_missing_is_named) {
     CHECK_ZU(sent_count, 2 + 3);
 }
 
-CASE(calls_out_of_turn_are_refused) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+CASE_WITH(calls_out_of_turn_are_refused, set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0)) {
     CHECK_FAILS(final(FIVE), ASHLAR_EINVAL, "final: no step has begun");
     CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
                 "finish: no step has begun");
@@ -49,8 +48,7 @@ CASE(calls_out_of_turn_are_refused) {
     CHECK_ZU(sent_count, 1);
 }
 
-CASE(an_arena_without_gradients_cannot_begin) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(an_arena_without_gradients_cannot_begin, set_up_arena("memory=64MiB", 1)) {
     REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
                                   &reducer) == ASHLAR_OK);
     CHECK_FAILS(ashlar_reducer_begin(reducer), ASHLAR_EINVAL, "no gradients");

@@ -245,9 +245,7 @@ CASE(json_has_a_row_each) {
 CASE(without_host_memory_no_row_is_added) {
     ashlar_arena_rows rows = {0};
     const ashlar_arena_row row = {.case_name = "model"};
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM));
     CHECK_ZU(rows.count, 0);
 }
 

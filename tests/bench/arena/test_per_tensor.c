@@ -116,8 +116,7 @@ static void run_steps(void) {
     synchronize();
 }
 
-CASE(launches_are_as_many_as_lists) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[LISTS]), 3);
@@ -133,8 +132,7 @@ CASE(launches_are_as_many_as_lists) {
     drop_all();
 }
 
-CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=256MiB")) {
     CHECK(make_all(1e9) == ASHLAR_OK);
     CHECK_ZU(different(scattered[0], ASHLAR_REGION_PARAMETERS), 0);
     run_steps();
@@ -147,8 +145,7 @@ CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
-CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up("memory=256MiB")) {
     CHECK(make_all(0.01) == ASHLAR_OK);
     CHECK(ashlar_optimizer_sum(optimizer, 0,
                                ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
@@ -171,8 +168,7 @@ CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
     drop_all();
 }
 
-CASE(zero_is_of_every_gradient_and_of_nothing_else) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -203,8 +199,7 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     drop_all();
 }
 
-CASE(a_replica_has_every_parameter_and_goes_back) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
         CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
@@ -220,8 +215,7 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
     drop_all();
 }
 
-CASE(a_file_of_scattered_tensors_has_the_arenas) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar__per_tensor_save(scattered[0], path) == ASHLAR_OK);
     ashlar_safetensors *file = NULL;
@@ -239,8 +233,7 @@ CASE(a_file_of_scattered_tensors_has_the_arenas) {
     drop_all();
 }
 
-CASE(neighbours_in_the_arena_are_scattered_without_it) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
     for (size_t i = 0; i + 1 < TENSORS; i++) {
@@ -280,10 +273,8 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__per_tensor_create(arena, &config, &ashlar__list_limits_36, streams[0],
-                                           &per_tensor);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__per_tensor_create(
+                               arena, &config, &ashlar__list_limits_36, streams[0], &per_tensor));
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }
     CHECK(n > 8 && n < 100);

@@ -27,8 +27,7 @@ static bool set_up_runtime(const char *spec) {
     return true;
 }
 
-CASE(without_work_an_event_is_complete_and_costs_no_call) {
-    REQUIRE(set_up_runtime("mode=adversarial"));
+CASE_WITH(without_work_an_event_is_complete_and_costs_no_call, set_up_runtime("mode=adversarial")) {
     cudaEvent_t event = NULL;
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
@@ -42,8 +41,7 @@ CASE(without_work_an_event_is_complete_and_costs_no_call) {
     CHECK(after.order == before.order && after.context == before.context);
 }
 
-CASE(with_work_an_event_waits_for_it) {
-    REQUIRE(set_up_runtime("mode=adversarial,seed=3"));
+CASE_WITH(with_work_an_event_waits_for_it, set_up_runtime("mode=adversarial,seed=3")) {
     cudaEvent_t event = NULL;
     CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
     for (int i = 0; i < 3; i++) {
@@ -60,8 +58,7 @@ CASE(with_work_an_event_waits_for_it) {
     CHECK(cudaEventDestroy(event) == cudaSuccess);
 }
 
-CASE(memory_comes_from_the_device_and_goes_back) {
-    REQUIRE(set_up_runtime("memory=8MiB"));
+CASE_WITH(memory_comes_from_the_device_and_goes_back, set_up_runtime("memory=8MiB")) {
     void *ptr = NULL, *more = NULL;
     const size_t before = free_memory_of(device);
     CHECK(cudaMalloc(&ptr, 4 * MIB) == cudaSuccess && ptr != NULL);
@@ -77,8 +74,7 @@ CASE(memory_comes_from_the_device_and_goes_back) {
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
 }
 
-CASE(there_is_one_device) {
-    REQUIRE(set_up_runtime(""));
+CASE_WITH(there_is_one_device, set_up_runtime("")) {
     int ordinal = -1;
     CHECK(cudaGetDevice(&ordinal) == cudaSuccess && ordinal == 0);
     CHECK(cudaSetDevice(0) == cudaSuccess);
@@ -86,8 +82,7 @@ CASE(there_is_one_device) {
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
 }
 
-CASE(failing_driver_calls_are_reported) {
-    REQUIRE(set_up_runtime(""));
+CASE_WITH(failing_driver_calls_are_reported, set_up_runtime("")) {
     cudaEvent_t event = NULL;
     void *ptr = NULL;
     queue_work(streams[0]);

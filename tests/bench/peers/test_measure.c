@@ -250,8 +250,7 @@ static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) 
     return status;
 }
 
-CASE(steps_begin_and_end_where_the_list_has_them) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(steps_begin_and_end_where_the_list_has_them, set_up_device("")) {
     ashlar_workload w = record_steps("rnn_warm");
     for (size_t threads = 1; threads <= THREADS; threads++) {
         CHECK(measure_stepping(&w, threads) == ASHLAR_OK);
@@ -266,8 +265,7 @@ CASE(steps_begin_and_end_where_the_list_has_them) {
     ashlar__workload_finish(&w);
 }
 
-CASE(a_step_that_fails_ends_the_measurement) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_step_that_fails_ends_the_measurement, set_up_device("")) {
     ashlar_workload w = record_steps("rnn_step");
     for (size_t at = 1; at <= 4; at++) {
         bad_begin = at;
@@ -375,8 +373,7 @@ CASE(a_longer_round_runs_the_body_more_often) {
     ashlar__workload_finish(&w);
 }
 
-CASE(a_repeat_runs_the_body_as_often_as_asked) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_repeat_runs_the_body_as_often_as_asked, set_up_device("")) {
     ashlar_workload w = record("4096-fragmented");
     counts = (counter){0};
     CHECK(ashlar__measure_repeat(device, &w, &counting, 7) == ASHLAR_OK);
@@ -456,8 +453,7 @@ CASE(the_prologue_is_not_counted) {
 }
 
 /* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
-CASE(ashlar_and_the_list_agree_on_what_is_live) {
-    REQUIRE(set_up("memory=16GiB"));
+CASE_WITH(ashlar_and_the_list_agree_on_what_is_live, set_up("memory=16GiB")) {
     const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);

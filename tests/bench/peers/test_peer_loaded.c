@@ -79,8 +79,7 @@ CASE(a_loaded_peer_is_a_subject) {
     check_refused(path_of("stone.so"), "\"stone\" already");
 }
 
-CASE(its_context_is_current_while_it_works) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(its_context_is_current_while_it_works, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
@@ -93,13 +92,10 @@ CASE(its_context_is_current_while_it_works) {
     peer->destroy(self);
 }
 
-CASE(without_host_memory_there_is_no_instance) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(without_host_memory_there_is_no_instance, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
-    ashlar__host_fail_at(1);
-    CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin));
 }
 
 CASE(functions_of_other_names_are_found) {
@@ -137,8 +133,7 @@ CASE(there_is_room_for_a_few) {
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
-CASE(cudas_pools_are_for_cuda_devices) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(cudas_pools_are_for_cuda_devices, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_find("cuda_async");
     REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
     void *self = NULL;

@@ -284,9 +284,7 @@ CASE(without_host_memory_there_are_no_steps) {
         plan = (ashlar_replay_plan){.thread = 77};
         while (status != ASHLAR_OK && n < 100) {
             CHECK(status == ASHLAR_EHOSTMEM && plan.thread == 77 && plan.log == NULL);
-            ashlar__host_fail_at(++n);
-            status = ashlar__replay_plan_init(log_of, &plan);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = ashlar__replay_plan_init(log_of, &plan));
         }
         CHECK(n > (i == 0 ? 2 : 6) && n < 100);
         finish();

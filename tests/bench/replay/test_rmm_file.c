@@ -105,18 +105,14 @@ CASE(a_file_that_cannot_be_read_is_named) {
 }
 
 CASE(without_zlib_gzip_is_refused) {
-    if (ashlar__gzip_is_supported()) {
-        SKIP("this build has zlib");
-    }
+    SKIP_IF(ashlar__gzip_is_supported(), "this build has zlib");
     write_bytes(packed_head, sizeof packed_head);
     CHECK_FAILS(read_log(), ASHLAR_ENOTSUP, path);
     CHECK_HAS(ashlar_error_detail(), "zlib");
 }
 
 CASE(a_gzip_file_is_told_by_its_content) {
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(packed_head, sizeof packed_head);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 1);
@@ -139,9 +135,7 @@ static size_t join_packed(unsigned char *to, size_t extra, int filler) {
 
 CASE(gzip_files_may_follow_each_other) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(bytes, join_packed(bytes, 0, 0));
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
@@ -153,9 +147,7 @@ CASE(gzip_files_may_follow_each_other) {
 
 CASE(a_damaged_gzip_file_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     for (size_t left = 2; left < sizeof packed_head; left++) { /* cut off anywhere */
         write_bytes(packed_head, left);
         CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "cut off");

@@ -166,9 +166,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             write_bytes("old", 3);
             left_out = 77;
-            ashlar__host_fail_at(++n);
-            status = writers[w](sample, COUNT(sample), path, &left_out);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = writers[w](sample, COUNT(sample), path, &left_out));
             CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(names_in_folder() == 1);

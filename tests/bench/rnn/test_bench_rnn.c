@@ -133,9 +133,7 @@ CASE(without_host_memory_no_stage_is_set_up) {
     REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
         ashlar_rnn_setup setup = {0};
-        ashlar__host_fail_at(n);
-        refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK;
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK);
         ashlar__rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */

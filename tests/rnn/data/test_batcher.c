@@ -383,9 +383,7 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_batcher *batcher = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__batcher_create(corpus, &config, &batcher);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__batcher_create(corpus, &config, &batcher));
         CHECK((status == ASHLAR_OK) == (batcher != NULL));
     }
     CHECK(status == ASHLAR_OK);

@@ -270,9 +270,7 @@ CASE(creation_fails_whole) {
         }
     }
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(try_creation() == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(try_creation() == ASHLAR_EHOSTMEM));
     }
     static const struct {
         cublasStatus_t cublas;

@@ -143,9 +143,9 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
     REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
     for (uint64_t n = 1; n <= OPERATIONS + 1; n++) {
         fill_memory(&m);
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(queue_all(ops, &m, streams[0]) == (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK));
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN,
+                        CHECK(queue_all(ops, &m, streams[0]) ==
+                              (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK)));
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
     ashlar__ops_destroy(ops);
@@ -156,9 +156,7 @@ CASE(half_precision_is_refused_and_failures_leave_nothing) {
     REQUIRE(set_up("memory=64MiB"));
     CHECK(ashlar__ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
     CHECK(strstr(ashlar_error_detail(), "ASHLAR_F32") != NULL);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM));
     CHECK(ops == NULL);
     ashlar__ops_destroy(NULL);
 }

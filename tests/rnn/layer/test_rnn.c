@@ -192,8 +192,7 @@ static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengt
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 
-CASE(bad_batches_are_refused_and_nothing_is_queued) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(bad_batches_are_refused_and_nothing_is_queued, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     tensors t;
     open_tensors(&t, true);
     const int32_t zero[] = {4, 4, 0}, negative[] = {-1, 4, 4}, beyond[] = {4, 5, 4};
@@ -296,8 +295,7 @@ CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
     give(t.memory);
 }
 
-CASE(a_pass_that_cannot_be_queued_is_reported) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(a_pass_that_cannot_be_queued_is_reported, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t, untouched;
     open_tensors(&t, true);

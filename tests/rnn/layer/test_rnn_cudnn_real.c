@@ -87,9 +87,7 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
     size_t described = 0;
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     for (int i = 0; i < CONFIG_COUNT; i++) {
         const ashlar_rnn_config config = random_config();
         ashlar_rnn rnn = {.backend = &ashlar__rnn_backend_cudnn};
@@ -113,9 +111,7 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
 CASE(another_stack_is_found_out) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     const ashlar_rnn_config lstm = {.input = 3, .hidden = 4, .layers = 2};
     ashlar_rnn_config other = lstm;
     other.bias = ASHLAR_RNN_BIAS_INPUT;

@@ -173,9 +173,7 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const uint64_t live_blocks = stats_now().live_blocks;
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = queue_step(&made);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = queue_step(&made));
         check_recovers(&made, live_blocks, loss);
     }
     CHECK(n > 16);
@@ -192,9 +190,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         const ashlar_step_sizes sizes = {
             .x = big, .y = big, .logits = big, .reserve = big, .work = big};
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = queue_step_sized(&made, &sizes);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = queue_step_sized(&made, &sizes));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_model();

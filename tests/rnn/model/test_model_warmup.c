@@ -53,8 +53,7 @@ static ashlar_status queue_nothing(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = queue_nothing};
 
-CASE(sizes_that_cannot_be_told_are_reported) {
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(sizes_that_cannot_be_told_are_reported, open_model("memory=1GiB", ASHLAR_REGIONS_ALL)) {
     model->rnn->backend = &odd;
     for (failing_steps = 1; failing_steps <= MAX_STEPS; failing_steps++) {
         CHECK(warm_up() == ASHLAR_EOVERFLOW);

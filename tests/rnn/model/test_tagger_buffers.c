@@ -124,8 +124,7 @@ CASE(the_estimate_is_what_is_live_at_the_peak) {
 
 /* ---- sizes ---- */
 
-CASE(sizes_are_those_of_the_shapes) {
-    REQUIRE(open_tagger("memory=64MiB"));
+CASE_WITH(sizes_are_those_of_the_shapes, open_tagger("memory=64MiB")) {
     const size_t words = 6 * 4, letters = 5 * words;
     ashlar_tagger_bytes s = sizes_of(SHAPE);
     CHECK_ZU(s.steps, 6);
@@ -227,9 +226,9 @@ CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
-    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    DRIVER_FAILS_AT(
+        ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN,
+        CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER));
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     wait_for(streams[1]);
 }
@@ -244,9 +243,7 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const ashlar_tagger_batch batch = copied(&made);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss));
         check_recovers(&made, live_blocks, want);
     }
     CHECK(n > 19);
@@ -266,9 +263,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         }
         const ashlar_tagger_batch batch = copied(&made);
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_tagger();

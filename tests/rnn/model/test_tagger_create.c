@@ -169,16 +169,12 @@ CASE(the_seed_decides_the_weights_in_both_types) {
     }
 }
 
-CASE(weights_that_cannot_be_written_are_told) {
-    REQUIRE(open_tagger("memory=64MiB"));
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+CASE_WITH(weights_that_cannot_be_written_are_told, open_tagger("memory=64MiB")) {
+    HOST_FAILS_AT(1, CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM));
     const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async, ASHLAR_DRIVER_FN_stream_synchronize};
     for (size_t i = 0; i < 2; i++) {
-        ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
-        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
+                        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER));
     }
 }
 
@@ -189,8 +185,7 @@ static ashlar_status create(void) {
                                  &tagger);
 }
 
-CASE(configurations_that_cannot_be_are_refused) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(configurations_that_cannot_be_are_refused, set_up("memory=64MiB")) {
     size_t *const counts[] = {&tagger_config.words,
                               &tagger_config.characters,
                               &tagger_config.tags,

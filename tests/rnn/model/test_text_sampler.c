@@ -302,8 +302,7 @@ CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     CHECK(symbol != 77);
 }
 
-CASE(weights_that_are_no_numbers_draw_nothing) {
-    REQUIRE(open_lively_model("memory=64MiB"));
+CASE_WITH(weights_that_are_no_numbers_draw_nothing, open_lively_model("memory=64MiB")) {
     ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
     REQUIRE(open_sampler(1, 9));
     int32_t symbol = 77;
@@ -318,8 +317,7 @@ static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch,
     return ASHLAR_EOVERFLOW;
 }
 
-CASE(a_sampler_without_room_is_refused) {
-    REQUIRE(open_lively_model("memory=16MiB"));
+CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) {
     const uint64_t live_blocks = stats_now().live_blocks;
     const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     model->rnn->backend = &sizeless;

@@ -355,9 +355,7 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     (void)snprintf(path, sizeof path, "%s/absent/report.json", folder);
     CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EIO);
     (void)snprintf(path, sizeof path, "%s/report.json", folder);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM));
     CHECK(access(path, F_OK) != 0);
     CHECK(rmdir(folder) == 0);
 }
@@ -423,9 +421,7 @@ CASE(progress_elsewhere_is_a_plain_line_every_five_seconds) {
 
 CASE(a_terminal_is_told_from_other_files) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        SKIP("no pseudo-terminal here");
-    }
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
     FILE *terminal = fopen(ptsname(master), "w");
     REQUIRE(terminal != NULL);
     ashlar_progress p = {.shown_at = 77};

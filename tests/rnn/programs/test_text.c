@@ -92,9 +92,7 @@ CASE(a_file_gets_every_byte_as_it_is) {
 CASE(a_terminal_gets_no_control_characters) {
     static char want[TEXT_MAX], got[TEXT_MAX];
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        SKIP("no pseudo-terminal here");
-    }
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
     FILE *terminal = fopen(ptsname(master), "w");
     REQUIRE(terminal != NULL);
     struct termios raw;
@@ -254,9 +252,7 @@ CASE(a_text_without_room_for_its_sampler_is_refused) {
     REQUIRE(open_byte_model());
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM));
     CHECK(fclose(out) == 0);
 }
 
@@ -351,9 +347,8 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     REQUIRE(open_byte_model());
     (void)unlink(path);
     CHECK(ashlar__text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(
+        1, CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM));
     CHECK(names_in_folder() == 0);
 }
 

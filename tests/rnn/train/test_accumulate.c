@@ -53,8 +53,7 @@ static void check_micro(size_t micro, size_t recompute) {
     }
 }
 
-CASE(gradients_are_those_of_the_whole_batch) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
     for (size_t micro = 1; micro <= B; micro++) {
         if (B % micro == 0) {
             check_micro(micro, 0);

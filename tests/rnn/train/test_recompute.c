@@ -289,9 +289,7 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = i == 0 ? 1 : 2; /* the fixture's own copy comes first */
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 200; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = queue_window(&made, &r);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = queue_window(&made, &r));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             CHECK_ZU(stats_now().live_blocks, live_blocks);
         }
@@ -315,9 +313,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
         REQUIRE(open_window("memory=256MiB"));
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar__model_dry_run(model, true, &sizes);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = ashlar__model_dry_run(model, true, &sizes));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_window();

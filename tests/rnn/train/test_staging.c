@@ -214,9 +214,8 @@ CASE(an_end_amid_queued_work_waits_for_it) {
         ashlar_trainer *trainer = NULL;
         REQUIRE(open_text(ADVERSARIAL[n % SEEDS]));
         REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN);
-        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN,
+                        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER));
         ashlar__trainer_destroy(trainer);
         CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
         close_text();

@@ -113,8 +113,7 @@ CASE(steps_add_to_what_is_there) {
 }
 
 /* A step takes what the dry run took, whatever the options. */
-CASE(a_rehearsal_takes_what_a_step_takes) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(a_rehearsal_takes_what_a_step_takes, open_text("memory=256MiB")) {
     for (size_t i = 0; i < 8; i++) {
         ashlar_train_config config = small_config(1);
         config.accumulate = i % 2 == 0 ? 1 : 2;
@@ -196,8 +195,7 @@ CASE(chunks_of_two_roots_are_rounded_up) {
     }
 }
 
-CASE(the_fingerprint_tells_what_sizes_depend_on) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(the_fingerprint_tells_what_sizes_depend_on, open_text("memory=256MiB")) {
     char first[256], other[256];
     for (size_t i = 0; i < 10; i++) {
         ashlar_train_config config = small_config(1);

@@ -176,8 +176,7 @@ static double share_right(const ashlar_train_config *config) {
 }
 
 /* A tag is of the word's last letter and the next one's; most words of the test are unknown. */
-CASE(it_learns_from_letters_and_neighbours) {
-    REQUIRE(open_tags("memory=256MiB", 5));
+CASE_WITH(it_learns_from_letters_and_neighbours, open_tags("memory=256MiB", 5)) {
     const ashlar_train_config config = small_config(160);
     CHECK(share_right(&config) > 0.97);
     tags_config.is_unidirectional = true; /* what comes next is a guess then */

@@ -337,9 +337,8 @@ CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
     CHECK(failures > 40 && n < 2000);
     for (uint64_t call = 1; call <= 4; call++) { /* the first is that of the initial weights */
         ashlar_trainer *trainer = NULL;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN);
-        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN,
+                        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER));
         CHECK(trainer == NULL);
     }
 }

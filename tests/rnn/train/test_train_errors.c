@@ -247,9 +247,7 @@ CASE(each_call_of_a_step_may_fail) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
             REQUIRE(open_text("memory=256MiB"));
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = train(&config, &seen, &report);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = train(&config, &seen, &report));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
