@@ -147,9 +147,8 @@ static void *take_tagged(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-CASE(each_tag_has_its_own_account) {
+CASE_WITH(each_tag_has_its_own_account, set_up("memory=16MiB")) {
     void *ptrs[ASHLAR_TAG_COUNT];
-    REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         ptrs[tag] = take_tagged((size_t)(tag + 1) * 1000, (ashlar_tag)tag);
     }
@@ -195,9 +194,8 @@ CASE_WITH(tags_at_peak_are_those_of_the_highest_moment, set_up("memory=16MiB")) 
     CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
 }
 
-CASE(the_usable_bytes_are_the_blocks) {
+CASE_WITH(the_usable_bytes_are_the_blocks, set_up("memory=16MiB")) {
     size_t bytes = 77;
-    REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4608);

@@ -16,10 +16,9 @@ static void check_refused(void *ptr, const char *part) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(a_foreign_pointer_is_refused) {
+CASE_WITH(a_foreign_pointer_is_refused, set_up("memory=16MiB")) {
     static char elsewhere[16];
     char text[64];
-    REQUIRE(set_up("memory=16MiB"));
     check_refused(elsewhere, "not a block of this allocator"); /* nothing is mapped yet */
     unsigned char *ptr = take(1000, streams[0]);
     unsigned char *base = ashlar__ptr_out(allocator->heap.range.base);
@@ -58,9 +57,8 @@ CASE_WITH(a_pointer_freed_twice_is_refused, set_up("memory=16MiB")) {
     give(high);
 }
 
-CASE(an_argument_outside_its_range_is_named) {
+CASE_WITH(an_argument_outside_its_range_is_named, set_up("memory=16MiB")) {
     void *out = &out;
-    REQUIRE(set_up("memory=16MiB"));
     CHECK_FAILS(ashlar_alloc(allocator, 0, streams[0], &out), ASHLAR_EINVAL,
                 "bytes: a block of 0 bytes");
     CHECK_FAILS(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, streams[0], &out),
@@ -71,9 +69,8 @@ CASE(an_argument_outside_its_range_is_named) {
     CHECK(stats_now().alloc_count == 0);
 }
 
-CASE(a_full_device_is_reported_with_its_numbers) {
+CASE_WITH(a_full_device_is_reported_with_its_numbers, set_up("memory=16MiB")) {
     void *out = &out;
-    REQUIRE(set_up("memory=16MiB"));
     unsigned char *a = take(3 * MIB, streams[0]), *b = take(9 * MIB, streams[1]);
     unsigned char *c = take(500000, streams[0]);
     give(a);
@@ -94,9 +91,8 @@ CASE(a_full_device_is_reported_with_its_numbers) {
     give(c);
 }
 
-CASE(the_advice_fits_what_the_block_is_for) {
+CASE_WITH(the_advice_fits_what_the_block_is_for, set_up("memory=16MiB")) {
     void *out = NULL;
-    REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const bool is_model =
             tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
@@ -107,9 +103,8 @@ CASE(the_advice_fits_what_the_block_is_for) {
     }
 }
 
-CASE(a_request_beyond_the_device_is_refused_without_a_call) {
+CASE_WITH(a_request_beyond_the_device_is_refused_without_a_call, set_up("memory=16MiB")) {
     static const size_t sizes[] = {16777217, SIZE_MAX, SIZE_MAX - 511};
-    REQUIRE(set_up("memory=16MiB"));
     void *out = &out;
     const uint64_t calls = stats_now().driver_calls;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -122,9 +117,8 @@ CASE(a_request_beyond_the_device_is_refused_without_a_call) {
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
 }
 
-CASE(the_largest_hole_may_be_any_streams) {
+CASE_WITH(the_largest_hole_may_be_any_streams, set_up("memory=16MiB,mode=adversarial")) {
     void *out;
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
     unsigned char *blocks[4];
     for (int i = 0; i < 4; i++) {
         blocks[i] = take(4 * MIB, streams[i]);

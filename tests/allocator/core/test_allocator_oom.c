@@ -180,9 +180,8 @@ static bool set_up_script(void) {
     return set_up_device("mode=adversarial,seed=5,memory=32MiB");
 }
 
-CASE(the_workload_climbs_every_step_of_the_ladder) {
+CASE_WITH(the_workload_climbs_every_step_of_the_ladder, set_up_script()) {
     ashlar_stats s;
-    REQUIRE(set_up_script());
     run_script(&s);
     CHECK(failures == 0);
     CHECK(s.served_same_stream > 0 && s.served_idle > 0 && s.served_completed > 0);

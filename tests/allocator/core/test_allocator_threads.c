@@ -179,9 +179,8 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-CASE(no_call_of_any_thread_is_lost_from_the_counts) {
+CASE_WITH(no_call_of_any_thread_is_lost_from_the_counts, set_up("memory=32MiB")) {
     pthread_t threads[THREADS];
-    REQUIRE(set_up("memory=32MiB"));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
     shared_stream = streams[0];
     for (int i = 0; i < THREADS; i++) {

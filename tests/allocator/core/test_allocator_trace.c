@@ -164,10 +164,9 @@ CASE(what_a_thread_s_cache_serves_is_recorded_too) {
     give(ptr);
 }
 
-CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
+CASE_WITH(a_call_that_is_refused_as_wrong_leaves_no_event, set_up_clocked("memory=8MiB", 0, 100)) {
     void *none = NULL;
     int local = 0;
-    REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
     CHECK(ashlar_alloc(allocator, 0, NULL, &none) == ASHLAR_EINVAL);
     CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, NULL, &none) == ASHLAR_EINVAL);
     CHECK(ashlar_free(allocator, &local) == ASHLAR_EPOINTER);

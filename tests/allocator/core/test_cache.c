@@ -338,9 +338,8 @@ CASE_WITH(one_streams_blocks_may_be_forgotten_alone, set_up_cached("memory=32MiB
     give(again);
 }
 
-CASE(a_thread_keeps_one_cache_of_each_allocator) {
+CASE_WITH(a_thread_keeps_one_cache_of_each_allocator, set_up_cached("memory=32MiB", 8 * MIB)) {
     ashlar_allocator *second = NULL;
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
     ashlar_cache *of_first = ashlar__cache_get(allocator);
     ashlar_cache *of_second = ashlar__cache_get(second);
@@ -434,10 +433,9 @@ static void *stay_inside(void *unused) {
     return ashlar__cache_enter(mine) ? mine : NULL;
 }
 
-CASE(a_claim_waits_for_an_owner_that_is_inside) {
+CASE_WITH(a_claim_waits_for_an_owner_that_is_inside, set_up_cached("memory=32MiB", 8 * MIB)) {
     pthread_t owner;
     void *entered = NULL;
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     if (!ashlar__barrier_init()) {
         tear_down();
         SKIP("this kernel has no membarrier(2)");

@@ -31,9 +31,8 @@ static ashlar_status push_out_quarantine(void) {
     return status;
 }
 
-CASE(what_stays_inside_its_block_is_not_reported) {
+CASE_WITH(what_stays_inside_its_block_is_not_reported, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     static const size_t sizes[] = {1, 511, 512, 513, 4096, 5000, 300000, 2 * MIB};
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int round = 0; round < 40; round++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             unsigned char *ptr = take(sizes[i], streams[i % STREAMS]);
@@ -46,10 +45,9 @@ CASE(what_stays_inside_its_block_is_not_reported) {
     CHECK(report_count == 0);
 }
 
-CASE(a_write_behind_the_end_is_told_with_its_place) {
+CASE_WITH(a_write_behind_the_end_is_told_with_its_place, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     static const size_t offsets[] = {0, 1, 511, 535};
     char text[256];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
         void *ptr = NULL;
         CHECK(ashlar_alloc_tagged(allocator, 1000, ASHLAR_TAG_BATCH, streams[2], &ptr) ==
@@ -198,9 +196,8 @@ CASE(every_byte_of_freed_memory_is_compared) {
     CHECK(report_count == 7);
 }
 
-CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
+CASE_WITH(the_quarantine_is_bounded_in_blocks_and_bytes, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *blocks[ASHLAR_QUARANTINE_BLOCKS + 1];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int i = 0; i <= ASHLAR_QUARANTINE_BLOCKS; i++) {
         blocks[i] = take(512, streams[0]);
     }
@@ -220,10 +217,9 @@ CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
     CHECK_ZU(stats_now().cached_bytes, MIB); /* too large to be kept, and none left for it */
 }
 
-CASE(memory_that_is_out_comes_from_the_quarantine) {
+CASE_WITH(memory_that_is_out_comes_from_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *blocks[32];
     void *out = NULL;
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int i = 0; i < 32; i++) {
         blocks[i] = take(MIB / 2 - 512, streams[0]);
     }
@@ -266,9 +262,8 @@ CASE(without_a_callback_findings_are_returned_all_the_same) {
     CHECK(report_count == 0);
 }
 
-CASE(a_block_has_the_bytes_asked_for) {
+CASE_WITH(a_block_has_the_bytes_asked_for, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     size_t bytes = 0;
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(4097, streams[0]);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4097);

@@ -142,9 +142,8 @@ CASE(a_place_is_written_as_far_as_it_is_known) {
     CHECK(strchr(text, '/') == NULL); /* of the file, its name alone */
 }
 
-CASE(without_a_guard_nothing_is_added) {
+CASE_WITH(without_a_guard_nothing_is_added, set_up(DEVICE)) {
     static char elsewhere[16];
-    REQUIRE(set_up(DEVICE));
     free_second(elsewhere);
     CHECK(last == ASHLAR_EPOINTER);
     CHECK(strstr(ashlar_error_detail(), "this free") == NULL);

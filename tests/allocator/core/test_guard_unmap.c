@@ -38,9 +38,8 @@ CASE_WITH(a_freed_block_faults_and_a_live_one_does_not, set_up_guarded(EAGER, AS
     give(low);
 }
 
-CASE(an_access_behind_the_end_faults) {
+CASE_WITH(an_access_behind_the_end_faults, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     static const size_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1};
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *ptr = take(sizes[i], streams[0]);
         const size_t end = (sizes[i] + 511) / 512 * 512;
@@ -141,9 +140,8 @@ CASE(blocks_of_any_size_never_overlap) {
     }
 }
 
-CASE(the_quarantine_is_bounded_in_bytes) {
+CASE_WITH(the_quarantine_is_bounded_in_bytes, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *blocks[4];
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < 4; i++) {
         blocks[i] = take(1, streams[i]);
         queue_write(streams[i], blocks[i], 1, 1);
@@ -187,10 +185,9 @@ CASE(the_quarantine_is_bounded_in_blocks) {
     driver->table.event_query = query;
 }
 
-CASE(memory_that_is_out_is_waited_for) {
+CASE_WITH(memory_that_is_out_is_waited_for, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *blocks[8];
     void *out = NULL;
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < 8; i++) {
         blocks[i] = take(PAGE - 100, streams[i % STREAMS]);
         queue_write(streams[i % STREAMS], blocks[i], 100, 1);
@@ -213,9 +210,8 @@ CASE(memory_that_is_out_is_waited_for) {
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
 }
 
-CASE(a_wrong_pointer_is_told_from_a_freed_one) {
+CASE_WITH(a_wrong_pointer_is_told_from_a_freed_one, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     static unsigned char elsewhere[16];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
     CHECK_FAILS(ashlar_free(allocator, elsewhere), ASHLAR_EPOINTER,
                 "not a block of this allocator");
@@ -308,9 +304,8 @@ static void *take_and_give(void *stream) {
     return NULL;
 }
 
-CASE(threads_wait_for_each_others_memory) {
+CASE_WITH(threads_wait_for_each_others_memory, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     pthread_t threads[3];
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     atomic_store(&payload_bad_count, 0);
     for (int i = 0; i < 3; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, take_and_give, streams[i]) == 0);

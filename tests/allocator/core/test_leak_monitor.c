@@ -118,9 +118,8 @@ CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
 }
 
 /* The leak is small beside what moves: it takes longer, and is found all the same. */
-CASE(a_leak_below_moving_memory_is_found) {
+CASE_WITH(a_leak_below_moving_memory_is_found, open_growth()) {
     bool is_found = false;
-    REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40000 && !is_found; step++) {
         const uint64_t moving = (uint64_t)((random_real() + 1) * 50 * 512);
         is_found = add(step, ASHLAR_TAG_ACTIVATIONS, moving + 512 * (step / 4)) != 0;
@@ -154,9 +153,8 @@ CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(two_tags_are_told_apart) {
+CASE_WITH(two_tags_are_told_apart, open_growth()) {
     unsigned found = 0, all = 0;
-    REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40; step++) {
         reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * step;
         found = add(step, ASHLAR_TAG_BATCH, step < 9 ? 0 : 512 * step);
@@ -187,9 +185,8 @@ CASE(without_host_memory_there_is_none) {
 }
 
 /* A loop that keeps a block of every step from its fifth on, as its allocator sees it. */
-CASE(a_real_loop_that_leaks_is_told) {
+CASE_WITH(a_real_loop_that_leaks_is_told, set_up("memory=64MiB")) {
     unsigned all = 0;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 30; step++) {
         void *work = NULL, *kept = NULL;

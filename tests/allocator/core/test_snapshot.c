@@ -107,9 +107,8 @@ CASE_WITH(an_allocator_without_memory_has_no_segment, set_up(DEVICE)) {
     CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
 }
 
-CASE(each_block_is_there_in_its_state) {
+CASE_WITH(each_block_is_there_in_its_state, set_up(DEVICE)) {
     void *tagged = NULL;
-    REQUIRE(set_up(DEVICE));
     unsigned char *live = take(1000, streams[0]);
     unsigned char *pending = take(2000, streams[1]);
     REQUIRE(ashlar_alloc_tagged(allocator, 5 * MIB, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
@@ -137,9 +136,8 @@ CASE(each_block_is_there_in_its_state) {
     give(tagged);
 }
 
-CASE(a_freed_tag_is_forgotten) {
+CASE_WITH(a_freed_tag_is_forgotten, set_up(DEVICE)) {
     void *tagged = NULL;
-    REQUIRE(set_up(DEVICE));
     REQUIRE(ashlar_alloc_tagged(allocator, 512, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
             ASHLAR_OK);
     give(tagged);
@@ -237,10 +235,9 @@ static bool set_up_with_events(void) {
     return true;
 }
 
-CASE(a_trace_is_written_in_each_format) {
+CASE_WITH(a_trace_is_written_in_each_format, set_up_with_events()) {
     unsigned char bytes[FILE_MAX_BYTES] = {0};
     uint64_t missing = 0;
-    REQUIRE(set_up_with_events());
     CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
           ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0);
@@ -256,9 +253,8 @@ CASE(a_trace_is_written_in_each_format) {
     CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
 }
 
-CASE(without_a_trace_or_a_format_nothing_is_written) {
+CASE_WITH(without_a_trace_or_a_format_nothing_is_written, set_up(DEVICE)) {
     uint64_t missing = 77;
-    REQUIRE(set_up(DEVICE));
     write_bytes("old", 3);
     CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing),
                 ASHLAR_EINVAL, "trace=N");
@@ -272,9 +268,8 @@ CASE(without_a_trace_or_a_format_nothing_is_written) {
     CHECK(read_bytes(bytes) == 3 && missing == 77);
 }
 
-CASE(a_snapshot_has_the_trace) {
+CASE_WITH(a_snapshot_has_the_trace, set_up_with_events()) {
     unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
-    REQUIRE(set_up_with_events());
     unsigned char *live = take(1000, streams[0]);
     CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
     const size_t with_count = read_bytes(with);

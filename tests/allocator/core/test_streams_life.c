@@ -140,11 +140,10 @@ CASE(streams_that_come_and_go_leave_no_records) {
     check_owned(streams[0], last, BIG);
 }
 
-CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
+CASE_WITH(a_stream_is_forgotten_by_every_allocator_of_its_device, set_up_streams("64MiB")) {
     ashlar_device *again = NULL;
     ashlar_allocator *others[2] = {NULL};
     void *ptrs[2] = {NULL};
-    REQUIRE(set_up_streams("64MiB"));
     REQUIRE(ashlar_device_open("soft", &again) == ASHLAR_OK);
     const ashlar_stream doomed = new_stream();
     for (int i = 0; i < 2; i++) {

@@ -17,10 +17,9 @@ static void check_context_stack(void) {
     CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
 }
 
-CASE(the_context_before_is_current_again_after_a_call) {
+CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devices=2")) {
     ashlar_device *other = NULL;
     cu_context context = NULL;
-    REQUIRE(set_up_device("devices=2"));
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     CHECK(ashlar__device_enter(other) == ASHLAR_OK);
     wait_for(streams[0]);

@@ -413,10 +413,9 @@ static void *work(void *arg) {
     return is_freed && is_ended ? NULL : arg;
 }
 
-CASE(threads_share_them) {
+CASE_WITH(threads_share_them, set_up("memory=64MiB,mode=adversarial", "cache=1MiB")) {
     pthread_t threads[THREADS];
     uint64_t seeds[THREADS];
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=1MiB"));
     for (int i = 0; i < THREADS; i++) {
         seeds[i] = (uint64_t)i + 1;
         REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);

@@ -183,9 +183,8 @@ CASE(a_device_that_nobody_uses_is_left_alone) {
     }
 }
 
-CASE(it_is_one_stock_whichever_device_asks) {
+CASE_WITH(it_is_one_stock_whichever_device_asks, set_up("")) {
     ashlar_frees *second = NULL, *none = NULL;
-    REQUIRE(set_up(""));
     CHECK(ashlar__frees_of_host(1, &second) == ASHLAR_OK && second == frees);
     CHECK(ashlar__frees_peek_host() == frees);
     CHECK(ashlar__frees_peek(0) == NULL && ashlar__dropin_peek(0) == NULL);
@@ -208,9 +207,8 @@ CASE_WITH(options_for_device_memory_are_not_for_it, set_up("limit=2MiB,guard=fil
     give(block);
 }
 
-CASE(more_than_the_machine_has_is_refused) {
+CASE_WITH(more_than_the_machine_has_is_refused, set_up("")) {
     void *ptr = NULL;
-    REQUIRE(set_up(""));
     CHECK_FAILS(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr), ASHLAR_ENOMEM,
                 "0 reserved of the host's ");
     CHECK_HAS(ashlar_error_detail(), "(more than there is)");
@@ -269,10 +267,9 @@ static void *work(void *arg) {
     return NULL;
 }
 
-CASE(a_wrong_free_is_not_left_to_cuda) {
+CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     char foreign = 0;
     cu_result result = CU_UNKNOWN;
-    REQUIRE(set_up(""));
     char *block = take(1000);
     CHECK(!ashlar__frees_answer_host(&foreign, &result));
     CHECK(ashlar__frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
@@ -286,10 +283,9 @@ CASE(a_wrong_free_is_not_left_to_cuda) {
     CHECK(!ashlar__frees_answer_host(block, &result));
 }
 
-CASE(threads_share_it) {
+CASE_WITH(threads_share_it, set_up("")) {
     pthread_t threads[THREADS];
     unsigned char marks[THREADS];
-    REQUIRE(set_up(""));
     for (int i = 0; i < THREADS; i++) {
         marks[i] = (unsigned char)(i + 1);
         REQUIRE(pthread_create(&threads[i], NULL, work, &marks[i]) == 0);

@@ -179,9 +179,8 @@ CASE_WITH(memory_is_gathered_below_an_idle_block_too, set_up_wide_hole()) {
     CHECK(out->offset + out->bytes == 128 * UNIT); /* where the first ended */
 }
 
-CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
+CASE_WITH(chunks_that_are_too_large_for_a_hole_go_elsewhere, set_up_heap("memory=64MiB")) {
     static const size_t units[] = {4, 12, 4, 8, 4, 8, 4};
-    REQUIRE(set_up_heap("memory=64MiB"));
     for (size_t i = 0; i < 7; i++) {
         fill(blocks + i, 1, units[i]);
     }

@@ -242,9 +242,8 @@ CASE(a_failing_set_up_reserves_nothing) {
     }
 }
 
-CASE(a_device_too_large_to_address_is_refused) {
+CASE_WITH(a_device_too_large_to_address_is_refused, set_up_device("")) {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 4 + 1, SIZE_MAX / 4};
-    REQUIRE(set_up_device(""));
     const size_t bytes = device->info.total_bytes;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];

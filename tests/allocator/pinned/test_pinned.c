@@ -61,10 +61,9 @@ CASE_WITH(no_block_wastes_a_quarter, set_up_pool("", NULL)) {
 }
 
 /* Of many blocks together, what the driver gave is at most a quarter more, and the pages. */
-CASE(many_blocks_reserve_little_more_than_they_are) {
+CASE_WITH(many_blocks_reserve_little_more_than_they_are, set_up_pool("", NULL)) {
     static void *blocks[MANY];
     static const size_t sizes[] = {4097, 16 * KIB + 1, 40 * KIB + 1, 80 * KIB, 300000};
-    REQUIRE(set_up_pool("", NULL));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const size_t count = 32 * MIB / sizes[k] < MANY ? 32 * MIB / sizes[k] : MANY;
         for (size_t i = 0; i < count; i++) {
@@ -81,9 +80,8 @@ CASE(many_blocks_reserve_little_more_than_they_are) {
     }
 }
 
-CASE(the_driver_is_called_rarely) {
+CASE_WITH(the_driver_is_called_rarely, set_up_pool("", NULL)) {
     static void *blocks[MANY];
-    REQUIRE(set_up_pool("", NULL));
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < MANY; i++) {
             blocks[i] = take_pinned(50 * KIB);
@@ -100,9 +98,8 @@ CASE(the_driver_is_called_rarely) {
     CHECK(s.reserved_bytes >= MANY * 50 * KIB);
 }
 
-CASE(a_trim_returns_everything_once_all_is_given_back) {
+CASE_WITH(a_trim_returns_everything_once_all_is_given_back, set_up_pool("", NULL)) {
     static void *blocks[MANY];
-    REQUIRE(set_up_pool("", NULL));
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * i % 70000);
     }

@@ -41,10 +41,9 @@ static void trim_until_nothing_is_pending(void) {
 }
 
 /* All of a copy's source is as it was, although the block was given back and others taken. */
-CASE(contents_survive_until_the_copy_has_run) {
+CASE_WITH(contents_survive_until_the_copy_has_run, set_up_adversarial(NULL)) {
     static unsigned char seen[BLOCKS][64 * KIB];
     unsigned char *blocks[BLOCKS];
-    REQUIRE(set_up_adversarial(NULL));
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     for (size_t bytes = 64; bytes <= 64 * KIB; bytes *= 8) {
         unsigned char *on_device[BLOCKS];
@@ -97,9 +96,8 @@ CASE(a_block_serves_again_once_its_work_is_over) {
 }
 
 /* Streams 1 to 3 are done, stream 0 is not and was first. */
-CASE(a_slow_stream_holds_back_its_own_blocks_only) {
+CASE_WITH(a_slow_stream_holds_back_its_own_blocks_only, set_up_adversarial(NULL)) {
     void *blocks[STREAMS];
-    REQUIRE(set_up_adversarial(NULL));
     for (int i = 0; i < STREAMS; i++) {
         blocks[i] = take_pinned(1 * MIB);
         queue_write(streams[i], blocks[i], 1 * MIB, (unsigned char)i);
@@ -137,9 +135,8 @@ CASE_WITH(batches_of_one_stream_are_released_in_turn, set_up_adversarial(NULL)) 
     ashlar_event_destroy(device, middle);
 }
 
-CASE(giving_back_waits_for_nothing_and_records_seldom) {
+CASE_WITH(giving_back_waits_for_nothing_and_records_seldom, set_up_adversarial(NULL)) {
     static void *blocks[SIDE];
-    REQUIRE(set_up_adversarial(NULL));
     for (int i = 0; i < SIDE; i++) {
         blocks[i] = take_pinned(1000);
     }

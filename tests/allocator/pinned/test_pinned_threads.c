@@ -210,9 +210,8 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-CASE(no_call_of_any_thread_is_lost_from_the_counts) {
+CASE_WITH(no_call_of_any_thread_is_lost_from_the_counts, set_up_pool("", NULL)) {
     pthread_t threads[THREADS];
-    REQUIRE(set_up_pool("", NULL));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
     for (int i = 0; i < THREADS; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, churn, NULL) == 0);

@@ -31,9 +31,8 @@ static cu_result call_total(void) {
     return ASHLAR_DRIVER_CALL(driver, device_total_mem, (&bytes, 0));
 }
 
-CASE(the_driver_is_one_object_for_the_process) {
+CASE_WITH(the_driver_is_one_object_for_the_process, set_up()) {
     ashlar_driver *again = NULL;
-    REQUIRE(set_up());
     CHECK(ashlar__driver_open_soft(&again) == ASHLAR_OK);
     CHECK(again == driver);
     CHECK(strcmp(driver->name, "soft") == 0);
@@ -59,9 +58,8 @@ CASE(every_function_has_its_name_and_kind) {
 }
 
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
-CASE(calls_are_counted_by_function_and_kind) {
+CASE_WITH(calls_are_counted_by_function_and_kind, set_up()) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
-    REQUIRE(set_up());
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
         before[kind] = ashlar__driver_calls(driver, (ashlar_driver_kind)kind);
     }
@@ -87,9 +85,8 @@ CASE(calls_are_counted_by_function_and_kind) {
     }
 }
 
-CASE(a_call_reaches_the_table_and_is_counted) {
+CASE_WITH(a_call_reaches_the_table_and_is_counted, set_up()) {
     int count = 0;
-    REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
     CHECK(count == 1);
@@ -180,10 +177,9 @@ static void *call_often(void *failed_count) {
     return NULL;
 }
 
-CASE(of_many_threads_exactly_one_call_fails) {
+CASE_WITH(of_many_threads_exactly_one_call_fails, set_up()) {
     pthread_t threads[THREADS];
     int failed[THREADS] = {0}, sum = 0;
-    REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
     const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);

@@ -140,10 +140,9 @@ CASE_WITH(failing_host_memory_queues_nothing, set_up("memory=16MiB")) {
     CHECK(bytes_at(dst)[0] == 1);
 }
 
-CASE(there_are_no_kernels) {
+CASE_WITH(there_are_no_kernels, set_up("memory=16MiB")) {
     cu_module module = NULL;
     cu_function function = NULL;
-    REQUIRE(set_up("memory=16MiB"));
     CHECK(soft->module_load_data(&module, "") == CU_NOT_SUPPORTED);
     CHECK(soft->module_get_function(&function, module, "a") == CU_NOT_SUPPORTED);
     CHECK(soft->launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CU_NOT_SUPPORTED);

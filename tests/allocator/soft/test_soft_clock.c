@@ -268,9 +268,8 @@ CASE_WITH(a_launch_orders_all_its_branches, set_up_clocks("clocks=on")) {
     CHECK(ashlar__soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
-CASE(questions_without_an_answer_are_refused) {
+CASE_WITH(questions_without_an_answer_are_refused, set_up_clocks("")) {
     bool is_ordered = true;
-    REQUIRE(set_up_clocks(""));
     CHECK_FAILS(ashlar__soft_clock_use(AT, 1, s), ASHLAR_EINVAL, "clocks=on");
     REQUIRE(set_up_clocks("clocks=on"));
     CHECK(ashlar__soft_clock_use(AT, 0, s) == ASHLAR_EINVAL);

@@ -24,9 +24,8 @@ static cu_result enable(int ordinal, int peer) {
     return result;
 }
 
-CASE(peers_are_offered_unless_switched_off) {
+CASE_WITH(peers_are_offered_unless_switched_off, set_up_two("devices=2,memory=16MiB")) {
     int can = 99;
-    REQUIRE(set_up_two("devices=2,memory=16MiB"));
     CHECK(soft->device_can_access_peer(&can, 0, 1) == CU_SUCCESS && can == 1);
     CHECK(soft->device_can_access_peer(&can, 1, 0) == CU_SUCCESS && can == 1);
     CHECK(soft->device_can_access_peer(&can, 1, 1) == CU_SUCCESS && can == 0);

@@ -268,9 +268,8 @@ CASE_WITH(nothing_is_loaded_where_steps_are_not_replayed, set_up_plans() && save
 
 /* ---- what is not saved ---- */
 
-CASE(what_has_no_plan_is_not_saved) {
+CASE_WITH(what_has_no_plan_is_not_saved, set_up_plans()) {
     const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
-    REQUIRE(set_up_plans());
     write_bytes("old", 3);
     CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "0 keys have plans");
     ashlar_plan_set_options(allocator, &later);
@@ -286,9 +285,8 @@ CASE(what_has_no_plan_is_not_saved) {
                 "key 7 was recorded, but not planned since");
 }
 
-CASE(a_fingerprint_is_one_short_line) {
+CASE_WITH(a_fingerprint_is_one_short_line, set_up_plans()) {
     static char longest[ASHLAR_PLAN_FINGERPRINT_MAX + 2];
-    REQUIRE(set_up_plans());
     play(&small, 7, streams[0]);
     memset(longest, 'x', sizeof longest - 1);
     CHECK_FAILS(ashlar_plan_save(allocator, path, longest), ASHLAR_EINVAL,

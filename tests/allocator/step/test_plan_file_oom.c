@@ -146,9 +146,8 @@ CASE(steps_that_begin_while_a_load_waits_take_the_ordinary_path) {
 
 /* ---- saving ---- */
 
-CASE(a_disk_that_fills_leaves_the_old_file) {
+CASE_WITH(a_disk_that_fills_leaves_the_old_file, set_up_plans()) {
     struct rlimit before;
-    REQUIRE(set_up_plans());
     write_sealed(TWO_KEYS);
     REQUIRE(load() == ASHLAR_OK);
     write_bytes("old", 3);
@@ -164,10 +163,9 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
     CHECK(ashlar_plan_save(allocator, "/nowhere/at/all", PRINT) == ASHLAR_EIO);
 }
 
-CASE(a_save_without_host_memory_leaves_the_old_file) {
+CASE_WITH(a_save_without_host_memory_leaves_the_old_file, set_up_plans()) {
     unsigned long n = 0;
     bool is_over = false;
-    REQUIRE(set_up_plans());
     write_sealed(TWO_KEYS);
     REQUIRE(load() == ASHLAR_OK);
     while (!is_over) {

@@ -69,10 +69,9 @@ CASE(a_block_number_is_used_again_after_its_free) {
     CHECK_ZU(plans().plan_bytes, 2048);
 }
 
-CASE(a_list_is_planned_when_it_is_asked_for) {
+CASE_WITH(a_list_is_planned_when_it_is_asked_for, set_up_plans()) {
     const ashlar_plan_event events[] = {{.block = 0, .bytes = 1000}, {.block = 0, .is_free = true}};
     const ashlar_plan_options later = {.build_after = 0};
-    REQUIRE(set_up_plans());
     ashlar_plan_set_options(allocator, &later);
     REQUIRE(record(events, COUNT(events)) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 0);
@@ -107,9 +106,8 @@ CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
     CHECK(record(cases[0].events, (size_t)1 << 31) == ASHLAR_EOVERFLOW);
 }
 
-CASE(a_key_that_is_being_recorded_is_refused) {
+CASE_WITH(a_key_that_is_being_recorded_is_refused, set_up_plans()) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
-    REQUIRE(set_up_plans());
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
     CHECK_FAILS(record(events, 1), ASHLAR_EINVAL, "a step of key 7 is recorded");
     CHECK(ashlar_plan_record_events(allocator, streams[0], 8, events, 1) == ASHLAR_OK);
@@ -117,10 +115,9 @@ CASE(a_key_that_is_being_recorded_is_refused) {
     CHECK_ZU(plans().steps_recorded, 2);
 }
 
-CASE(a_stream_that_is_captured_is_refused) {
+CASE_WITH(a_stream_that_is_captured_is_refused, set_up_plans()) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
     ashlar_graph_pool *pool = NULL;
-    REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     REQUIRE(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
     CHECK_FAILS(record(events, 1), ASHLAR_EINVAL, "captured");
@@ -130,10 +127,9 @@ CASE(a_stream_that_is_captured_is_refused) {
     CHECK(load() == ASHLAR_OK);
 }
 
-CASE(nothing_is_recorded_without_caches) {
+CASE_WITH(nothing_is_recorded_without_caches, set_up("memory=1GiB")) {
     const ashlar_plan_event events[] = {{.bytes = 1}, {.bytes = 0}};
     const ashlar_pack_buffer buffers[] = {{1, 0, 1}};
-    REQUIRE(set_up("memory=1GiB"));
     CHECK(record(events, 1) == ASHLAR_OK);
     CHECK(record(events, 2) == ASHLAR_EINVAL);
     CHECK(ashlar_plan_record_buffers(allocator, streams[0], 7, buffers, 1, ASHLAR_TAG_USER) ==
@@ -231,9 +227,8 @@ CASE(lifetimes_are_planned_and_written) {
     }
 }
 
-CASE(a_wrong_buffer_is_named) {
+CASE_WITH(a_wrong_buffer_is_named, set_up_plans()) {
     const ashlar_pack_buffer buffers[] = {{5, 0, 1}, {0, 0, 1}, {5, 3, 3}, {5, 3, 2}};
-    REQUIRE(set_up_plans());
     CHECK_FAILS(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 2, ASHLAR_TAG_USER),
                 ASHLAR_EINVAL, "buffers[1]: 0 bytes");
     for (size_t i = 2; i < 4; i++) {
@@ -270,10 +265,9 @@ CASE_WITH(each_stream_of_a_key_is_written_by_itself, set_up_plans()) {
           ASHLAR_EIO);
 }
 
-CASE(what_has_no_slots_is_not_written) {
+CASE_WITH(what_has_no_slots_is_not_written, set_up_plans()) {
     const ashlar_plan_event events[] = {{.bytes = 1}, {.is_free = true}};
     const ashlar_plan_options later = {.build_after = 0};
-    REQUIRE(set_up_plans());
     write_bytes("old", 3);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], path) ==
           ASHLAR_EINVAL);

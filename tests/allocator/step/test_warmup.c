@@ -153,10 +153,9 @@ CASE(what_is_reserved_is_what_was_live_and_the_regions) {
 }
 
 /* Memory for the plan, and not for what would lie beside it on the ordinary path. */
-CASE(a_device_with_just_enough_memory_is_enough) {
+CASE_WITH(a_device_with_just_enough_memory_is_enough, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report report;
     char spec[64];
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     program.scale = 20;
     const ashlar_warmup_options o = made_options();
@@ -237,9 +236,8 @@ static ashlar_status mark_one(void *user, size_t length) {
     return status == ASHLAR_OK ? run_program(false, length) : status;
 }
 
-CASE(what_cannot_be_planned_is_warmed_up_too) {
+CASE_WITH(what_cannot_be_planned_is_warmed_up_too, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report report;
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options();
     o.dry_run = mark_one;
@@ -280,9 +278,8 @@ CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", 
     }
 }
 
-CASE(a_second_warm_up_replaces_the_first) {
+CASE_WITH(a_second_warm_up_replaces_the_first, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report first, second;
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     program.scale = 20;
     ashlar_warmup_options o = made_options();

@@ -238,10 +238,9 @@ static void *read_events(void *arg) {
     return NULL;
 }
 
-CASE(many_writers_and_a_reader_tear_nothing) {
+CASE_WITH(many_writers_and_a_reader_tear_nothing, set_up()) {
     pthread_t writers[WRITERS], reader;
     size_t idx[WRITERS];
-    REQUIRE(set_up());
     atomic_store(&writers_left, WRITERS);
     REQUIRE(pthread_create(&reader, NULL, read_events, NULL) == 0);
     for (size_t i = 0; i < WRITERS; i++) {

@@ -3,9 +3,8 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
-CASE(a_round_trip_keeps_every_bit) {
+CASE_WITH(a_round_trip_keeps_every_bit, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     static image before;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
     take_image(arena, &before);
     ashlar_arena *copy = open_arena(ASHLAR_REGIONS_ALL);

@@ -244,9 +244,8 @@ CASE_WITH(an_arena_without_memory_and_other_flags_are_refused, set_up_arena("mem
     CHECK(load(arena, STATE | CONVERT) == ASHLAR_OK);
 }
 
-CASE(files_that_cannot_be_opened_are_named) {
+CASE_WITH(files_that_cannot_be_opened_are_named, set_up_arena("memory=64MiB", 1)) {
     ashlar_checkpoint *file = NULL;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     CHECK_FAILS(ashlar_checkpoint_open(path, &file), ASHLAR_EIO, path);
     FILE *damaged = fopen(path, "wb");
     REQUIRE(damaged != NULL);

@@ -113,10 +113,9 @@ CASE_WITH(an_unbound_pointer_may_go_anywhere, set_up_arena("memory=64MiB", 1)) {
 enum { MANY = 3000 };
 
 /* Every one of them is watched, and after a while exactly those that are left. */
-CASE(thousands_of_pointers_come_and_go) {
+CASE_WITH(thousands_of_pointers_come_and_go, set_up_arena("memory=64MiB", 1)) {
     static void *pointers[MANY];
     size_t wrong = 0;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     for (size_t i = 0; i < MANY; i++) {
         wrong += ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, i % TENSORS, &pointers[i]) !=
                  ASHLAR_OK;

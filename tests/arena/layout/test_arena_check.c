@@ -90,9 +90,8 @@ CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
 
 /* ---- views ---- */
 
-CASE(a_view_of_another_type_is_found) {
+CASE_WITH(a_view_of_another_type_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     ashlar_tensor_view view;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
     view.dtype = ASHLAR_BF16;
     check_finds("tensor half (masters) has type F32, its view type BF16");
@@ -102,9 +101,8 @@ CASE(a_view_of_another_type_is_found) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(a_view_of_another_shape_is_found_in_each_dimension) {
+CASE_WITH(a_view_of_another_shape_is_found_in_each_dimension, set_up_arena("memory=64MiB", 2 + 1)) {
     ashlar_tensor_view view, old;
-    REQUIRE(set_up_arena("memory=64MiB", 2 + 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_GRADIENTS, TWO, &view) == ASHLAR_OK);
     old = view;
     view.rank = 1;
@@ -121,9 +119,8 @@ CASE(a_view_of_another_shape_is_found_in_each_dimension) {
     }
 }
 
-CASE(the_address_of_a_view_is_watched_too) {
+CASE_WITH(the_address_of_a_view_is_watched_too, set_up_arena("memory=64MiB", 1)) {
     ashlar_tensor_view view;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view) == ASHLAR_OK);
     view.data = view_of(ASHLAR_REGION_PARAMETERS, FIVE);
     check_finds("tensor four (parameters) was placed at");
@@ -201,9 +198,8 @@ CASE_WITH(a_tensor_whose_shape_changed_is_found, set_up_arena("memory=64MiB", 1)
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(two_views_that_overlap_are_found_with_both_names) {
+CASE_WITH(two_views_that_overlap_are_found_with_both_names, set_up_arena("memory=64MiB", 1)) {
     ashlar_tensor_view two, three;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
     for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
         arena->tensors[TWO].info.offset[layout] -= 12;

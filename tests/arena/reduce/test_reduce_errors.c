@@ -57,9 +57,8 @@ CASE_WITH(an_arena_without_gradients_cannot_begin, set_up_arena("memory=64MiB", 
     tear_down_reducer();
 }
 
-CASE(a_reducer_needs_an_arena_and_its_functions) {
+CASE_WITH(a_reducer_needs_an_arena_and_its_functions, set_up_arena("memory=64MiB", 3)) {
     ashlar_collectives lacks = collectives;
-    REQUIRE(set_up_arena("memory=64MiB", 3));
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
     CHECK_FAILS(ashlar_reducer_create(empty, &collectives, ASHLAR_REDUCTION_ALL, NULL, &reducer),

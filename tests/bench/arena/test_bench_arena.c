@@ -80,11 +80,10 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
     ashlar_arena_destroy(one);
 }
 
-CASE(bytes_are_counted_as_the_table_says) {
+CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
     static const double accesses[] = {8, 1, 1, 2, 2, 2};
     size_t count;
     ashlar_arena_setup setup = {0};
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
@@ -99,11 +98,10 @@ CASE(bytes_are_counted_as_the_table_says) {
 }
 
 /* Whatever was called: the arena has the scattered parameters, and no replica is left. */
-CASE(every_runner_runs_every_operation_it_has) {
+CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     size_t count;
     double seconds = -1;
     ashlar_arena_setup setup = {0};
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     ashlar_stats before, after;

@@ -131,9 +131,8 @@ static void check_counts_balance(void) {
     CHECK_ZU(counts.destroys, counts.creates);
 }
 
-CASE(every_part_of_the_list_is_run_on_every_thread) {
+CASE_WITH(every_part_of_the_list_is_run_on_every_thread, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     const ashlar_measure_config config = {device, THREADS, 5, 1};
     ashlar_measurement result = {0};
@@ -322,9 +321,8 @@ static void no_matter(void *self, void *ptr) {
 }
 
 /* With rounds of 1 ns every subject is slow; with long ones none is. */
-CASE(a_slow_subject_takes_part_in_five_rounds) {
+CASE_WITH(a_slow_subject_takes_part_in_five_rounds, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const double round_ns[] = {1, 1e8};
     for (size_t i = 0; i < 2; i++) {
@@ -359,9 +357,8 @@ CASE(every_round_begins_with_another_subject) {
     ashlar__workload_finish(&w);
 }
 
-CASE(a_longer_round_runs_the_body_more_often) {
+CASE_WITH(a_longer_round_runs_the_body_more_often, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 2, 1e8};
     ashlar_measurement result;
@@ -382,9 +379,8 @@ CASE_WITH(a_repeat_runs_the_body_as_often_as_asked, set_up_device("")) {
     ashlar__workload_finish(&w);
 }
 
-CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
+CASE_WITH(a_subject_that_runs_out_is_named_and_nothing_stays_taken, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     const size_t moments[] = {1, 3999, 4001, 4000 + 2 * w.body_pairs, 4000 + 3 * w.body_pairs};
     for (size_t threads = 1; threads <= THREADS; threads++) {

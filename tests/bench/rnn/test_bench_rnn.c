@@ -46,10 +46,9 @@ CASE(every_case_is_a_network_and_has_lengths) {
 }
 
 /* Every subject leaves the same gradients, and none keeps a block. */
-CASE(every_subject_runs_the_same_step) {
+CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     float want[2048];
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     const size_t elements = ashlar_rnn_layout_of(setup.rnn)->elements;
     REQUIRE(elements <= 2048);
@@ -78,11 +77,10 @@ CASE(every_subject_runs_the_same_step) {
     ashlar__rnn_setup_finish(&setup); /* zeros */
 }
 
-CASE(onednn_takes_part_where_it_can) {
+CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
           (ashlar__onednn_name() != NULL));
@@ -111,11 +109,10 @@ CASE(inference_has_no_backward) {
     ashlar__rnn_setup_finish(&setup);
 }
 
-CASE(without_memory_a_step_fails_and_keeps_nothing) {
+CASE_WITH(without_memory_a_step_fails_and_keeps_nothing, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_times times;
     ashlar_stats before, after;
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     ashlar_allocator_get_stats(setup.allocator, &before);
     setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
@@ -128,9 +125,8 @@ CASE(without_memory_a_step_fails_and_keeps_nothing) {
 }
 
 /* What the allocator keeps for speed only may be missing. */
-CASE(without_host_memory_no_stage_is_set_up) {
+CASE_WITH(without_host_memory_no_stage_is_set_up, set_up("memory=1GiB")) {
     size_t refused = 0;
-    REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
         ashlar_rnn_setup setup = {0};
         HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK);

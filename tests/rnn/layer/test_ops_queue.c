@@ -121,11 +121,10 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
     }
 }
 
-CASE(the_type_is_that_of_the_ops) {
+CASE_WITH(the_type_is_that_of_the_ops, set_up("memory=64MiB")) {
     float logits[3] = {1, 3, 2};
     int32_t label = -1;
     ashlar_ops *ops = NULL;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
     const ashlar_argmax_args args = {1, 3, logits, &label};
     CHECK(ashlar__ops_argmax(ops, &args, streams[0]) == ASHLAR_OK);
@@ -151,9 +150,8 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
     ashlar__ops_destroy(ops);
 }
 
-CASE(half_precision_is_refused_and_failures_leave_nothing) {
+CASE_WITH(half_precision_is_refused_and_failures_leave_nothing, set_up("memory=64MiB")) {
     ashlar_ops *ops = NULL;
-    REQUIRE(set_up("memory=64MiB"));
     CHECK(ashlar__ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
     CHECK(strstr(ashlar_error_detail(), "ASHLAR_F32") != NULL);
     HOST_FAILS_AT(1, CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM));

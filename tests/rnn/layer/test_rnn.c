@@ -276,9 +276,8 @@ static void check_asked(ashlar_rnn_pass pass, bool training) {
 }
 
 /* Sizes and pass alike go to whichever back end the stack has. */
-CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
+CASE_WITH(a_back_end_is_asked_for_the_pass_and_its_sizes, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     static const ashlar_rnn_backend asking = {.sizes = asked_sizes, .queue = asked_queue};
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t;
     open_tensors(&t, true);

@@ -68,10 +68,9 @@ CASE(each_seed_drops_its_own_outputs) {
 }
 
 /* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
-CASE(the_reference_is_the_slope_of_its_loss) {
+CASE_WITH(the_reference_is_the_slope_of_its_loss, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     made_batch made;
     reference r, moved;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     open_reference(&r);
     open_reference(&moved);
@@ -95,9 +94,8 @@ CASE(the_reference_is_the_slope_of_its_loss) {
     close_reference(&moved);
 }
 
-CASE(padding_a_batch_longer_changes_nothing) {
+CASE_WITH(padding_a_batch_longer_changes_nothing, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     made_batch made, longer;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     longer = made; /* time comes first: the longer grid begins with the shorter one */
     longer.batch.inputs = longer.inputs;

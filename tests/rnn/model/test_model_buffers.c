@@ -54,11 +54,10 @@ CASE(no_buffer_is_held_longer_than_it_is_needed) {
 }
 
 /* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
-CASE(activations_go_back_as_soon_as_they_can) {
+CASE_WITH(activations_go_back_as_soon_as_they_can, set_up("memory=64MiB")) {
     const ashlar_model_config wide = {.classes = 2, .embedding = 64, .hidden = 3, .layers = 1};
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
             ASHLAR_OK);
     results = (step_memory *)(void *)take(sizeof *results, streams[1]);
@@ -74,9 +73,8 @@ CASE(activations_go_back_as_soon_as_they_can) {
     ashlar__model_destroy(model);
 }
 
-CASE(sizes_are_those_of_the_shapes) {
+CASE_WITH(sizes_are_those_of_the_shapes, open_model("memory=64MiB", 1)) {
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", 1));
     CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.x, 6 * 4 * EMBEDDING * 4);
     CHECK_ZU(s.y, 6 * 4 * HIDDEN * 4);

@@ -89,9 +89,8 @@ CASE(buffers_have_had_their_largest_size_and_go_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, work);
 }
 
-CASE(a_run_that_fails_does_not_seal) {
+CASE_WITH(a_run_that_fails_does_not_seal, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (size_t i = 0; i < 2; i++) {
         ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
         CHECK(warm_up() == ASHLAR_EDRIVER);

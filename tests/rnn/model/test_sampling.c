@@ -232,9 +232,8 @@ CASE_WITH(one_kept_symbol_is_the_likeliest_by_its_logit, open_sampling(3, 100, 1
 }
 
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
-CASE(the_last_number_is_the_last_symbol_that_is_kept) {
+CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES_MAX, 1, 100, 1)) {
     int before_the_end = 0;
-    REQUIRE(open_sampling(CLASSES_MAX, 1, 100, 1));
     for (uint64_t seed = 1; seed <= 300; seed++) {
         make_logits(seed);
         int32_t last = CLASSES_MAX - 1;
@@ -250,9 +249,8 @@ CASE(the_last_number_is_the_last_symbol_that_is_kept) {
     ashlar__sampling_finish(&sampling);
 }
 
-CASE(what_was_drawn_before_decides_nothing) {
+CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 30, 0.9)) {
     static float first[CLASSES_MAX];
-    REQUIRE(open_sampling(CLASSES_MAX, 1, 30, 0.9));
     make_logits(5);
     const int32_t symbol = draw(0.7);
     memcpy(first, sampling.probabilities, sizeof first);

@@ -114,9 +114,8 @@ CASE(so_they_are_with_labels_fed_back) {
     usual_tagger();
 }
 
-CASE(both_are_added_to_what_is_there) {
+CASE_WITH(both_are_added_to_what_is_there, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double once = run_tags(&made);
     size_t count = 0;
@@ -134,9 +133,8 @@ CASE(both_are_added_to_what_is_there) {
     CHECK_NEAR(gradient[1], (2 + 0.5 * 15) * first, 0, 1e-12);
 }
 
-CASE(the_loss_scale_is_the_gradients_alone) {
+CASE_WITH(the_loss_scale_is_the_gradients_alone, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     double *scale = (double *)(void *)take(sizeof *scale, streams[1]);
     const double once = run_tags(&made);

@@ -218,10 +218,9 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     check_failing_calls(16 + 6 * 7 + 5 * 3, 16 + 6 * 7 + 1 + 5 * 3);
 }
 
-CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
+CASE_WITH(a_failing_copy_of_labels_gives_every_buffer_back, open_tagger("memory=64MiB")) {
     made_tags made;
     int32_t labels[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
@@ -233,9 +232,8 @@ CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     wait_for(streams[1]);
 }
 
-CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
+CASE_WITH(failing_host_memory_at_any_point_gives_every_buffer_back, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double want = run_tags(&made);
     const uint64_t live_blocks = stats_now().live_blocks;

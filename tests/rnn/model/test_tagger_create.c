@@ -82,10 +82,9 @@ CASE(views_point_into_the_arena_and_are_watched) {
     }
 }
 
-CASE(without_gradients_it_predicts_all_the_same) {
+CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB")) {
     made_tags made;
     int32_t labels[64], want[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double reference = predict_tags(&made, want);
     close_tagger();
@@ -149,10 +148,9 @@ CASE(forget_gates_start_raised_by_one) {
     check_uniform("gru.bias_ih_l0", 1 / sqrt(5.0));
 }
 
-CASE(the_seed_decides_the_weights_in_both_types) {
+CASE_WITH(the_seed_decides_the_weights_in_both_types, open_tagger("memory=64MiB")) {
     size_t count = 0;
     static double first[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     const double *weights = tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", &count);
     memcpy(first, weights, count * sizeof *weights);
     CHECK(ashlar__tagger_init_weights(tagger, 4) == ASHLAR_OK);

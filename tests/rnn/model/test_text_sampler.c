@@ -191,10 +191,9 @@ CASE(the_choice_is_the_one_that_was_configured) {
 
 /* ---- memory ---- */
 
-CASE(nothing_is_allocated_after_create) {
+CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) {
     int32_t symbols[DRAWN];
     ashlar_driver_counts before, after;
-    REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t live_blocks = stats_now().live_blocks;
     REQUIRE(open_sampler(1, 9));
     CHECK_ZU(stats_now().live_blocks, live_blocks + 1);
@@ -212,9 +211,8 @@ CASE(nothing_is_allocated_after_create) {
 }
 
 /* Every part is a multiple of 64 bytes; the workspace is the last of them. */
-CASE(the_block_is_as_large_as_its_parts) {
+CASE_WITH(the_block_is_as_large_as_its_parts, open_lively_model("memory=64MiB")) {
     size_t reserve = 77, work = 0;
-    REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
     REQUIRE(open_sampler(1, 9));
     CHECK(ashlar_rnn_sizes(model->rnn, 1, 1, false, &reserve, &work) == ASHLAR_OK);
@@ -342,9 +340,8 @@ CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) 
 }
 
 /* The state moves on only with a symbol that was read: after a failure it is fed again. */
-CASE(a_feed_that_failed_can_be_repeated) {
+CASE_WITH(a_feed_that_failed_can_be_repeated, open_lively_model("memory=64MiB")) {
     int32_t whole[DRAWN], repeated[DRAWN];
-    REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
     CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     draw(whole, DRAWN);

@@ -71,11 +71,10 @@ static void prefer(int32_t symbol) {
     ((float *)model->parameters.bias)[symbol] = 4;
 }
 
-CASE(a_file_gets_every_byte_as_it_is) {
+CASE_WITH(a_file_gets_every_byte_as_it_is, open_byte_model()) {
     static char want[TEXT_MAX];
     char *text = NULL;
     size_t bytes = 0;
-    REQUIRE(open_byte_model());
     prefer(ASHLAR_BATCHER_MARK);
     const size_t want_bytes = expected_text("\x1bOnce\xff\x01", false, want);
     FILE *out = open_memstream(&text, &bytes);
@@ -114,10 +113,9 @@ CASE(a_terminal_gets_no_control_characters) {
     CHECK(fclose(terminal) == 0 && close(master) == 0);
 }
 
-CASE(a_prime_may_hold_the_mark) {
+CASE_WITH(a_prime_may_hold_the_mark, open_byte_model()) {
     char *text = NULL;
     size_t bytes = 0;
-    REQUIRE(open_byte_model());
     FILE *out = open_memstream(&text, &bytes);
     REQUIRE(out != NULL);
     ashlar_text_config config = config_of("", 1);
@@ -326,10 +324,9 @@ CASE(the_report_has_each_number_under_its_name) {
     ashlar__json_free(json);
 }
 
-CASE(a_short_text_has_no_early_look_to_report) {
+CASE_WITH(a_short_text_has_no_early_look_to_report, open_byte_model()) {
     ashlar_json *json = NULL;
     ashlar_text_report report = made_report;
-    REQUIRE(open_byte_model());
     report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
     REQUIRE(open_report(&report, &json));
     CHECK(ashlar__json_member(json, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);

@@ -177,10 +177,9 @@ CASE(parts_longer_than_every_sequence_change_nothing) {
 }
 
 /* Sequences four times as long in the same memory, but for the states and the tokens. */
-CASE(memory_is_that_of_a_part) {
+CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
     static shown seen;
     ashlar_train_report parts, whole, shorter;
-    REQUIRE(open_text("memory=256MiB"));
     ashlar_train_config config = config_in_parts(10);
     REQUIRE(train(&config, &seen, &parts) == ASHLAR_OK);
     CHECK(parts.stats.live_blocks == 8); /* the states as well */
@@ -203,10 +202,9 @@ CASE(memory_is_that_of_a_part) {
 }
 
 /* All three ways to save at once, each accounted for. */
-CASE(options_go_together) {
+CASE_WITH(options_go_together, open_text("memory=256MiB")) {
     static shown alone, together;
     ashlar_train_report report, without[3];
-    REQUIRE(open_text("memory=256MiB"));
     ashlar_train_config config = config_in_parts(12);
     REQUIRE(train(&config, &alone, &report) == ASHLAR_OK);
     config.accumulate = 2;
@@ -233,10 +231,9 @@ CASE(options_go_together) {
     CHECK(report.training.management == 0 && report.step_memory.misses == 0);
 }
 
-CASE(a_training_in_parts_can_be_resumed) {
+CASE_WITH(a_training_in_parts_can_be_resumed, open_case("memory=256MiB")) {
     static shown whole, tail;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_in_parts(20);
     REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
     config.steps = 9;

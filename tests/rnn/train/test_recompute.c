@@ -166,10 +166,9 @@ CASE(no_pass_is_run_that_is_not_needed) {
     model_config = before;
 }
 
-CASE(buffers_are_those_of_a_chunk_and_go_back) {
+CASE_WITH(buffers_are_those_of_a_chunk_and_go_back, open_window("memory=64MiB")) {
     made_batch made;
     ashlar_step_sizes s, all, one;
-    REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 13, 4, LENGTHS);
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 0, &all) == ASHLAR_OK);
@@ -201,10 +200,9 @@ static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
     return status;
 }
 
-CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
+CASE_WITH(sizes_are_those_of_the_largest_chunk_and_of_the_rest, open_window("memory=64MiB")) {
     const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     ashlar_step_sizes s;
-    REQUIRE(open_window("memory=64MiB"));
     model->rnn->backend = &odd;
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.reserve, 1000000 - 1);

@@ -216,13 +216,12 @@ CASE(no_step_after_the_warm_up_asks_the_driver_for_memory) {
     check_memory(&config);
 }
 
-CASE(the_test_is_served_from_the_plans) {
+CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_tagger_evaluation test;
     ashlar_plan_stats before, after;
-    REQUIRE(open_tags("memory=64MiB", 7));
     const ashlar_train_config config = small_config(4);
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
@@ -236,12 +235,11 @@ CASE(the_test_is_served_from_the_plans) {
 }
 
 /* The allocator may have mapped a piece more than there is need for; at 2 MiB each. */
-CASE(the_estimate_is_what_the_training_takes) {
+CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_tagger_estimate estimate;
-    REQUIRE(open_tags("memory=1GiB", 5));
     tags_config.character_hidden = 200;
     ashlar_train_config config = small_config(2);
     config.batch = 64;
@@ -258,12 +256,11 @@ CASE(the_estimate_is_what_the_training_takes) {
 
 /* ---- files ---- */
 
-CASE(a_training_goes_on_with_a_file) {
+CASE_WITH(a_training_goes_on_with_a_file, open_tags("memory=256MiB", 5)) {
     static shown whole, head, tail;
     ashlar_train_report report;
     ashlar_tagger_evaluation want, test;
     char path[96];
-    REQUIRE(open_tags("memory=256MiB", 5));
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     ashlar_train_config config = small_config(40);
     REQUIRE(train(&config, NULL, &whole, &report, &want) == ASHLAR_OK);
@@ -281,12 +278,11 @@ CASE(a_training_goes_on_with_a_file) {
     (void)unlink(path);
 }
 
-CASE(a_file_of_another_tagger_or_text_is_refused) {
+CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB", 5)) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tagger_evaluation test;
     char path[96], other[96];
-    REQUIRE(open_tags("memory=256MiB", 5));
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     (void)snprintf(other, sizeof other, "/tmp/ashlar-tags-%ld", (long)getpid());
     ashlar_train_config config = small_config(3);
@@ -310,11 +306,10 @@ CASE(a_file_of_another_tagger_or_text_is_refused) {
 
 /* ---- edges and failures ---- */
 
-CASE(without_held_out_sentences_there_is_nothing_to_test) {
+CASE_WITH(without_held_out_sentences_there_is_nothing_to_test, open_tags("memory=256MiB", 0)) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tagger_evaluation test = {.words = 77};
-    REQUIRE(open_tags("memory=256MiB", 0));
     const ashlar_train_config config = small_config(2);
     REQUIRE(train(&config, NULL, &seen, &report, &test) == ASHLAR_OK);
     CHECK(test.words == 0 && test.right == 0 && test.loss == 0);
@@ -377,9 +372,8 @@ CASE(whatever_call_fails_nothing_is_left_behind) {
     check_failures(arm_host_memory, 4, ASHLAR_ENOMEM, 2);
 }
 
-CASE(batches_that_cannot_be_counted_are_refused) {
+CASE_WITH(batches_that_cannot_be_counted_are_refused, open_tags("memory=64MiB", 5)) {
     ashlar_task *task = NULL;
-    REQUIRE(open_tags("memory=64MiB", 5));
     ashlar_train_config config = small_config(2);
     config.batch = (size_t)1 << 30;
     CHECK(ashlar__task_tagger_create(corpus, &config, &tags_config, &task) == ASHLAR_EOVERFLOW);

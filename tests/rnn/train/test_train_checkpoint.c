@@ -84,10 +84,9 @@ static void check_words(ashlar_train_config *c) {
     c->schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
 }
 
-CASE(another_configuration_is_refused_and_named) {
+CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
@@ -134,10 +133,9 @@ static ashlar_corpus *other_text(difference kind) {
     return other;
 }
 
-CASE(another_text_is_refused) {
+CASE_WITH(another_text_is_refused, open_case("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     config.steps = 9;

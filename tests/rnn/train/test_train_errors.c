@@ -171,10 +171,9 @@ CASE(a_learning_rate_that_diverges_is_an_error) {
     CHECK_ZU(report.steps, 77);
 }
 
-CASE(bad_configurations_are_refused) {
+CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report = {.steps = 77};
-    REQUIRE(open_text("memory=256MiB"));
     for (int i = 0; i < 6; i++) {
         ashlar_train_config config = small_config(3);
         size_t *const fields[] = {&config.layers, &config.hidden, &config.embedding, &config.batch,
