@@ -139,8 +139,7 @@ CASE(a_destroyed_allocator_is_not_reported_again) {
 
 static void leak_and_be_in_it(void) {
     leak_at_exit();
-    /* As a thread does that will never come back: not as this one, which is yet to report. */
-    (void)pthread_mutex_lock(&allocator->lock.mutex);
+    pthread_mutex_lock(&allocator->lock); /* as a thread does that will never come back */
 }
 
 CASE(an_allocator_that_a_thread_is_in_is_left_out) {
@@ -151,8 +150,7 @@ CASE(an_allocator_that_a_thread_is_in_is_left_out) {
 
 /* ---- live blocks ---- */
 
-CASE(nothing_is_said_where_nothing_is_live) {
-    REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
+CASE_WITH(nothing_is_said_where_nothing_is_live, set_up_leaking(ASHLAR_GUARD_OFF)) {
     give(leak(1000, ASHLAR_TAG_USER)); /* a block in the thread's cache is no leak */
     CHECK(stats_now().cached_bytes > 0);
     tear_down();
@@ -187,8 +185,7 @@ CASE(live_blocks_are_told_by_tag_and_size_the_most_bytes_first) {
     }
 }
 
-CASE(groups_beyond_the_largest_are_only_counted) {
-    REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
+CASE_WITH(groups_beyond_the_largest_are_only_counted, set_up_leaking(ASHLAR_GUARD_OFF)) {
     for (size_t i = 1; i <= 40; i++) {
         (void)leak(i * 100, ASHLAR_TAG_USER);
     }
@@ -197,7 +194,6 @@ CASE(groups_beyond_the_largest_are_only_counted) {
     CHECK_HAS(reports[1], "1 of 4000 bytes");
     CHECK_HAS(reports[32], "1 of 900 bytes");
     CHECK_HAS(reports[33], "leak: and blocks of 8 more sizes");
-    tear_down_device();
 }
 
 CASE(without_the_option_or_a_callback_nothing_is_said) {
@@ -211,16 +207,13 @@ CASE(without_the_option_or_a_callback_nothing_is_said) {
     (void)leak(700, ASHLAR_TAG_BATCH);
     ashlar_allocator_destroy(allocator);
     CHECK(report_count == 0);
-    tear_down_device();
 }
 
 CASE(without_host_memory_the_sum_is_told) {
     for (unsigned long n = 1; n <= 2; n++) {
         REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
         (void)leak(700, ASHLAR_TAG_BATCH);
-        ashlar__host_fail_at(n);
-        ashlar_allocator_destroy(allocator);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, ashlar_allocator_destroy(allocator));
         CHECK(report_count == 1);
         CHECK(strcmp(reports[0], "leak: soft:0: 1 blocks of 700 bytes are still live; no host "
                                  "memory to list them") == 0);

@@ -131,7 +131,6 @@ CASE(steps_with_values_that_cannot_be_are_refused) {
     }
     check_nothing_happened(&before);
     free_image(&before);
-    close_optimizer();
 }
 
 /* The rate times the largest scale, 3 here, and times the weight decay. */
@@ -152,7 +151,6 @@ CASE(rates_that_options_make_too_large_are_refused) {
     REQUIRE(open_optimizer(&config));
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.49 * most, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.51 * most, streams[0]) == ASHLAR_EINVAL);
-    close_optimizer();
 }
 
 CASE(ranges_that_are_none_are_refused) {
@@ -169,7 +167,6 @@ CASE(ranges_that_are_none_are_refused) {
     }
     CHECK(ashlar_optimizer_sum(optimizer, all, 0, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_optimizer_sum(optimizer, 0, all, streams[0]) == ASHLAR_OK);
-    close_optimizer();
 }
 
 CASE(states_with_a_bad_loss_scale_are_refused) {
@@ -184,7 +181,6 @@ CASE(states_with_a_bad_loss_scale_are_refused) {
     }
     const ashlar_optimizer_state now = state_now();
     CHECK(now.step == 0 && now.loss_scale == 32);
-    close_optimizer();
 }
 
 /* ---- arenas and devices ---- */
@@ -217,7 +213,6 @@ CASE(arenas_that_lack_a_region_are_refused) {
     /* Without narrow tensors there is no master to lack. */
     REQUIRE(open_arena("memory=16MiB", all_cases, 3, ASHLAR_REGIONS_ALL));
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
-    close_optimizer();
 }
 
 /* A device of the other kind, as far as one can tell from outside. */
@@ -228,7 +223,6 @@ CASE(a_cuda_device_without_kernels_is_not_supported) {
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_ENOTSUP);
     CHECK(optimizer == NULL);
     device->info.kind = ASHLAR_DEVICE_SOFT;
-    close_optimizer();
 }
 
 CASE(a_bad_configuration_makes_no_optimizer) {
@@ -237,7 +231,6 @@ CASE(a_bad_configuration_makes_no_optimizer) {
     config.beta1 = 2;
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_EINVAL);
     CHECK(optimizer == NULL);
-    close_optimizer();
 }
 
 /* ---- failures ---- */
@@ -315,7 +308,6 @@ CASE(launches_that_fail_are_reported) {
     CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
     check_nothing_happened(&before);
     free_image(&before);
-    close_optimizer();
 }
 
 RUN_CASES()

@@ -94,7 +94,6 @@ CASE(a_range_is_exactly_what_it_says) {
                      (lines - first - count) * line) == 0);
         free_image(&before);
     }
-    close_optimizer();
 }
 
 CASE(a_range_without_tensors_that_count_sums_to_zero) {
@@ -118,7 +117,6 @@ CASE(a_range_without_tensors_that_count_sums_to_zero) {
     CHECK(ashlar_optimizer_sum(optimizer, 512, 512, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     CHECK_NEAR(*ashlar_optimizer_sum_address(optimizer), b, 0, 1e-14);
-    close_optimizer();
 }
 
 /* Tensors of one group with different options: a run may begin anywhere. */

@@ -15,7 +15,6 @@ CASE(a_tensor_reported_twice_is_refused) {
     CHECK(final(TWO) == ASHLAR_OK);
     CHECK_ZU(sent_count, 4);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 CASE(the_first_tensor_that_is_missing_is_named) {
@@ -33,11 +32,9 @@ CASE(the_first_tensor_that_is_missing_is_named) {
     CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
                 "tensor three is not final, so that bucket 3");
     CHECK_ZU(sent_count, 2 + 3);
-    tear_down_reducer();
 }
 
-CASE(calls_out_of_turn_are_refused) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+CASE_WITH(calls_out_of_turn_are_refused, set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0)) {
     CHECK_FAILS(final(FIVE), ASHLAR_EINVAL, "final: no step has begun");
     CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
                 "finish: no step has begun");
@@ -49,11 +46,9 @@ CASE(calls_out_of_turn_are_refused) {
     CHECK_FAILS(ashlar_reducer_gather(reducer, streams[0]), ASHLAR_EINVAL,
                 "ASHLAR_REDUCTION_SCATTER");
     CHECK_ZU(sent_count, 1);
-    tear_down_reducer();
 }
 
-CASE(an_arena_without_gradients_cannot_begin) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(an_arena_without_gradients_cannot_begin, set_up_arena("memory=64MiB", 1)) {
     REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
                                   &reducer) == ASHLAR_OK);
     CHECK_FAILS(ashlar_reducer_begin(reducer), ASHLAR_EINVAL, "no gradients");
@@ -62,9 +57,8 @@ CASE(an_arena_without_gradients_cannot_begin) {
     tear_down_reducer();
 }
 
-CASE(a_reducer_needs_an_arena_and_its_functions) {
+CASE_WITH(a_reducer_needs_an_arena_and_its_functions, set_up_arena("memory=64MiB", 3)) {
     ashlar_collectives lacks = collectives;
-    REQUIRE(set_up_arena("memory=64MiB", 3));
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
     CHECK_FAILS(ashlar_reducer_create(empty, &collectives, ASHLAR_REDUCTION_ALL, NULL, &reducer),
@@ -91,7 +85,6 @@ CASE(a_reducer_needs_an_arena_and_its_functions) {
           ASHLAR_EINVAL);
     CHECK(reducer == NULL);
     ashlar_reducer_destroy(NULL);
-    tear_down_arena();
 }
 
 CASE(more_streams_than_there_are_places_are_refused) {
@@ -181,7 +174,6 @@ CASE(a_step_whose_end_was_not_ordered_says_so) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 static bool prepare(void) {

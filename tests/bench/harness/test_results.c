@@ -61,8 +61,7 @@ CASE(other_figures_are_not_known) {
 }
 
 static void check_refused(const char *text, const char *word) {
-    CHECK(read_text(text, "ns") == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), word);
+    CHECK_FAILS(read_text(text, "ns"), ASHLAR_EFORMAT, word);
 }
 
 CASE(what_is_no_row_is_refused) {

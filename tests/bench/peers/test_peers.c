@@ -93,9 +93,8 @@ static void check_blocks(const ashlar_peer *peer) {
     end(peer, self);
 }
 
-CASE(no_subject_hands_out_a_byte_twice) {
+CASE_WITH(no_subject_hands_out_a_byte_twice, set_up()) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    REQUIRE(set_up());
     const size_t count = ashlar__peers(peers);
     for (size_t i = 0; i < count; i++) {
         if (peers[i] != ashlar__peer_none() && peers[i] != ashlar__peer_cuda_async()) {

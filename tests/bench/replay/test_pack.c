@@ -336,9 +336,7 @@ CASE(without_host_memory_nothing_changes) {
         size_t untouched[7];
         memset(offsets, 0x5a, sizeof offsets);
         memset(untouched, 0x5a, sizeof untouched);
-        ashlar__host_fail_at(++n);
-        status = ashlar_pack(buffers, 7, &options, offsets, &result);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_pack(buffers, 7, &options, offsets, &result));
         if (status != ASHLAR_OK) {
             CHECK(status == ASHLAR_EHOSTMEM && result.strategy == NULL);
             CHECK_HAS(ashlar_error_detail(), "pack: no host memory");
