@@ -171,12 +171,11 @@ bool ashlar__parse_real(ashlar_piece piece, double *out) {
 }
 
 void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
-    ASHLAR_CHECK2(isfinite(value) && value >= 0);
     const locale_t before = enter_c_locale();
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.15g", value); /* 0.1, not 0.10000000000000001 */
     if (strtod(out, NULL) != value) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.17g", value);
-        ASHLAR_CHECK2(strtod(out, NULL) == value);
+        ASHLAR_CHECK2(!isfinite(value) || strtod(out, NULL) == value); /* 17 digits are enough */
     }
     (void)uselocale(before);
 }

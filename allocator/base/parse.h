@@ -44,9 +44,10 @@ bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out);
 /* A decimal number, also with an exponent: "0.9", "1", "25e-2". Finite, at most 60 characters. */
 bool ashlar__parse_real(ashlar_piece piece, double *out);
 
-/* Write a number so that the functions above read the same value back. */
+/* Write a number so that the functions above read the same value back. A real that they refuse, one
+ * below 0 or not finite, is written too, for messages. */
 void ashlar__write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]);
-void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]); /* largest unit */
-void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]);    /* finite, >= 0 */
+void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]); /* with a unit */
+void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]);
 
 #endif /* ASHLAR_PARSE_H */

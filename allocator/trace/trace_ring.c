@@ -65,7 +65,6 @@ static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
 }
 
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
-    ASHLAR_CHECK2(event->action < ASHLAR_TRACE_ACTION_COUNT);
     const uint64_t words[ASHLAR_TRACE_WORDS] = {
         trace->now_ns(),
         event->address,
@@ -89,8 +88,8 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     atomic_store_explicit(&entry->mark, 2 * sequence + 2, memory_order_release);
 }
 
-/* Copy event `sequence`. Returns the entry's mark after that: unless it is 2 * sequence + 2, the copy
- * is not the event. */
+/* Copy event `sequence`. Returns the entry's mark after that: unless that is 2 * sequence + 2, the
+ * copy is not the event. */
 static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
                            ashlar_trace_event *event) {
     const ashlar_trace_entry *entry = entry_of(trace, sequence);

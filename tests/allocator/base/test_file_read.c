@@ -1,5 +1,5 @@
 /*
- * test_file_read.c - that a file is read as it is, and what is none is named.
+ * test_file_read.c - that a file is read whole, and that what is no file is named.
  */
 #include "allocator/base/file_read.h"
 

@@ -1,6 +1,5 @@
 /*
- * test_file_stale.c - the temporaries that killed writers leave: they are removed, and nothing else
- * is.
+ * test_file_stale.c - that the temporaries of killed writers are removed, and nothing else.
  */
 #include "allocator/base/file.h"
 

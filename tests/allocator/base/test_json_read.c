@@ -1,5 +1,5 @@
 /*
- * test_json_read.c - what the JSON reader takes and what it refuses.
+ * test_json_read.c - what the JSON reader accepts and what it refuses.
  */
 #include "allocator/base/json.h"
 

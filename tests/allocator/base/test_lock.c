@@ -1,5 +1,5 @@
 /*
- * test_lock.c - what debug builds find out about locks: who holds them, and in which order.
+ * test_lock.c - what debug builds know of locks: who holds them, and in which order they are taken.
  */
 #include "allocator/base/lock.h"
 

@@ -1,4 +1,4 @@
-/* test_parse.c - pieces of text, and numbers read and written. */
+/* test_parse.c - cutting text into pieces, and reading and writing numbers in any locale. */
 #include "tests/check.h"
 
 #include <float.h>

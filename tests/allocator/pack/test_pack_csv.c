@@ -1,4 +1,4 @@
-/* test_pack_csv.c - problems of MiniMalloc: read as they are meant, refused by line, written. */
+/* test_pack_csv.c - MiniMalloc's problems: how they are read, refused by line, and written. */
 #include "allocator/pack/pack_csv.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * test_trace_ring.c - that the ring keeps the newest events, whole and in order, whoever writes and
- * reads it at the same time.
+ * test_trace_ring.c - that the ring keeps the newest events, whole and in order, while other
+ * threads write and read.
  */
 #include "allocator/trace/trace_ring.h"
 
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "allocator/base/clock.h"
 #include "tests/check.h"
 #include "allocator/base/host.h"
 
