@@ -165,7 +165,6 @@ void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_stat
                       uint64_t tick) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
     ASHLAR_CHECK2(block->marks == 0 && block->bytes <= heap->used_bytes);
-    ASHLAR_CHECK2(state == NULL || tick <= state->recorded);
     ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;
