@@ -2,7 +2,7 @@
  * limits.c - how much memory an allocator takes of the device: trim, limit, reservation, the seal
  * and the program's callback that gives memory back, and which peers may use it.
  */
-#include "allocator/core/limits.h"
+#include "allocator/core/slow_path.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"

@@ -6,7 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/slow_path.h"
-#include "allocator/core/limits.h"
 
 /* A block of the heap's, free for work on `state`. */
 static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_stream_state *state,
