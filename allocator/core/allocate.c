@@ -10,7 +10,6 @@
 #include "allocator/base/error.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
-#include "allocator/core/limits.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/slow_path.h"

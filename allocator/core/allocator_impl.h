@@ -31,7 +31,7 @@ struct ashlar_allocator {
     ashlar_hit_constants constants;
     ashlar_allocator *next;          /* in the process's list. Lock: the list's, in streams.c */
     ashlar_device *device;           /* const */
-    size_t cache_bytes;              /* const; one thread's cache holds at most this; 0: no caches */
+    size_t cache_bytes;              /* const; what one thread's cache may hold; 0: no caches */
     ashlar_trace ring;               /* client.trace points here; unused where that is NULL */
     bool reports_leaks;              /* const */
     ashlar_guards guards;            /* const */
@@ -51,7 +51,7 @@ struct ashlar_allocator {
     size_t shared_bytes;
     ashlar_counters counters; /* of threads without a cache; published at the end of every call */
     ashlar_planner planner;
-    /* What threads have published, see counters.h; ashlar__stats_sum_claimed() fills in the rest. */
+    /* What threads have published; ashlar__stats_sum_claimed() fills in the rest. */
     ashlar_stats stats;
     uint64_t calls_at_seal;
     ashlar_seal_policy seal;

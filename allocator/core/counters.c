@@ -74,6 +74,7 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     if (is_above(stats->live_bytes, stats->live_peak_bytes)) {
         set_peak(stats, nothing);
     }
+    ASHLAR_CHECK2(!is_above(stats->live_bytes, stats->live_peak_bytes));
     *c = (ashlar_counters){
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,

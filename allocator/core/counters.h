@@ -9,9 +9,9 @@
  *
  * That is exact while one thread allocates. With several, it is off by at most what the others have
  * not published: too low by what they took, too high by what they freed. A call that takes the lock
- * publishes once its thread's changes exceed half of what the cache may hold; hits in between, which
- * take no lock, add at most what the cache holds. Reading the statistics publishes for all threads.
- * Until then a published sum may be below zero, where one thread freed what another one took.
+ * publishes once its thread's changes exceed half of what the cache may hold; the hits in between
+ * add at most what the cache holds. Reading the statistics publishes for all threads. Until then a
+ * published sum may be below zero, where one thread freed what another one took.
  */
 #ifndef ASHLAR_COUNTERS_H
 #define ASHLAR_COUNTERS_H
@@ -26,11 +26,11 @@ _Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
 /* Changes since the last publication, and the value at which a change is a new peak. */
 typedef struct ashlar_live_delta {
     int64_t live; /* requested bytes of blocks not yet freed */
-    int64_t peak; /* largest `live` since; for `all` at least what it takes to be a new peak */
+    int64_t peak; /* the largest `live` so far; `all` begins with what it takes to be a new peak */
 } ashlar_live_delta;
 
 typedef struct ashlar_counters {
-    uint64_t hit_count; /* allocations that the thread's cache served, since it was made */
+    uint64_t hit_count; /* allocations that the thread's cache has served since it was made */
     uint64_t hit_count_published;
     uint64_t planned_count; /* allocations that plans served; see ashlar__cache_count_planned() */
     uint64_t planned_count_published;

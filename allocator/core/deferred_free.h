@@ -1,14 +1,14 @@
 /*
- * deferred_free.h - blocks that any stream may use at once, as those of cudaMalloc(), and frees that
- * wait for all streams, as those of cudaFree() (internal).
+ * deferred_free.h - blocks that any stream may use at once, as those of cudaMalloc(), and frees
+ * that wait for all streams, as those of cudaFree() (internal).
  *
  * Such a block is taken for no stream: no queued work still uses it. Its free is deferred: the
  * caller finds out when all work submitted before, on whatever stream, is over, and then releases
  * it. Until then it waits outside the heap, as a shared block without a use; see shared.h.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that were taken and
- *   not released
+ *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that were taken
+ *   and not released
  */
 #ifndef ASHLAR_DEFERRED_FREE_H
 #define ASHLAR_DEFERRED_FREE_H

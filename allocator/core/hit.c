@@ -32,7 +32,7 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar__cache_leave(cache);
 }
 
-/* For another stream than the last time, or not the request that the step's plan expects; inside. */
+/* For another stream than the last time, or not what the step's plan expects; inside. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
@@ -157,8 +157,8 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
 }
 
 /*
- * Of another allocator than the last time, or a pointer that is no block. In a guard mode, which has
- * no caches, every free comes here: only there the caller's place is wanted.
+ * Of another allocator than the last time, or a pointer that is no block. In a guard mode, which
+ * has no caches, every free comes here: only there the caller's place is wanted.
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {

@@ -15,7 +15,6 @@
 #include "allocator/core/slow_path.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/core/limits.h"
 #include "allocator/core/shared.h"
 
 /*

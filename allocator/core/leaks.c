@@ -15,7 +15,7 @@
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
-/* Lines of a report, addresses on a line. */
+/* Groups in a report, addresses of a group, bytes of a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
 typedef struct leak {
@@ -169,7 +169,7 @@ static bool is_expecting_exit;
 
 /*
  * The device may be gone by now, and threads may still run. An allocator whose lock one of them
- * holds is left out: it may never be released.
+ * holds is left out: to wait for that lock may be to wait forever.
  */
 static void report_at_exit(void) {
     ashlar__lock_acquire(&watch_lock);

@@ -2,7 +2,7 @@
  * limits.c - how much memory an allocator takes of the device: trim, limit, reservation, the seal
  * and the program's callback that gives memory back, and which peers may use it.
  */
-#include "allocator/core/limits.h"
+#include "allocator/core/slow_path.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -147,7 +147,7 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* ashlar__heap_allow_peer() refuses both itself */
+        return ASHLAR_OK; /* its own device needs no leave; a range of segments refuses by itself */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));

@@ -43,10 +43,8 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     if (a->guards.fill != NULL) {
         cached_bytes += a->guards.fill->bytes;
     }
-    /* Now every thread has published: the sums are those of the blocks. */
+    /* Now every thread has published. Whether the sums are right is ashlar_allocator_check()'s. */
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
-    ASHLAR_CHECK2(a->stats.alloc_count >= a->stats.free_count);
-    ASHLAR_CHECK2(a->stats.live_bytes <= a->stats.live_peak_bytes);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;

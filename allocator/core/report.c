@@ -1,6 +1,6 @@
 /*
- * report.c - what the program is told when memory is out, who has it and what would help, and what a
- * guard mode found.
+ * report.c - what the program is told when memory is out (who has it, and what would help), and
+ * what a guard mode found.
  */
 #include "allocator/core/report.h"
 

@@ -1,6 +1,7 @@
 /*
  * slow_path.h - what the public functions call where the thread's cache does not serve, and the
- * steps of that: from a request to a block, from an address to its block (internal).
+ * steps of that: from a request to a block, whether more memory may be taken of the device, and
+ * from an address to its block (internal).
  */
 #ifndef ASHLAR_SLOW_PATH_H
 #define ASHLAR_SLOW_PATH_H
@@ -11,14 +12,14 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    void **out);
-/* The same, but the step under way has been asked for the request, and is not asked again. */
+/* The same, where the step under way has declined the request already. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
-/* caller   where the public function returns to */
+/* The same; caller: where the public function returns to. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
-                                                  const void *client);
+                                                  const void *caller);
 
 /* ---- from a request to a block ---- */
 
@@ -57,6 +58,20 @@ typedef struct ashlar_request {
 ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *allocator,
                                                            const ashlar_request *request,
                                                            ashlar_block **out, ashlar_rung *rung);
+
+/* ---- more memory of the device ---- */
+
+/* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocator);
+
+/* Raise the peak of reserved bytes. Call it after mapping memory, also where that failed. */
+void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
+
+/*
+ * Have the program's callback give something back. False: it gave nothing. Lock: held, but dropped
+ * during the callback.
+ */
+bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- from an address to its block ---- */
 
