@@ -186,7 +186,8 @@ ashlar_status ashlar__device_enter(ashlar_device *device) {
 void ashlar__device_leave(ashlar_device *device) {
     cu_context popped = NULL;
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
-    ASHLAR_CHECK2(result != CU_SUCCESS || popped == device->context);
+    /* Another context than ours, where an earlier pop has failed. */
+    ASHLAR_CHECK2(result != CU_SUCCESS || popped != NULL);
 }
 
 ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {

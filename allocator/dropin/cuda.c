@@ -1,12 +1,11 @@
-/* cuda.c - what ashlar/cuda_dropin.h stands on; without CUDA's headers, so that it is always there.
- */
+/* cuda.c - the functions behind ashlar/cuda_dropin.h, built without CUDA's headers. */
 #include <ashlar/device.h>
 #include <ashlar/export.h>
 
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
 
-/* As the public header declares them, which wants CUDA's first. */
+/* As in the public header, which needs CUDA's. */
 enum { ASHLAR_CUDA_ASK = -1 };
 ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
@@ -16,7 +15,9 @@ ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
-/* What else is wrong, CUDA knows better. */
+_Static_assert(ASHLAR_CUDA_ASK != (int)CU_SUCCESS && ASHLAR_CUDA_ASK < 0, "no code of CUDA's");
+
+/* ASHLAR_CUDA_ASK: CUDA itself knows better what is wrong. */
 static int result_of(ashlar_status status) {
     switch (status) {
     case ASHLAR_OK:
@@ -29,10 +30,11 @@ static int result_of(ashlar_status status) {
     }
 }
 
-/* Nobody tells which streams there are. */
+/* Programs do not tell us of their streams. */
 static ashlar_status frees_of(int device, ashlar_frees **out) {
     const ashlar_status status = ashlar__frees_of(device, out);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(*out != NULL);
         ashlar__frees_distrust_streams(*out);
     }
     return status;

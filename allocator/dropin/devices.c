@@ -1,3 +1,7 @@
+/*
+ * devices.c - the allocators of a process's devices and contexts, made when first wanted; what its
+ * environment asks for, and what a fork leaves of them.
+ */
 #include "allocator/dropin/devices.h"
 
 #include <pthread.h>
@@ -7,12 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/error.h"
+#include "allocator/base/lock.h"
+#include "allocator/core/allocator_impl.h"
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 
-/* Set once, under the lock below. */
+_Static_assert(ASHLAR_DROPIN_CONTEXTS == ASHLAR_DROPIN_HOST + 1, "places: devices, host, contexts");
+
+/* By place. Set under the lock below; a device's is never unset. */
 static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_ALLOCATORS_MAX];
 
 /* A place is free while its context is NULL. */
@@ -22,15 +29,15 @@ static struct {
 } contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
 static atomic_int context_count;
 
-static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_DEVICES);
 static bool is_expecting_fork; /* Lock: making_lock */
 
-/* Written by a child before it has other threads. */
+/* Set by a child before it has other threads. */
 static atomic_bool is_forked;
 
 /* ---- the environment ---- */
 
-/* Errors: ASHLAR_EINVAL; *is_on is then as it was. */
+/* An unset variable leaves *is_on as it is.  Errors: ASHLAR_EINVAL. */
 static ashlar_status read_switch(const char *name, bool *is_on) {
     const char *value = getenv(name);
     if (value == NULL || *value == '\0') {
@@ -51,18 +58,19 @@ static bool is_software(void) {
 
 /* ---- reports ---- */
 
-/* One write, so that lines of several threads or processes do not mix. */
+/* In one write, so that lines of several threads or processes do not mix. */
 static void write_line(const char *what, const char *text) {
     char line[LINE_BYTES];
     const int length = snprintf(line, sizeof line, "ashlar: %s%s%s", what,
                                 *what != '\0' && *text != '\0' ? ": " : "", text);
+    ASHLAR_CHECK2(length > 0);
     size_t bytes = length < (int)sizeof line - 1 ? (size_t)length : sizeof line - 2;
     line[bytes++] = '\n';
     const ssize_t written = write(STDERR_FILENO, line, bytes);
-    (void)written; /* there is nobody to tell */
+    (void)written; /* nobody to tell */
 }
 
-/* As an allocator calls it. */
+/* An ashlar_report_fn. */
 static void report_line(const char *line, void *unused) {
     (void)unused;
     write_line("", line);
@@ -70,7 +78,7 @@ static void report_line(const char *line, void *unused) {
 
 void ashlar__dropin_report(const char *what) {
     bool is_on = false;
-    /* A bad value is for whoever makes an allocator to refuse. */
+    /* A bad value is refused when an allocator is made. */
     if (read_switch("ASHLAR_REPORT", &is_on) == ASHLAR_OK && is_on) {
         write_line(what, ashlar_error_detail());
     }
@@ -79,16 +87,16 @@ void ashlar__dropin_report(const char *what) {
 /* ---- forks ---- */
 
 /*
- * The child has the thread that forked, and locks that others may have held. No lock is taken
- * before a fork: CUDA itself forks while it starts, and thus while an allocator is made.
+ * The child has only the thread that forked, and locks that others may have held. We must not take
+ * them before the fork: CUDA forks while it starts, which is while an allocator is made.
  */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
-    making_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {
-            a->report = NULL; /* the leaks are the parent's; its lock may be taken for good */
+            a->report = NULL; /* the leaks are the parent's, and the lock may stay taken */
         }
     }
 }
@@ -98,6 +106,7 @@ bool ashlar__dropin_is_forked(void) {
 }
 
 static ashlar_status expect_fork_locked(void) {
+    ASHLAR_OWNS(&making_lock);
     if (!is_expecting_fork && pthread_atfork(NULL, NULL, begin_child) != 0) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a handler of forks");
     }
@@ -107,7 +116,7 @@ static ashlar_status expect_fork_locked(void) {
 
 /* ---- making ---- */
 
-/* What cannot be a peer is left out: no two devices, no way between them, no virtual memory. */
+/* Leaves out devices that cannot be a peer: no way between the two, or no virtual memory. */
 static ashlar_status allow_peers(ashlar_allocator *a) {
     bool is_wanted = true;
     ashlar_status status = read_switch("ASHLAR_PEERS", &is_wanted);
@@ -119,6 +128,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
             return ashlar__driver_error(device->driver, "cuDeviceGetCount", result);
         }
     }
+    ASHLAR_CHECK2(count >= 0);
     for (int peer = 0; peer < count && status == ASHLAR_OK; peer++) {
         if (peer != device->info.ordinal) {
             status = ashlar_allocator_allow_peer(a, peer);
@@ -128,6 +138,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return status;
 }
 
+/* The options of the environment, beside ASHLAR_CONF. */
 static ashlar_status equip(ashlar_allocator *a) {
     bool is_on = false;
     const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
@@ -149,14 +160,18 @@ static ashlar_status create(int place, ashlar_device *device, ashlar_allocator *
 static ashlar_status open_device(int place, int ordinal, ashlar_device **out) {
     char name[32];
     if (place >= ASHLAR_DROPIN_CONTEXTS) {
-        return ashlar__device_open_within(
-            ordinal, atomic_load(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context), out);
+        const cu_context context = atomic_load(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context);
+        ASHLAR_CHECK2(context != NULL);
+        return ashlar__device_open_within(ordinal, context, out);
     }
+    ASHLAR_CHECK2(place == ordinal || place == ASHLAR_DROPIN_HOST);
     (void)snprintf(name, sizeof name, "%s:%d", is_software() ? "soft" : "cuda", ordinal);
     return ashlar_device_open(name, out);
 }
 
-static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
+static ashlar_status make_locked(int place, int ordinal, ashlar_allocator **out) {
+    ASHLAR_OWNS(&making_lock);
+    ASHLAR_CHECK2(atomic_load(&allocators[place]) == NULL && is_expecting_fork);
     ashlar_device *device;
     ashlar_allocator *a;
     ashlar_status status = open_device(place, ordinal, &device);
@@ -190,30 +205,33 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out
         return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
                             ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
-    pthread_mutex_lock(&making_lock);
+    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
+    ashlar__lock_acquire(&making_lock);
     ashlar_allocator *a = atomic_load(&allocators[place]);
     ashlar_status status = ASHLAR_OK;
     if (a == NULL) {
         status = expect_fork_locked();
-        status = status == ASHLAR_OK ? make(place, ordinal, &a) : status;
+        status = status == ASHLAR_OK ? make_locked(place, ordinal, &a) : status;
         if (status == ASHLAR_OK) {
             atomic_store_explicit(&allocators[place], a, memory_order_release);
         }
     }
-    pthread_mutex_unlock(&making_lock);
+    ashlar__lock_release(&making_lock);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(a != NULL);
         *out = a;
     }
     return status;
 }
 
 static ashlar_allocator *peek(int place) {
+    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
     return ashlar__dropin_is_forked()
                ? NULL
                : atomic_load_explicit(&allocators[place], memory_order_acquire);
 }
 
-/* `a` as it is, if it is there. */
+/* `a` if there is one, else a new one. */
 static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_allocator **out) {
     if (!ASHLAR_LIKELY(a != NULL)) {
         return find_or_make(place, ordinal, out);
@@ -249,23 +267,27 @@ ashlar_allocator *ashlar__dropin_owner(const void *ptr) {
 
 int ashlar__dropin_add_context(int ordinal, cu_context context) {
     int place = -1;
+    ASHLAR_CHECK2(context != NULL); /* NULL marks a free place */
     if (is_software()) {
-        return -1; /* the context is not of the device that is wanted */
+        return -1; /* a CUDA context, and the user wants software devices */
     }
-    pthread_mutex_lock(&making_lock);
+    ashlar__lock_acquire(&making_lock);
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX && place < 0; i++) {
         if (atomic_load(&contexts[i].context) == NULL) {
             contexts[i].ordinal = ordinal;
             atomic_store(&contexts[i].context, context);
             atomic_fetch_add(&context_count, 1);
             place = ASHLAR_DROPIN_CONTEXTS + i;
+            ASHLAR_CHECK2(atomic_load(&allocators[place]) == NULL);
         }
     }
-    pthread_mutex_unlock(&making_lock);
+    ASHLAR_CHECK2(atomic_load(&context_count) <= ASHLAR_DROPIN_CONTEXTS_MAX);
+    ashlar__lock_release(&making_lock);
     return place;
 }
 
 int ashlar__dropin_find_context(cu_context context) {
+    ASHLAR_CHECK2(context != NULL);
     if (atomic_load_explicit(&context_count, memory_order_relaxed) == 0) {
         return -1;
     }
@@ -278,6 +300,8 @@ int ashlar__dropin_find_context(cu_context context) {
 }
 
 void ashlar__dropin_drop_context(int place) {
+    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
+    ASHLAR_CHECK2(atomic_load(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context) != NULL);
     ashlar_allocator *a = atomic_exchange(&allocators[place], NULL);
     if (a != NULL) {
         ashlar_device *device = ashlar_allocator_device(a);
@@ -286,9 +310,11 @@ void ashlar__dropin_drop_context(int place) {
     }
     atomic_store(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context, NULL);
     atomic_fetch_sub(&context_count, 1);
+    ASHLAR_CHECK2(atomic_load(&context_count) >= 0);
 }
 
 ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out) {
+    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
     return find(peek(place), place, contexts[place - ASHLAR_DROPIN_CONTEXTS].ordinal, out);
 }
 

@@ -1,30 +1,34 @@
+/*
+ * frees.c - memory as cudaMalloc() and cudaFree() handle it: one ashlar_frees for each device and
+ * context, and how hard a request tries before it fails.
+ */
 #include "allocator/dropin/frees_impl.h"
 
-#include "allocator/core/slow_path.h"
-#include "allocator/dropin/devices.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/dropin/devices.h"
 
-static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX];
+static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
-static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 
 /*
- * What is freed is free again at times that differ from step to step of a program, and so do the
- * places of its blocks. With room to spare none of the later steps needs more than the first.
+ * Freed blocks become free at other times in each step of a program, and so its blocks lie in other
+ * places. With room to spare, later steps need no more than the first.
  */
 #define STEP_MIN_BYTES ((size_t)32 << 20)
-enum { STEP_DEVICE_DIVISOR = 64 }; /* but no more of the device at once */
+enum { STEP_DEVICE_DIVISOR = 64 }; /* at most this part of the device at once */
 
 /*
- * Three quarters of what is reserved are in no block, and as much as some steps: work that is late
- * is all that keeps it from being used. Waiting for that, as cudaFree() does, then bounds what is
- * reserved for a program that never lets the device rest.
+ * When to wait for the device: when 3/4 of what is reserved is in no block, and that is several
+ * steps of growth. Only late work keeps it from being used then. Waiting for it, as cudaFree()
+ * does, bounds what a program that never lets the device rest can reserve.
  */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
-/* Other threads may take what has become free; one that never gets any is told so. */
+/* Other threads may take what becomes free: a thread that never gets any fails. */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
@@ -36,7 +40,8 @@ static void take_large_steps(ashlar_allocator *a) {
     ashlar__lock_release(&a->lock);
 }
 
-static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
+static ashlar_status make_locked(int place, int ordinal, ashlar_frees **out) {
+    ASHLAR_OWNS(&making_lock);
     const bool is_host = place == ASHLAR_DROPIN_HOST;
     ashlar_allocator *a;
     const ashlar_status status = is_host ? ashlar__dropin_host_allocator(ordinal, &a)
@@ -52,10 +57,11 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     }
     made->allocator = a;
     made->device = ashlar_allocator_device(a);
+    ASHLAR_CHECK2(made->device != NULL);
     made->is_host = is_host;
     made->is_distrusted = is_host;
-    made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    made->wait_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    ashlar__lock_init(&made->lock, ASHLAR_RANK_FREES);
+    ashlar__lock_init(&made->wait_lock, ASHLAR_RANK_FREES_WAIT);
     made->end = &made->first;
     ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, made);
     if (!is_host) {
@@ -63,6 +69,16 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     }
     *out = made;
     return ASHLAR_OK;
+}
+
+/* NULL is allowed. */
+static void discard(ashlar_frees *frees) {
+    if (frees != NULL) {
+        ashlar__frees_drop_all(frees);
+        ashlar__lock_finish(&frees->lock);
+        ashlar__lock_finish(&frees->wait_lock);
+        ashlar__host_free(frees);
+    }
 }
 
 static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
@@ -74,22 +90,25 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     if (place < ASHLAR_DROPIN_DEVICES_MAX && atomic_load(&is_given_up[ordinal])) {
         return ashlar__fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
     }
-    pthread_mutex_lock(&making_lock);
+    ASHLAR_CHECK2(place == ordinal || place >= ASHLAR_DROPIN_HOST);
+    ASHLAR_CHECK2(place < ASHLAR_DROPIN_ALLOCATORS_MAX);
+    ashlar__lock_acquire(&making_lock);
     ashlar_frees *frees = atomic_load(&all[place]);
     if (frees == NULL) {
-        status = make(place, ordinal, &frees);
+        status = make_locked(place, ordinal, &frees);
         if (status == ASHLAR_OK) {
             atomic_store_explicit(&all[place], frees, memory_order_release);
         }
     }
-    pthread_mutex_unlock(&making_lock);
+    ashlar__lock_release(&making_lock);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(frees != NULL && frees->is_host == (place == ASHLAR_DROPIN_HOST));
         *out = frees;
     }
     return status;
 }
 
-/* `frees` as it is, if it is there. */
+/* `frees` if there is one, else a new one. */
 static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_frees **out) {
     if (ASHLAR_LIKELY(frees != NULL)) {
         *out = frees;
@@ -101,6 +120,7 @@ static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_fr
 }
 
 static ashlar_frees *peek(int place) {
+    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
     return ashlar__dropin_is_forked() ? NULL
                                       : atomic_load_explicit(&all[place], memory_order_acquire);
 }
@@ -124,8 +144,9 @@ ashlar_frees *ashlar__frees_peek_host(void) {
     return peek(ASHLAR_DROPIN_HOST);
 }
 
-/* What is wrong with the ordinal the driver has found out: the context is one of its. */
+/* Ordinal 0 stands for the context's, which the driver knows to be right. */
 ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out) {
+    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
     return find(peek(place), place, 0, out);
 }
 
@@ -134,20 +155,20 @@ ashlar_frees *ashlar__frees_peek_context(int place) {
 }
 
 void ashlar__frees_drop_context(int place) {
+    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
     ashlar_frees *frees = atomic_exchange(&all[place], NULL);
     ashlar__dropin_drop_context(place);
-    if (frees != NULL) {
-        ashlar__frees_drop_all(frees);
-        ashlar__host_free(frees);
-    }
+    discard(frees);
 }
 
-/* Where the allocator has a range of its own, one look tells. */
+/* Whether the pointer is in the allocator's range; an allocator that guards by unmapping has
+ * several. */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
 
 ashlar_frees *ashlar__frees_each(int *place) {
+    ASHLAR_CHECK2(*place >= 0 && *place <= ASHLAR_DROPIN_ALLOCATORS_MAX);
     while (*place < ASHLAR_DROPIN_ALLOCATORS_MAX) {
         const int here = (*place)++;
         ashlar_frees *frees = here < ASHLAR_DROPIN_DEVICES_MAX ? ashlar__frees_peek(here)
@@ -186,11 +207,7 @@ void ashlar__frees_give_up(int ordinal) {
 
 void ashlar__frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
-        ashlar_frees *frees = atomic_exchange(&all[i], NULL);
-        if (frees != NULL) {
-            ashlar__frees_drop_all(frees);
-            ashlar__host_free(frees);
-        }
+        discard(atomic_exchange(&all[i], NULL));
     }
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         atomic_store(&is_given_up[i], false);
@@ -199,19 +216,23 @@ void ashlar__frees_forget(void) {
 
 /* ---- memory ---- */
 
+static size_t spare_bytes(const ashlar_stats *stats) {
+    ASHLAR_CHECK2(stats->block_bytes <= stats->reserved_bytes);
+    return (size_t)(stats->reserved_bytes - stats->block_bytes);
+}
+
 size_t ashlar__frees_spare_bytes(const ashlar_frees *f) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(f->allocator, &stats);
-    return (size_t)(stats.reserved_bytes - stats.block_bytes);
+    return spare_bytes(&stats);
 }
 
 bool ashlar__frees_give_back(ashlar_frees *f) {
     ashlar_stats before, after;
     ashlar_allocator_get_stats(f->allocator, &before);
     (void)ashlar__frees_reclaim(f, 0);
-    const ashlar_status unused =
-        ashlar_allocator_trim(f->allocator, 0); /* what it gave back it gave */
-    (void)unused;
+    const ashlar_status unused = ashlar_allocator_trim(f->allocator, 0);
+    (void)unused; /* even if it failed, it may have given something back */
     ashlar_allocator_get_stats(f->allocator, &after);
     return after.reserved_bytes < before.reserved_bytes;
 }
@@ -219,11 +240,11 @@ bool ashlar__frees_give_back(ashlar_frees *f) {
 static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(f->allocator, &stats);
-    const uint64_t spare = stats.reserved_bytes - stats.block_bytes;
+    const size_t spare = spare_bytes(&stats);
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/* What other threads have in hand for a moment is not out. `stream` NULL: for any. */
+/* Fails only when no other thread is about to return blocks. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -234,14 +255,16 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
         status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, false, out)
                                 : ashlar_alloc(f->allocator, bytes, *stream, out);
     } while (status == ASHLAR_ENOMEM && --tries > 0 && ashlar__frees_has_more(f, seen));
+    ASHLAR_CHECK2(status != ASHLAR_OK || *out != NULL);
     return status;
 }
 
+/* In a guard mode, which queues work on the block: wait for that. */
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
     if (status == ASHLAR_OK) {
-        status = ashlar__device_synchronize(f->device); /* the guard has queued work on it */
+        status = ashlar__device_synchronize(f->device);
     }
     if (status == ASHLAR_OK) {
         *out = ptr;
@@ -289,7 +312,7 @@ static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_r
         stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
     switch (status) {
     case ASHLAR_OK:
-    case ASHLAR_EDAMAGE: /* found at a free, which is done */
+    case ASHLAR_EDAMAGE: /* reported elsewhere; the block is freed */
         *result = CU_SUCCESS;
         return true;
     case ASHLAR_EPOINTER:
@@ -318,7 +341,7 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/* Asked at every allocation of some, so that what all threads read is not written each time. */
+/* Some call it at every allocation: read first, since writing takes the line from all threads. */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);

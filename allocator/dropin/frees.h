@@ -1,25 +1,25 @@
 /*
- * frees.h - memory as cudaMalloc() and cudaFree() give it out and take it back: for any stream, and
- * only when everything submitted before the free is over; without stopping the host (internal to
- * the drop-in libraries).
+ * frees.h - memory with the promises of cudaMalloc() and cudaFree(): a block is for any stream, and
+ * a freed one is reused when all work submitted before the free is over; but the host does not wait
+ * (internal to the drop-in libraries).
  *
- * Freed blocks gather. When memory is wanted that is not free, those gathered so far become a
- * batch, with events behind all that may still use it: recorded later than the frees, so that they
- * cover what those promise. When all have completed the batch is free; they are asked for no longer
- * than mapping more memory would take, which is what is done otherwise: until most of what there is
- * waits so, when the host waits too.
+ * Freed blocks gather. When a request finds no free memory, the blocks gathered so far become a
+ * batch, with events behind all work that may still use them. The events are recorded later than
+ * the frees, so they cover all that was submitted before. When all have completed, the batch is
+ * free. We poll them for about as long as mapping more memory takes, and then map more instead.
+ * Once most of the memory waits in batches, the host waits, too.
  *
- * Each non-blocking stream has an event of its own: these streams are told of as they are made, and
- * one that is destroyed leaves an event behind its last work. All others are covered by one event
- * on the legacy stream, which comes after all of them. Nothing better covers the default streams of
- * other threads, which have no name here; but it is a barrier between blocking streams. Therefore
- * it is one for a batch, and only when memory is wanted.
+ * Each non-blocking stream gets an event of its own: we are told when one is made, and one that is
+ * destroyed leaves an event behind its last work. One event on the legacy stream covers all the
+ * others, since that stream comes after them. Nothing better covers the default streams of other
+ * threads, which we cannot name. But that event is a barrier between blocking streams, so we record
+ * one for a batch, and only when memory is wanted.
  *
- * While any stream is captured no event is recorded or asked: the blocks stay until later. Where
- * streams are not told of, what stands for the events is a wait on the host, one for a batch.
+ * While any stream is captured we record and query no event, and the blocks stay until later. If we
+ * are not told of streams, one wait on the host stands for the events of a batch.
  *
- * Batches end in the order in which they were made. So a batch that waits for a destroyed stream's
- * last event makes those behind it wait too.
+ * Batches end in the order in which they were made. So one that waits for the last event of a
+ * destroyed stream delays those behind it.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
@@ -35,25 +35,26 @@ typedef struct ashlar_frees ashlar_frees;
  * Threads: any.  Errors: those of ashlar__dropin_allocator(), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out);
-/* NULL where none has been made, and in a forked child. */
+/* NULL: none has been made, or this is a forked child. */
 ashlar_frees *ashlar__frees_peek(int ordinal);
 
 /*
- * The same for page-locked host memory, which every device may use: so streams are not told of, and
- * what is freed is over when every device has been waited for.
+ * The same for page-locked host memory. Every device may use it, so we are not told of all its
+ * streams, and a wait for every device stands for events.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_host(void);
 
-/* The same for a context of the program's, by its place (devices.h); when it ends, all goes. */
+/* The same for a context of the program's, by its place (devices.h). Dropping it ends all blocks.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_context(int place);
 void ashlar__frees_drop_context(int place);
 
 /*
- * The next device or context from *place on, *place set behind it; ashlar__frees_next: that may
- * have a block at `ptr`. NULL: none. *place begins at 0.
- * Threads: any.  Cost: a look at each place, and at its range.
+ * Iterate over devices and contexts, or over those that may have a block at `ptr`. Set *place to 0
+ * before the first call. NULL: no more.
+ * Threads: any.  Cost: O(places).
  */
 ashlar_frees *ashlar__frees_each(int *place);
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
@@ -71,26 +72,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t 
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                        ashlar_stream stream, void **out);
 
-/* Bytes that are reserved and in no live block: what a program may count as free. */
+/* Bytes that are reserved and in no live block: to the program these are free. */
 size_t ashlar__frees_spare_bytes(const ashlar_frees *frees);
 
 /*
- * Give back to the driver what is in no live block, once all work that may use it is over. True:
+ * Wait for all work that may use freed blocks, and give all that is free back to the driver. True:
  * there was something.
  * Threads: any.  Stream: waits on the host.
  */
 bool ashlar__frees_give_back(ashlar_frees *frees);
 
 /*
- * As cudaFree(), but the host does not wait; however the block was taken.
- * Threads: any.  Errors: ASHLAR_EPOINTER, nothing changes; in a guard mode those of ashlar_free().
+ * As cudaFree(), but the host does not wait. The block may come from either call above.
+ * Threads: any.  Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
 /*
- * A free of the program's, of whatever device's memory: for all streams, or in the order of one.
- * True: it is ours to answer, and *result is CUDA's code. A pointer into our memory that is no live
- * block's is: CUDA, which knows the pieces that blocks are cut from, might free one.
+ * Answer a free of the program's, on any device: for all streams, or in the order of one. True: it
+ * was ours to answer, and *result is CUDA's code. That includes a pointer into our memory that is
+ * no live block: CUDA knows the segments that blocks are cut from, and might free one.
  * Threads: any.
  */
 bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
@@ -98,39 +99,39 @@ bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *res
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
 /*
- * The program is about to wait for all work of the device: events recorded now have completed when
- * memory is wanted next, and hold up no stream that is not waited for anyway.
+ * Call it when the program is about to wait for all work of the device. Events recorded now have
+ * completed when memory is wanted next, and delay no stream that is not waited for anyway.
  * Threads: any.  Stream: may record events.
  */
 void ashlar__frees_cover(ashlar_frees *frees);
 
 /*
- * A non-blocking stream of the device's primary context was made; a stream is about to be
- * destroyed. What cannot be noted of it is made up for by waiting on the host from then on.
+ * Call these after a non-blocking stream of the device's primary context was made, and before a
+ * stream is destroyed. Where that cannot be noted, the host waits from then on.
  */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
 /*
- * A stream is about to be captured, has been. In between no event is recorded or asked, and the
- * allocator makes its calls so that they spoil no capture.
+ * Call these before a stream is captured, and after. In between we record and query no event, and
+ * the allocator makes its driver calls so that they do not invalidate the capture.
  */
 void ashlar__frees_begin_capture(ashlar_frees *frees);
 void ashlar__frees_end_capture(ashlar_frees *frees);
 
-/* Streams are not told of, or not all. Threads: any. */
+/* There may be streams that we are not told of: wait on the host from now on. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);
 
-/* Tests: frees are believed to be over at once, as cudaFree() does not promise it. */
+/* Tests: reuse freed blocks at once, which cudaFree() does not promise. */
 void ashlar__frees_trust_all(ashlar_frees *frees);
 
 /*
- * The device is not ours any more: all memory goes back, live blocks too, and ashlar__frees_of()
- * refuses with ASHLAR_ENOTSUP. Threads: no other call for the device is under way.
+ * Leave the device to the driver: return all memory, live blocks too. From now on
+ * ashlar__frees_of() fails with ASHLAR_ENOTSUP. Threads: no other call for the device is under way.
  */
 void ashlar__frees_give_up(int ordinal);
 
-/* Tests: forget what there is, after ashlar__dropin_forget(). No other call is under way. */
+/* Tests: forget everything, after ashlar__dropin_forget(). No other call is under way. */
 void ashlar__frees_forget(void);
 
 #endif /* ASHLAR_DROPIN_FREES_H */

@@ -1,20 +1,22 @@
-/* frees_batches.c - what is freed, until all work submitted before is over. */
+/* frees_batches.c - freed blocks in batches, until all work submitted before is over. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"
 
 /*
- * How often events are asked before more memory is mapped: some 50 microseconds, which mapping
- * takes too. An event on a device that has nothing to do completes within a few.
+ * How often events are polled before more memory is mapped: about 50 microseconds, as long as
+ * mapping takes. On an idle device an event completes within a few.
  */
 enum { POLLS = 64 };
 
-/* ---- marks; the device's context is current ---- */
+/* ---- marks: events behind work. The device's context is current. ---- */
 
 /* NULL: no host memory, or the driver refuses. */
 static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
+    ASHLAR_OWNS(&f->lock);
     ashlar_event_node *made = f->spare;
     if (made != NULL) {
+        ASHLAR_CHECK2(made->event != NULL);
         f->spare = made->next;
         return made;
     }
@@ -27,6 +29,7 @@ static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
     return made;
 }
 
+/* Move all of `marks` to a list. */
 static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     while (marks != NULL) {
         ashlar_event_node *next = marks->next;
@@ -36,7 +39,7 @@ static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     }
 }
 
-/* Put a mark behind the work of a stream. False: that was not possible. */
+/* Put a mark behind the work of a stream. False: not possible. */
 static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_event_node **marks) {
     ashlar_event_node *made = new_mark_locked(f);
     if (made == NULL) {
@@ -50,7 +53,7 @@ static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_eve
     return is_marked;
 }
 
-/* A program may capture by ways that are not watched. */
+/* By asking the driver: a program may begin captures by ways that we do not watch. */
 static bool is_captured(const ashlar_frees *f, ashlar_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
     const cu_result result =
@@ -60,6 +63,7 @@ static bool is_captured(const ashlar_frees *f, ashlar_stream stream) {
 }
 
 static bool is_any_captured_locked(const ashlar_frees *f) {
+    ASHLAR_OWNS(&f->lock);
     bool is_any = is_captured(f, NULL);
     for (const ashlar_known_stream *s = f->streams; s != NULL && !is_any; s = s->next) {
         is_any = is_captured(f, s->stream);
@@ -74,8 +78,8 @@ static bool is_capture_on(const ashlar_frees *f) {
 }
 
 /*
- * Behind all work submitted so far. False: not possible now; marks that were made are in `marks`.
- * A stream that takes no event may have been destroyed by a way that is not watched.
+ * Put marks behind all work submitted so far. False: not possible now; `marks` has those that were
+ * made. A stream that takes no event may have been destroyed by a way that we do not watch.
  */
 static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     if (is_any_captured_locked(f)) {
@@ -91,13 +95,26 @@ static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     return is_marked;
 }
 
-/* What is deferred becomes a batch, if it can be marked. */
+/* O(batches). */
+static bool batches_hold(ashlar_frees *f) {
+    size_t count = 0;
+    ashlar_free_batch **link = &f->first;
+    while (*link != NULL) {
+        count++;
+        link = &(*link)->next;
+    }
+    return link == f->end && count == atomic_load(&f->batch_count);
+}
+
+/* Make a batch of what is deferred, if it can be marked. */
 static void make_batch_locked(ashlar_frees *f) {
+    ASHLAR_OWNS(&f->lock);
+    ASHLAR_CHECK2(!f->is_host && *f->end == NULL);
     ashlar_free_batch *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
         return;
     }
-    /* Before the events: a block that is deferred behind them is not theirs. */
+    /* Before the events are recorded: they do not cover a block that is deferred later. */
     made->blocks = ashlar__deferred_take(f->allocator);
     if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
         ashlar__deferred_put_back(f->allocator, made->blocks);
@@ -110,10 +127,13 @@ static void make_batch_locked(ashlar_frees *f) {
     *f->end = made;
     f->end = &made->next;
     atomic_fetch_add(&f->batch_count, 1);
+    ASHLAR_CHECK2(made->blocks != NULL && made->marks != NULL);
+    ASHLAR_CHECK2(batches_hold(f));
 }
 
 /* Drop the marks that have completed, up to the first that has not. */
-static void ask_locked(ashlar_frees *f, ashlar_event_node **marks) {
+static void poll_locked(ashlar_frees *f, ashlar_event_node **marks) {
+    ASHLAR_OWNS(&f->lock);
     while (*marks != NULL &&
            ASHLAR_DRIVER_CALL(f->device->driver, event_query, ((*marks)->event)) == CU_SUCCESS) {
         ashlar_event_node *done = *marks;
@@ -124,15 +144,17 @@ static void ask_locked(ashlar_frees *f, ashlar_event_node **marks) {
 }
 
 static void release(ashlar_frees *f, ashlar_block *blocks) {
+    ASHLAR_CHECK2(blocks != NULL);
     ashlar__deferred_release(f->allocator, blocks);
     atomic_fetch_add(&f->release_count, 1);
 }
 
 static bool release_past_locked(ashlar_frees *f) {
+    ASHLAR_OWNS(&f->lock);
     bool has_any = false;
     while (f->first != NULL) {
         ashlar_free_batch *oldest = f->first;
-        ask_locked(f, &oldest->marks);
+        poll_locked(f, &oldest->marks);
         if (oldest->marks != NULL) {
             break;
         }
@@ -143,10 +165,11 @@ static bool release_past_locked(ashlar_frees *f) {
         atomic_fetch_sub(&f->batch_count, 1);
         has_any = true;
     }
+    ASHLAR_CHECK2(batches_hold(f));
     return has_any;
 }
 
-/* Events would not do, or not be waited for. */
+/* Whether events do not cover all streams, or are not to be waited for. */
 static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
@@ -158,7 +181,7 @@ static ashlar_status synchronize(const ashlar_frees *f) {
 
 /* All that is deferred is over after a wait on the host. */
 static bool release_after_wait(ashlar_frees *f) {
-    pthread_mutex_lock(&f->wait_lock);
+    ashlar__lock_acquire(&f->wait_lock);
     ashlar_block *blocks = ashlar__deferred_take(f->allocator);
     const bool is_over =
         blocks != NULL && (atomic_load(&f->is_trusting) || synchronize(f) == ASHLAR_OK);
@@ -167,7 +190,7 @@ static bool release_after_wait(ashlar_frees *f) {
     } else if (blocks != NULL) {
         ashlar__deferred_put_back(f->allocator, blocks);
     }
-    pthread_mutex_unlock(&f->wait_lock);
+    ashlar__lock_release(&f->wait_lock);
     return is_over;
 }
 
@@ -175,8 +198,9 @@ bool ashlar__frees_has_pending(const ashlar_frees *f) {
     return atomic_load(&f->batch_count) > 0 || ashlar__has_deferred(f->allocator);
 }
 
-/* And no capture begins while the lock is held. */
+/* No capture of the device begins while the lock is held. */
 static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
+    ASHLAR_CHECK2(batches_max > 0);
     if (!is_capture_on(f) && !needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
         make_batch_locked(f);
     }
@@ -187,9 +211,9 @@ void ashlar__frees_cover(ashlar_frees *f) {
         ashlar__device_enter(f->device) != ASHLAR_OK) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     make_batch_unless_full_locked(f, ASHLAR_BATCHES_MAX);
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
     ashlar__device_leave(f->device);
 }
 
@@ -199,12 +223,12 @@ bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
         ashlar__device_enter(f->device) != ASHLAR_OK) {
         return false;
     }
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     make_batch_unless_full_locked(f, batches_max);
     for (int i = 0; i < POLLS && !has_any && f->first != NULL && !is_capture_on(f); i++) {
         has_any = release_past_locked(f);
     }
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
     if (needs_wait(f)) {
         has_any = release_after_wait(f) || has_any;
     }
@@ -213,12 +237,12 @@ bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
 }
 
 bool ashlar__frees_has_more(ashlar_frees *f, uint64_t release_count) {
-    pthread_mutex_lock(&f->wait_lock);
-    pthread_mutex_unlock(&f->wait_lock);
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->wait_lock); /* whoever had blocks in hand has returned them */
+    ashlar__lock_release(&f->wait_lock);
+    ashlar__lock_acquire(&f->lock);
     const bool has_more = !is_capture_on(f) && (atomic_load(&f->release_count) != release_count ||
                                                 ashlar__frees_has_pending(f));
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
     return has_more;
 }
 
@@ -232,14 +256,14 @@ bool ashlar__frees_wait(ashlar_frees *f) {
 
 /* The event that the oldest batch waits for; NULL: there is no batch. */
 static cu_event awaited_event(ashlar_frees *f) {
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     const cu_event event =
         f->first != NULL && f->first->marks != NULL ? f->first->marks->event : NULL;
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
     return event;
 }
 
-/* No lock is held during the wait; an event that another thread uses anew is waited for longer. */
+/* No lock is held during a wait: if another thread reuses the event meanwhile, it takes longer. */
 bool ashlar__frees_reclaim(void *user, size_t bytes) {
     ashlar_frees *f = user;
     (void)bytes;
@@ -257,20 +281,22 @@ bool ashlar__frees_reclaim(void *user, size_t bytes) {
 /* ---- streams ---- */
 
 void ashlar__frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
+    ASHLAR_CHECK2(stream != NULL);
     ashlar_known_stream *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
         ashlar__frees_distrust_streams(f);
         return;
     }
     made->stream = stream;
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     made->next = f->streams;
     f->streams = made;
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
 }
 
 /* True: it was known. */
 static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
+    ASHLAR_OWNS(&f->lock);
     ashlar_known_stream **link = &f->streams;
     while (*link != NULL && (*link)->stream != stream) {
         link = &(*link)->next;
@@ -284,14 +310,15 @@ static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
     return true;
 }
 
-/* Behind its last work. */
+/* Put a mark behind the last work of a stream. */
 static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
+    ASHLAR_OWNS(&f->lock);
     const ashlar_status status = ashlar__device_enter(f->device);
     if (status != ASHLAR_OK) {
         return status;
     }
     if (!is_capture_on(f)) {
-        ask_locked(f, &f->ended); /* there may never be a batch that wants them */
+        poll_locked(f, &f->ended); /* there may never be a batch that takes them */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
     ashlar__device_leave(f->device);
@@ -299,27 +326,27 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
 }
 
 void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
-    /* Also what cudaFreeAsync() gave back there. Where that fails it is found out later. */
+    /* For the blocks that cudaFreeAsync() freed there. A failure shows when they are wanted. */
     const ashlar_status unused = ashlar_allocator_forget_stream(f->allocator, stream);
     (void)unused;
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
         ashlar__frees_distrust_streams(f);
     }
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
 }
 
 void ashlar__frees_begin_capture(ashlar_frees *f) {
-    pthread_mutex_lock(&f->lock);
+    ashlar__lock_acquire(&f->lock);
     atomic_fetch_add(&f->device->driver->capture_count, 1);
-    pthread_mutex_unlock(&f->lock);
+    ashlar__lock_release(&f->lock);
 }
 
 void ashlar__frees_end_capture(ashlar_frees *f) {
     atomic_fetch_sub(&f->device->driver->capture_count, 1);
 }
 
-/* ---- tests ---- */
+/* ---- the end ---- */
 
 static void drop_marks(ashlar_event_node *marks) {
     while (marks != NULL) {
@@ -330,6 +357,8 @@ static void drop_marks(ashlar_event_node *marks) {
 }
 
 void ashlar__frees_drop_all(ashlar_frees *f) {
+    ashlar__lock_acquire(&f->lock);
+    ASHLAR_CHECK2(batches_hold(f));
     drop_marks(f->spare);
     drop_marks(f->ended);
     while (f->first != NULL) {
@@ -341,4 +370,5 @@ void ashlar__frees_drop_all(ashlar_frees *f) {
     while (f->streams != NULL) {
         (void)forget_stream_locked(f, f->streams->stream);
     }
+    ashlar__lock_release(&f->lock);
 }

@@ -7,12 +7,12 @@
 #ifndef ASHLAR_DROPIN_FREES_IMPL_H
 #define ASHLAR_DROPIN_FREES_IMPL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/dropin/frees.h"
 
-/* As many batches wait at most, unless memory is out: more would be no sooner over. */
+/* Batches that wait at most, unless memory is out: more of them would not end sooner. */
 enum { ASHLAR_BATCHES_MAX = 8 };
 
 /* An event, in one list at a time. */
@@ -21,10 +21,11 @@ typedef struct ashlar_event_node {
     cu_event event;
 } ashlar_event_node;
 
+/* Frees that wait for the same events. blocks != NULL */
 typedef struct ashlar_free_batch {
     struct ashlar_free_batch *next;
     ashlar_block *blocks;
-    ashlar_event_node *marks; /* those not known to have completed */
+    ashlar_event_node *marks; /* events not known to have completed */
 } ashlar_free_batch;
 
 typedef struct ashlar_known_stream {
@@ -32,6 +33,10 @@ typedef struct ashlar_known_stream {
     ashlar_stream stream;
 } ashlar_known_stream;
 
+/*
+ * Invariants: batch_count == batches from `first` on, up to the one whose `next` is *end;
+ * is_host: is_distrusted, and so no batches
+ */
 struct ashlar_frees {
     ashlar_allocator *allocator; /* const */
     ashlar_device *device;       /* const */
@@ -40,8 +45,8 @@ struct ashlar_frees {
     atomic_bool is_trusting;     /* tests */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
-    pthread_mutex_t wait_lock; /* held by who waits on the host with blocks in hand; taken alone */
-    pthread_mutex_t lock;      /* guards what follows; taken before the allocator's */
+    ashlar_lock wait_lock; /* held by a thread that waits on the host with blocks in hand */
+    ashlar_lock lock;      /* guards what follows */
     ashlar_known_stream *streams;
     ashlar_event_node *ended; /* behind the last work of streams that are gone */
     ashlar_event_node *spare;
@@ -53,25 +58,24 @@ struct ashlar_frees {
 bool ashlar__frees_has_pending(const ashlar_frees *frees);
 
 /*
- * Make a batch, if fewer than `batches_max` wait, and give back to the allocator what is known to
- * be over. True: there was something.
+ * Make a batch, if fewer than `batches_max` wait, and return the blocks of batches that are over to
+ * the allocator. True: there were any.
  */
 bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
 /*
- * Memory was out: may it not be so by now? Blocks have been given back since `release_count` was
- * read, other threads were about to, or there are new ones.
+ * Whether a request that failed for want of memory may succeed by now: blocks were returned since
+ * `release_count` was read, or some are pending. Waits for a thread that is returning some.
  */
 bool ashlar__frees_has_more(ashlar_frees *frees, uint64_t release_count);
 
 /* Wait on the host for all work of the device. False: not possible now. */
 bool ashlar__frees_wait(ashlar_frees *frees);
 
-/* Tests: return the host memory of events, batches and streams. */
+/* Free the records of events, batches and streams; no thread uses them. */
 void ashlar__frees_drop_all(ashlar_frees *frees);
 
-/* As an allocator's reclaim callback, `user` being an ashlar_frees: wait for all that is pending.
- */
+/* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */
 bool ashlar__frees_reclaim(void *user, size_t bytes);
 
 #endif /* ASHLAR_DROPIN_FREES_IMPL_H */

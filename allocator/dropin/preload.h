@@ -2,35 +2,33 @@
  * preload.h - what the files of libashlar-preload.so share (internal).
  *
  *   preload_find.c      how programs come to the driver's functions, and the driver's own
- *   preload_memory.c    memory
- *   preload_others.c    memory that is the driver's
+ *   preload_memory.c    memory, ours and the driver's
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
- * LD_PRELOAD=libashlar-preload.so has an unmodified program's device memory come from here. It is
- * the driver that is stood in for, not the CUDA runtime: whichever runtime the program has, linked
- * statically or not, finds its driver by dlopen() and dlsym() or cuGetProcAddress(), and keeps its
- * errors, current devices and contexts itself.
+ * With LD_PRELOAD=libashlar-preload.so an unmodified program's device memory comes from us. We
+ * stand in for the driver, not for the CUDA runtime. Whichever runtime the program has, linked
+ * statically or not, it finds its driver by dlopen() and dlsym() or cuGetProcAddress(), and keeps
+ * its errors, current devices and contexts itself.
  *
  * ASHLAR_PRELOAD is a list of words, separated by commas:
- *   off      nothing is stood in for
- *   on       as without it
+ *   off      stand in for nothing
+ *   on       the default
  *   report   one line on stderr when the process ends, and one if a device cannot be served
- *   unsafe   for tests: memory is given out again at once, which cudaFree() does not promise
- * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is stood in for: the
- * program's driver knows no software device. Where the library is one of several in LD_PRELOAD that
- * have a dlsym(), it is to be the first.
+ *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
+ * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft we stand in for nothing, since
+ * the program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
+ * name this one first.
  *
- * Each context that the program makes has an allocator of its own, to its end. What passes on to
- * the driver: memory of contexts that were made in other ways (green contexts), managed and host
- * memory, memory pools that a program names or sets, allocations in a capture, and every
- * pointer that is not ours. Where the driver then has too little, because it is kept here, all that
- * is free goes back to it and it is asked again. After cudaDeviceReset() the driver has the device
- * to itself.
+ * Each context that the program makes has an allocator of its own, until it ends. We pass on to the
+ * driver: memory of contexts made in other ways (green contexts), managed and host memory, memory
+ * pools that a program names or sets, allocations in a capture, and every pointer that is not ours.
+ * If the driver then has too little memory, we give it all that is free here, and ask it again.
+ * After cudaDeviceReset() the driver has the device to itself.
  *
  * Our memory is mapped by the virtual memory functions. So cuIpcGetMemHandle() refuses it (also
- * with ASHLAR_CONF=vmm=off, where it would name the whole segment), and cuCtxEnablePeerAccess()
- * does not reach it: other devices can use it without, unless ASHLAR_PEERS=off.
+ * with ASHLAR_CONF=vmm=off, where it would name the whole segment). cuCtxEnablePeerAccess() does
+ * not reach it, but other devices can use it all the same, unless ASHLAR_PEERS=off.
  */
 #ifndef ASHLAR_DROPIN_PRELOAD_H
 #define ASHLAR_DROPIN_PRELOAD_H
@@ -42,9 +40,9 @@
 typedef struct cu_green_context_opaque *cu_green_context;
 
 /*
- * Each function that is stood in for: the driver's exported name, the name and the first version
- * that cuGetProcAddress() has it by, whether it is the one for per-thread default streams,
- * parameters, arguments.
+ * Each function that we stand in for: the name that the driver exports; the name and the first
+ * version for cuGetProcAddress(); whether it is the one for per-thread default streams; parameters;
+ * arguments.
  */
 #define ASHLAR_PRELOAD_MAP(X)                                                                      \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (cu_ptr * ptr, size_t bytes), (ptr, bytes))              \
@@ -123,19 +121,19 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (const char *symbol, void **address, int version, unsigned long long flags),                 \
       (symbol, address, version, flags))
 
-/* Further functions of the driver that are wanted here. */
+/* Further functions of the driver that we call. */
 #define ASHLAR_PRELOAD_NEEDED_MAP(X)                                               \
     X(cuCtxGetCurrent, (cu_context * context), (context))                          \
     X(cuCtxGetDevice, (cu_device * device), (device))                              \
     X(cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context)) \
     X(cuStreamIsCapturing, (cu_stream stream, unsigned int *status), (stream, status))
 
-/* The program's names: what is exported. */
+/* Ours, which are exported. */
 #define X(name, symbol, version, is_ptsz, params, args) ASHLAR_API cu_result name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
 
-/* The driver's own: CU_NOT_SUPPORTED where it has none, or there is no driver. */
+/* The driver's. CU_NOT_SUPPORTED: it has none, or there is no driver. */
 #define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar__real_##name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
@@ -146,25 +144,25 @@ ASHLAR_PRELOAD_NEEDED_MAP(X)
 /* ---- whose call it is ---- */
 
 /*
- * Begin to serve a call; false: it is the driver's, since all of this is switched off, or the call
- * comes from within. Every call of the library stands between begin and end.
+ * Begin to serve a call. False: it is the driver's, since ASHLAR_PRELOAD is off, or we made the
+ * call ourselves. We call the allocator only between begin and end.
  */
 bool ashlar__preload_begin(void);
 void ashlar__preload_end(void);
 
 /*
- * Between begin and end: of the calling thread's current context, if that is a device's primary one
- * or was made by the program; NULL: the driver's business.
+ * What serves the calling thread's current context. NULL: the driver does, as the context is
+ * neither a device's primary one nor made by the program. Call it between begin and end.
  */
 ashlar_frees *ashlar__preload_here(void);
 
-/* There is a stream that may use memory of a device and has not been told to it. */
+/* A stream was made that may use our memory, and that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
-/* There is no allocator for a device, as ashlar_error_detail() says: its memory is the driver's. */
+/* A device has no allocator, for the reason in ashlar_error_detail(): the driver serves it. */
 void ashlar__preload_note_refusal(void);
 
-/* A call has gone on to the driver that took memory. */
+/* A call that takes memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);
 
 /* ---- options ---- */
@@ -178,7 +176,7 @@ typedef struct ashlar_preload_options {
 /* Read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar__preload_options_get(void);
 
-/* What a device or context that is about to be given up adds to the report. */
+/* Add a device or context that is about to end to the report. */
 void ashlar__preload_add_to_report(const ashlar_frees *frees);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

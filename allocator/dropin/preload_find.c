@@ -1,6 +1,6 @@
 /*
- * preload_find.c - how a program comes to a function of the driver: by linking with it, by dlsym(),
- * or by cuGetProcAddress(); and how the driver's own functions are found behind that.
+ * preload_find.c - how a program finds a function of the driver: by linking with it, by dlsym(), or
+ * by cuGetProcAddress(); and how we find the driver's own.
  */
 #include "allocator/dropin/preload.h"
 
@@ -11,10 +11,10 @@
 
 #include "allocator/dropin/devices.h"
 
-/* cuGetProcAddress: stream NULL is the calling thread's. */
+/* A flag of cuGetProcAddress(): stream NULL is the calling thread's. */
 enum { PER_THREAD_STREAM = 2 };
 
-/* What ashlar__preload_dlsym answers: a function, or one of these. */
+/* ashlar__preload_dlsym() returns a function, or one of these. */
 #define AS_THE_C_LIBRARY_SAYS NULL
 #define THERE_IS_NONE ((void *)1)
 
@@ -23,10 +23,10 @@ typedef struct stand_in {
     const char *symbol; /* of cuGetProcAddress */
     int version;
     bool is_per_thread;
-    const void *function; /* where the address of ours is stored */
+    const void *function; /* where the address of our function is stored */
 } stand_in;
 
-/* ISO C has no cast between functions and objects: so the addresses of pointers to them. */
+/* ISO C has no cast from a function to void *: hence pointers to pointers to functions. */
 #define X(name, symbol, version, is_ptsz, params, args) \
     static cu_result(*const ours_##name) params = name;
 ASHLAR_PRELOAD_MAP(X)
@@ -43,20 +43,22 @@ enum { STAND_INS = sizeof stand_ins / sizeof stand_ins[0] };
 static void *function_of(const stand_in *s) {
     void *address;
     memcpy(&address, s->function, sizeof address);
+    ASHLAR_CHECK2(address != NULL);
     return address;
 }
 
 /* ---- the real dlsym ---- */
 
 typedef void *(*dlsym_fn)(void *handle, const char *name);
+_Static_assert(sizeof(void *) == sizeof(dlsym_fn), "POSIX: an address may be a function's");
 
-/* For the jump below: the next library's that has one, which may stand in for others. Written
- * before the first use, by any thread, always the same. */
+/* The dlsym() of the next library that has one, for the jump below. Set before its first use, by
+ * any thread, always to the same. */
 extern void *ashlar__preload_next_dlsym;
 void *ashlar__preload_next_dlsym;
 
-/* The C library's. Its version is that of the C library's first release for the processor, or of
- * the one from which on it is no library of its own. */
+/* The C library's, by its version: that of glibc's first release for the processor, or of 2.34,
+ * when libdl became part of libc. */
 static dlsym_fn real_dlsym(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     static _Atomic(void *) found;
@@ -65,6 +67,7 @@ static dlsym_fn real_dlsym(void) {
     for (size_t i = 0; address == NULL && i < sizeof versions / sizeof versions[0]; i++) {
         address = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     }
+    ASHLAR_CHECK2(address != NULL);
     memcpy(&function, &address, sizeof function);
     if (__atomic_load_n(&ashlar__preload_next_dlsym, __ATOMIC_ACQUIRE) == NULL) {
         __atomic_store_n(&ashlar__preload_next_dlsym, function(RTLD_NEXT, "dlsym"),
@@ -75,8 +78,8 @@ static dlsym_fn real_dlsym(void) {
 }
 
 /*
- * What dlsym() is to answer. Called by the jump below, with its arguments. It must leave RTLD_NEXT
- * to the C library, which tells by the return address who asks.
+ * What dlsym() is to return; the jump below calls it with its arguments. It must leave RTLD_NEXT to
+ * the C library, which knows the caller by the return address.
  */
 void *ashlar__preload_dlsym(void *handle, const char *name);
 
@@ -94,7 +97,7 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    /* Where that is ours, the program looks in the global scope: there without us? */
+    /* Found ours, in the global scope: would the program have found it there without us? */
     if (found == ours && find(RTLD_NEXT, name) == NULL) {
         return THERE_IS_NONE;
     }
@@ -106,8 +109,8 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
 }
 
 /*
- * dlsym() itself: a jump to the next one, so that this sees the program's return address. Calls
- * ashlar__preload_dlsym() first, and returns what that says unless it is NULL.
+ * dlsym() itself. It calls ashlar__preload_dlsym() and returns its answer; if that is NULL it jumps
+ * to the next library's dlsym(), which so sees the program's return address.
  */
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -167,12 +170,12 @@ __asm__(".text\n"
         ".cfi_endproc\n"
         ".size dlsym, . - dlsym\n");
 #else
-#error "preload_find.c: the jump of this processor is wanted here"
+#error "preload_find.c: write the jump for this processor here"
 #endif
 
 /* ---- the driver's own ---- */
 
-/* The library is the one that the program, or its runtime, has; there it was before the call. */
+/* In the libcuda that the program, or its runtime, has loaded before it calls us. */
 static void *find_in_driver(const char *name) {
     static _Atomic(void *) library;
     void *handle = atomic_load(&library);
@@ -185,7 +188,8 @@ static void *find_in_driver(const char *name) {
 
 /* ---- cuGetProcAddress ---- */
 
-/* What the driver has found is ours if it is one of those, as a driver of that version has it. */
+/* Replace what the driver found by ours, if we stand in for it: the one of the version asked for.
+ */
 static void stand_in_for(const char *symbol, void **address, int version,
                          unsigned long long flags) {
     const stand_in *best = NULL;
@@ -204,6 +208,7 @@ static void stand_in_for(const char *symbol, void **address, int version,
         best = is_better ? s : best;
     }
     if (best != NULL) {
+        ASHLAR_CHECK2(best->version <= version);
         *address = function_of(best);
     }
 }
@@ -258,10 +263,12 @@ bool ashlar__preload_begin(void) {
         return false;
     }
     depth++;
+    ASHLAR_CHECK2(depth == 1);
     return true;
 }
 
 void ashlar__preload_end(void) {
+    ASHLAR_CHECK2(depth == 1); /* each end has its begin */
     depth--;
 }
 
@@ -271,7 +278,7 @@ void ashlar__preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
-/* In the current context, of which the driver knows that it is one. */
+/* Of a context on a device, which is one of the program's or the primary one. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
     const int place = ashlar__dropin_find_context(current);
     return place >= 0 ? ashlar__frees_of_context(place, out) : ashlar__frees_of(ordinal, out);
@@ -281,6 +288,7 @@ ashlar_frees *ashlar__preload_here(void) {
     cu_context current = NULL;
     cu_device ordinal = -1;
     ashlar_frees *frees = NULL;
+    ASHLAR_CHECK2(depth > 0); /* what is called from here on is not ours to serve */
     if (ashlar__real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
         ashlar__real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
         return NULL;
@@ -290,7 +298,7 @@ ashlar_frees *ashlar__preload_here(void) {
         return NULL;
     }
     if (ashlar__frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
-        return NULL; /* ASHLAR_DEVICE says so: what the program's driver does not know */
+        return NULL; /* a software device, which the program's driver does not know */
     }
     if (atomic_load(&has_missed_stream)) {
         ashlar__frees_distrust_streams(frees);

@@ -1,4 +1,5 @@
-/* preload_memory.c - memory that a program asks of the driver, from our allocators. */
+/* preload_memory.c - the program's requests for memory, served by us, or passed on to the driver.
+ */
 #include "allocator/dropin/preload.h"
 
 #include <stdatomic.h>
@@ -7,17 +8,18 @@
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
-/* What cuMemAllocPitch() makes a row a multiple of on every device there is. */
+/* cuMemAllocPitch() makes a row a multiple of it on every device there is. */
 #define PITCH_ALIGN ((size_t)512)
+_Static_assert((PITCH_ALIGN & (PITCH_ALIGN - 1)) == 0, "as ashlar__align_up() wants it");
 
-/* "Per-thread default stream" is what NULL means to functions whose names end in _ptsz. */
+/* To functions whose names end in _ptsz, NULL is the per-thread default stream. */
 static cu_stream per_thread(cu_stream stream) {
     return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
 }
 
 /*
- * How a call ends that asked for memory. True: *result is the program's. False: the driver is to be
- * asked, which also knows best what is wrong with it.
+ * The answer to a request for memory. True: *result is for the program. False: ask the driver,
+ * which knows best what is wrong.
  */
 static bool is_answered(ashlar_status status, cu_result *result) {
     *result = status == ASHLAR_OK ? CU_SUCCESS : CU_OUT_OF_MEMORY;
@@ -26,7 +28,7 @@ static bool is_answered(ashlar_status status, cu_result *result) {
 
 /* ---- for any stream ---- */
 
-/* False: the driver is to be asked. */
+/* False: ask the driver. */
 static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
     if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
         return false;
@@ -35,6 +37,7 @@ static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
     ashlar_frees *here = ashlar__preload_here();
     const bool is_ours =
         here != NULL && is_answered(ashlar__frees_alloc(here, bytes, &block), result);
+    ASHLAR_CHECK2(!is_ours || (block != NULL) == (*result == CU_SUCCESS));
     ashlar__preload_end();
     if (is_ours && block != NULL) {
         *ptr = ashlar__ptr_in(block);
@@ -68,7 +71,7 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     return result;
 }
 
-/* Give the block to the device that has it, if one does. */
+/* Free the block if it is ours, on whatever device. */
 static bool give(cu_ptr ptr, const cu_stream *stream, cu_result *result) {
     if (ptr == 0 || !ashlar__preload_begin()) {
         return false;
@@ -91,7 +94,7 @@ static bool is_captured(cu_stream stream) {
            status != CU_CAPTURE_NONE;
 }
 
-/* A stream of the device's primary context, or a default one; a driver may be unable to tell. */
+/* Whether a stream is of the context; true where the driver is too old to say. */
 static bool is_of(const ashlar_frees *frees, cu_stream stream) {
     cu_context context = NULL;
     if ((uintptr_t)stream <= CU_STREAM_PER_THREAD) {
@@ -102,7 +105,7 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
            (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
 }
 
-/* Devices that a program has set a pool of its own for: cuMemAllocAsync() means that one. */
+/* Devices for which the program has set a pool of its own: cuMemAllocAsync() takes from that. */
 static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
 
 cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
@@ -114,8 +117,9 @@ cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
 }
 
 static bool takes_of_pool(const ashlar_frees *frees) {
-    return atomic_load_explicit(&has_pool[ashlar__frees_device(frees)->info.ordinal],
-                                memory_order_relaxed);
+    const int ordinal = ashlar__frees_device(frees)->info.ordinal;
+    ASHLAR_CHECK2(ordinal >= 0 && ordinal < ASHLAR_DROPIN_DEVICES_MAX);
+    return atomic_load_explicit(&has_pool[ordinal], memory_order_relaxed);
 }
 
 static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *result) {
@@ -127,6 +131,7 @@ static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *resu
     const bool is_ours = here != NULL && !takes_of_pool(here) && is_of(here, stream) &&
                          !is_captured(stream) &&
                          is_answered(ashlar__frees_alloc_on(here, bytes, stream, &block), result);
+    ASHLAR_CHECK2(!is_ours || (block != NULL) == (*result == CU_SUCCESS));
     ashlar__preload_end();
     if (is_ours && block != NULL) {
         *ptr = ashlar__ptr_in(block);
@@ -152,7 +157,7 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
 }
 
-/* A free in a capture would have to happen at each launch: of ours, the driver refuses it. */
+/* A captured free would happen at each launch. The driver refuses one of our blocks. */
 cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
     cu_result result;
     return !is_captured(stream) && give(ptr, &stream, &result)
@@ -170,7 +175,7 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 
 /* ---- questions ---- */
 
-/* Free for the program is also what is reserved here and in no block. */
+/* What we reserve and no block has is free to the program, too. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     const cu_result result = ashlar__real_cuMemGetInfo_v2(free_bytes, total_bytes);
     if (result != CU_SUCCESS || !ashlar__preload_begin()) {
@@ -185,7 +190,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return result;
 }
 
-/* As the program sees it, an allocation is the block. */
+/* To the program our block is an allocation. */
 static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     int ordinal = 0;
     void *block = NULL;
@@ -218,3 +223,36 @@ cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
     return find_block(ptr, NULL, NULL) ? CU_NOT_SUPPORTED
                                        : ashlar__real_cuIpcGetMemHandle(handle, ptr);
 }
+
+/* ---- memory that is not ours: what we keep must not be what the driver lacks ---- */
+
+/* The driver had too little memory, and has more now. */
+static bool has_given_back(cu_result result) {
+    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
+        return false;
+    }
+    ashlar_frees *here = ashlar__preload_here();
+    const bool has_any = here != NULL && ashlar__frees_give_back(here);
+    ashlar__preload_end();
+    return has_any;
+}
+
+#define ASK_TWICE(name, params, args)                                        \
+    cu_result name params {                                                  \
+        const cu_result result_ = ashlar__real_##name args;                  \
+        ashlar__preload_note_passed();                                       \
+        return has_given_back(result_) ? ashlar__real_##name args : result_; \
+    }
+
+ASK_TWICE(cuMemAllocFromPoolAsync, (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream),
+          (ptr, bytes, pool, stream))
+ASK_TWICE(cuMemAllocFromPoolAsync_ptsz, (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream),
+          (ptr, bytes, pool, stream))
+ASK_TWICE(cuMemAllocManaged, (cu_ptr * ptr, size_t bytes, unsigned int flags), (ptr, bytes, flags))
+ASK_TWICE(cuMemCreate,
+          (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),
+          (handle, bytes, prop, flags))
+ASK_TWICE(cuArrayCreate_v2, (void **array, const void *shape), (array, shape))
+ASK_TWICE(cuArray3DCreate_v2, (void **array, const void *shape), (array, shape))
+ASK_TWICE(cuMipmappedArrayCreate, (void **array, const void *shape, unsigned int levels),
+          (array, shape, levels))

@@ -1,4 +1,4 @@
-/* preload_options.c - what ASHLAR_PRELOAD asks for, and the report at the end of the process. */
+/* preload_options.c - the words of ASHLAR_PRELOAD, and the report at the end of the process. */
 #include "allocator/dropin/preload.h"
 
 #include <pthread.h>
@@ -8,16 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/dropin/devices.h"
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
+#include "allocator/dropin/devices.h"
 
 enum { LINE_BYTES = 256 };
 
-/* One write, so that lines of several processes do not mix. */
-static void write_line(const char *line, int length) {
+/* In one write, so that lines of several processes do not mix. `length`: what snprintf() returned.
+ */
+static void write_line(const char *line, size_t room, int length) {
+    ASHLAR_CHECK2(length > 0 && (size_t)length < room);
+    (void)room;
     const ssize_t written = length > 0 ? write(STDERR_FILENO, line, (size_t)length) : 0;
-    (void)written; /* there is nobody to tell */
+    (void)written; /* nobody to tell */
 }
 
 /* ---- options ---- */
@@ -34,10 +37,11 @@ static void read_word(ashlar_piece word) {
         options.is_unsafe = true;
     } else if (!ashlar__piece_is(word, "on")) {
         options.is_off = true;
-        write_line(line, snprintf(line, sizeof line,
-                                  "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
-                                  "report, unsafe; taken for off\n",
-                                  ashlar__piece_show(word, shown)));
+        write_line(line, sizeof line,
+                   snprintf(line, sizeof line,
+                            "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
+                            "report, unsafe; taken for off\n",
+                            ashlar__piece_show(word, shown)));
     }
 }
 
@@ -62,7 +66,7 @@ typedef struct totals {
 } totals;
 
 static _Atomic uint64_t passed;
-static totals given_up; /* devices that were reset and contexts; no thread is in them */
+static totals given_up; /* of devices that were reset and contexts that ended */
 
 void ashlar__preload_note_passed(void) {
     atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
@@ -72,8 +76,9 @@ void ashlar__preload_note_refusal(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
     char line[ASHLAR_DETAIL_BYTES + LINE_BYTES];
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
-        write_line(line, snprintf(line, sizeof line, "ashlar-preload: left to the driver: %s\n",
-                                  ashlar_error_detail()));
+        write_line(line, sizeof line,
+                   snprintf(line, sizeof line, "ashlar-preload: left to the driver: %s\n",
+                            ashlar_error_detail()));
     }
 }
 
@@ -90,7 +95,7 @@ void ashlar__preload_add_to_report(const ashlar_frees *frees) {
     add(&given_up, frees);
 }
 
-/* When the process ends, after its own handlers. No driver call: the driver may be gone. */
+/* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */
 __attribute__((destructor)) static void report(void) {
     char line[LINE_BYTES];
     totals sum = given_up;
@@ -102,7 +107,7 @@ __attribute__((destructor)) static void report(void) {
          f = ashlar__frees_each(&place)) {
         add(&sum, f);
     }
-    write_line(line,
+    write_line(line, sizeof line,
                snprintf(line, sizeof line,
                         "ashlar-preload: %llu allocations, %llu of them took memory from the "
                         "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",

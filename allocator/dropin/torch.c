@@ -1,23 +1,81 @@
+/*
+ * torch.c - what PyTorch and CuPy call (torch.h): blocks, what is set for a device, and failures as
+ * they understand them.
+ */
 #include "allocator/dropin/torch.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "allocator/base/error.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
-#include "allocator/base/error.h"
 #include "allocator/dropin/frees.h"
-#include "allocator/dropin/throw.h"
 
 enum { WHAT_BYTES = 96 };
 
-/* An allocation has failed: tell who asked to be told. */
+/* ---- failures as C++ exceptions, for a caller that reads no other sign of one ---- */
+
+/*
+ * What libstdc++ throws with in its own containers, exported since its first version:
+ * void std::__throw_runtime_error(const char *). It copies the text.
+ */
+typedef void (*throw_fn)(const char *text);
+
+#define THROW_SYMBOL "_ZSt21__throw_runtime_errorPKc"
+
+_Static_assert(sizeof(void *) == sizeof(throw_fn), "POSIX: dlsym finds functions too");
+
+/* From the C++ library that the process has; we bring in none. */
+static throw_fn find_throw(void) {
+    throw_fn function = NULL;
+    void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *address = library != NULL ? dlsym(library, THROW_SYMBOL) : NULL;
+    memcpy(&function, &address, sizeof function); /* ISO C has no cast for it */
+    return function; /* the library stays loaded: this one is never unloaded either */
+}
+
+/*
+ * Throw a std::runtime_error. Returns only if the process has not loaded GNU's C++ library, so that
+ * nobody could catch it. Nothing is undone on the way out: the callers must hold nothing.
+ */
+static void throw_text(const char *text) {
+    const throw_fn throw_runtime_error = find_throw();
+    if (throw_runtime_error != NULL) {
+        throw_runtime_error(text);
+    }
+}
+
+/* The same, with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
+static void throw_failure(ashlar_status status, size_t bytes, int device) {
+    char text[ASHLAR_DETAIL_BYTES + 128];
+    int length;
+    ASHLAR_CHECK2(status != ASHLAR_OK);
+    if (status == ASHLAR_ENOMEM) {
+        length =
+            snprintf(text, sizeof text,
+                     "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on GPU %d: %s",
+                     (double)bytes / (1 << 20), bytes, device, ashlar_error_detail());
+    } else {
+        length = snprintf(text, sizeof text, "ashlar: %zu bytes on GPU %d: %s", bytes, device,
+                          ashlar_error_detail());
+    }
+    ASHLAR_CHECK2(length > 0 && length < (int)sizeof text);
+    throw_text(text);
+}
+
+/* ---- reports ---- */
+
+/* An allocation failed. */
 static void report_alloc(size_t bytes, int device) {
     char what[WHAT_BYTES];
-    (void)snprintf(what, sizeof what, "device %d, %zu bytes", device, bytes);
+    const int length = snprintf(what, sizeof what, "device %d, %zu bytes", device, bytes);
+    ASHLAR_CHECK2(length > 0 && length < WHAT_BYTES);
     ashlar__dropin_report(what);
 }
 
-/* An address has come that cannot be served. A child has them from its parent. */
+/* A call named a pointer that is no block of ours. In a child it may be the parent's. */
 static void report_pointer(const char *call, const void *ptr) {
     char what[WHAT_BYTES];
     if (!ashlar__dropin_is_forked()) {
@@ -26,7 +84,7 @@ static void report_pointer(const char *call, const void *ptr) {
     }
 }
 
-/* ---- blocks ---- */
+/* ---- PyTorch: blocks ---- */
 
 static ashlar_status take(size_t bytes, int device, ashlar_stream stream, void **out) {
     ashlar_allocator *a;
@@ -45,9 +103,10 @@ void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream) {
 void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream) {
     void *block = NULL;
     const ashlar_status status = bytes != 0 ? take(bytes, device, stream, &block) : ASHLAR_OK;
+    ASHLAR_CHECK2((block != NULL) == (bytes != 0 && status == ASHLAR_OK));
     if (status != ASHLAR_OK) {
         report_alloc(bytes, device);
-        ashlar__dropin_throw(status, bytes, device);
+        throw_failure(status, bytes, device);
     }
     return block;
 }
@@ -67,10 +126,10 @@ void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream
     }
 }
 
-/* Which device it is on is not told. */
+/* PyTorch does not say which device the block is on. */
 void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
     ashlar_allocator *a = ashlar__dropin_owner(ptr);
-    /* Without an owner the detail says what the last device asked has to say. */
+    /* Without an owner the detail is that of the last device asked. */
     if (a == NULL || ashlar_record_stream(a, ptr, stream) != ASHLAR_OK) {
         report_pointer("record_stream", ptr);
     }
@@ -84,9 +143,9 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
     return ptr;
 }
 
-/* ---- devices ---- */
+/* ---- PyTorch: devices ---- */
 
-/* What is freed becomes idle when its streams are seen to be past it, which the first trim asks. */
+/* The first trim records events behind what is freed, and the second finds them completed. */
 static ashlar_status empty(ashlar_allocator *a) {
     ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
@@ -100,7 +159,7 @@ void ashlar_torch_reset(void) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
         ashlar_frees *frees = ashlar__frees_peek(i);
         if (frees != NULL) {
-            (void)ashlar__frees_give_back(frees); /* what CuPy has freed, which waits elsewhere */
+            (void)ashlar__frees_give_back(frees); /* what CuPy has freed */
         }
         if (a != NULL && empty(a) != ASHLAR_OK) {
             ashlar__dropin_report("empty_cache");
@@ -108,9 +167,10 @@ void ashlar_torch_reset(void) {
     }
 }
 
-/* As a limit 0 stands for the whole device. */
+/* A limit of 0 would mean none. */
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
+    ASHLAR_CHECK2(fraction >= 0 && fraction <= 1);
     ashlar_device_get_info(ashlar_allocator_device(a), &info);
     const size_t bytes = (size_t)(fraction * (double)info.total_bytes);
     return bytes > 0 ? bytes : 1;
@@ -136,9 +196,9 @@ void ashlar_torch_refuse_graph(void) {
         ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
                         "told what memory the graph keeps; use it for a "
                         "torch.cuda.MemPool instead");
-    (void)unused; /* there is nobody to take it */
+    (void)unused; /* nobody takes it */
     ashlar__dropin_report("capture");
-    ashlar__dropin_throw_text(ashlar_error_detail());
+    throw_text(ashlar_error_detail());
 }
 
 int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
@@ -158,4 +218,47 @@ int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
 
 const char *ashlar_torch_error(void) {
     return ashlar_error_detail();
+}
+
+/* ---- CuPy, which names no stream ---- */
+
+static ashlar_status cupy_take(void *stream, size_t bytes, int device, void **out) {
+    ashlar_frees *frees;
+    const ashlar_status status = ashlar__frees_of(device, &frees);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar__frees_distrust_streams(frees); /* nobody tells us of streams */
+    return stream == NULL ? ashlar__frees_alloc(frees, bytes, out)
+                          : ashlar__frees_alloc_on(frees, bytes, stream, out);
+}
+
+static ashlar_status cupy_give(void *stream, void *ptr, int device) {
+    ashlar_frees *frees = ashlar__frees_peek(device);
+    ASHLAR_CHECK2(ptr != NULL);
+    if (frees == NULL) {
+        return ashlar__fail(ASHLAR_EPOINTER, "device %d: nothing was allocated there", device);
+    }
+    return stream == NULL ? ashlar__frees_free(frees, ptr)
+                          : ashlar_free(ashlar__frees_allocator(frees), ptr);
+}
+
+void *ashlar_cupy_malloc(void *stream, size_t bytes, int device) {
+    void *block = NULL;
+    if (bytes != 0 && cupy_take(stream, bytes, device, &block) != ASHLAR_OK) {
+        char what[WHAT_BYTES];
+        const int length = snprintf(what, sizeof what, "cupy: device %d, %zu bytes", device, bytes);
+        ASHLAR_CHECK2(length > 0 && length < WHAT_BYTES);
+        ashlar__dropin_report(what);
+    }
+    return block;
+}
+
+void ashlar_cupy_free(void *stream, void *ptr, int device) {
+    if (ptr == NULL || ashlar__dropin_is_forked()) {
+        return;
+    }
+    if (cupy_give(stream, ptr, device) != ASHLAR_OK) {
+        ashlar__dropin_report("cupy: free");
+    }
 }

@@ -69,6 +69,12 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
                                 "ashlar_plan_build() before its plan is saved",
                                 (unsigned long long)key->key);
         }
+        if (key->step_count > 0 && key->plan == NULL) {
+            return ashlar__fail(ASHLAR_EINVAL,
+                                "key %llu has no plan, for there was no memory for it; call "
+                                "ashlar_plan_build() before plans are saved",
+                                (unsigned long long)key->key);
+        }
         count += key->step_count > 0;
     }
     if (count == 0 || count > ASHLAR_PLAN_FILE_KEYS_MAX) {

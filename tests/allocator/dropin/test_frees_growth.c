@@ -123,14 +123,14 @@ typedef struct other {
 static void *hold(void *arg) {
     other *o = arg;
     const struct timespec while_ = {.tv_nsec = 20000000};
-    pthread_mutex_t *lock = o->where == IN_A_BATCH ? &frees->lock : &frees->wait_lock;
-    pthread_mutex_lock(lock);
+    ashlar_lock *lock = o->where == IN_A_BATCH ? &frees->lock : &frees->wait_lock;
+    ashlar__lock_acquire(lock);
     ashlar_block *blocks = ashlar__deferred_take(allocator);
     atomic_store(&o->has_begun, 1);
     (void)nanosleep(&while_, NULL);
     ashlar__deferred_release(allocator, blocks);
     atomic_fetch_add(&frees->release_count, 1);
-    pthread_mutex_unlock(lock);
+    ashlar__lock_release(lock);
     return NULL;
 }
 

@@ -285,6 +285,26 @@ CASE_WITH(what_has_no_plan_is_not_saved, set_up_plans()) {
                 "key 7 was recorded, but not planned since");
 }
 
+CASE(what_had_no_memory_for_its_plan_is_not_saved) {
+    const script large = {.ops = {{.block = 0, .bytes = 40 * MIB}, {.block = 0, .is_free = true}},
+                          .count = 2,
+                          .block_count = 1};
+    const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
+    REQUIRE(set_up_plans());
+    ashlar_plan_set_options(allocator, &later);
+    play(&large, 7, streams[0]);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    }
+    CHECK(ashlar_allocator_set_limit(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_ENOMEM);
+    CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "key 7 has no plan");
+    CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_OK);
+}
+
 CASE_WITH(a_fingerprint_is_one_short_line, set_up_plans()) {
     static char longest[ASHLAR_PLAN_FINGERPRINT_MAX + 2];
     play(&small, 7, streams[0]);

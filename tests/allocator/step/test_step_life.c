@@ -46,6 +46,36 @@ CASE_WITH(what_follows_a_stream_is_the_next_ones, set_up_plans()) {
     CHECK_ZU(stats_now().shared_bytes, 0);
 }
 
+/* A key's step had blocks on both, and there was no memory for its plan. */
+CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
+    const ashlar_plan_options by_hand = {.build_after = 0};
+    shadow *blocks[3];
+    REQUIRE(set_up_plans());
+    ashlar_plan_set_options(allocator, &by_hand);
+    for (int step = 0; step < 3; step++) {
+        begin_on(step == 0 ? 0 : 1, 1);
+        for (int i = 0; i < 3 && step != 1; i++) {
+            blocks[i] = shadow_take(i == 0 ? 8 * MIB : 4 * MIB, WORK, step == 0 && i == 0 ? 0 : 1);
+        }
+        for (int i = 0; i < 3 && step != 1; i++) {
+            put(blocks[i]);
+        }
+        end();
+        if (step == 0) {
+            for (int i = 0; i < 2; i++) {
+                CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+                CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+            }
+            CHECK(ashlar_allocator_set_limit(allocator, 1) == ASHLAR_OK);
+            CHECK(ashlar_plan_build(allocator) == ASHLAR_ENOMEM);
+            CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
+            renew_stream(0);
+        }
+        CHECK(step == 0 || ashlar_plan_build(allocator) == ASHLAR_OK);
+    }
+    tear_down_steps();
+}
+
 /* While a step is recorded, records of streams that are gone are looked for. */
 CASE_WITH(streams_may_end_while_a_step_is_recorded, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
