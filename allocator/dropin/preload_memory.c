@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
 /* What cuMemAllocPitch() makes a row a multiple of on every device there is. */

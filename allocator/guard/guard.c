@@ -4,7 +4,7 @@
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ashlar_heap *heap,
-                                   pthread_mutex_t *lock) {
+                                   ashlar_lock *lock) {
     if (mode == ASHLAR_GUARD_OFF) {
         return ASHLAR_OK;
     }

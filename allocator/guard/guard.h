@@ -21,7 +21,7 @@ typedef struct ashlar_guards {
  * Errors: as ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
-                                                     ashlar_heap *heap, pthread_mutex_t *lock);
+                                                     ashlar_heap *heap, ashlar_lock *lock);
 
 /* Nothing is queued any more. */
 void ashlar__guard_destroy(ashlar_guards *guards);

@@ -41,7 +41,7 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
+ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, ashlar_lock *lock,
                                          ashlar_guard_unmap **out) {
     ashlar_guard_unmap *unmap = ashlar__host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
@@ -196,10 +196,10 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_guarded_block *block = unmap->oldest;
     client->calls++; /* by hand: ASHLAR_CALL counts under the lock */
     block->waiters++;
-    pthread_mutex_unlock(unmap->lock);
+    ashlar__lock_release(unmap->lock);
     const cu_result result =
         ASHLAR_DRIVER_CALL(client->device->driver, event_synchronize, (block->event));
-    pthread_mutex_lock(unmap->lock);
+    ashlar__lock_acquire(unmap->lock);
     block->waiters--;
     if (block->is_unmapped) { /* another thread was faster */
         if (block->waiters == 0) {

@@ -17,10 +17,9 @@
 #ifndef ASHLAR_GUARD_UNMAP_H
 #define ASHLAR_GUARD_UNMAP_H
 
-#include <pthread.h>
-
 #include <ashlar/allocator.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
@@ -45,7 +44,7 @@ struct ashlar_guarded_block {
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_guard_unmap {
     ashlar_driver_client *client; /* const */
-    pthread_mutex_t *lock;       /* const; the allocator's, dropped while the host waits */
+    ashlar_lock *lock;       /* const; the allocator's, dropped while the host waits */
     cu_ptr base;                 /* const */
     size_t range_bytes;          /* const; reserved addresses */
     size_t granularity;          /* const; of physical memory */
@@ -59,7 +58,7 @@ typedef struct ashlar_guard_unmap {
 
 /* Errors: as ashlar_allocator_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client,
-                                                           pthread_mutex_t *lock,
+                                                           ashlar_lock *lock,
                                                            ashlar_guard_unmap **out);
 /* Return everything. The device must be done with it. NULL is allowed. */
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);

@@ -1,9 +1,13 @@
+/*
+ * block_table.c - finding a live block by its address: hashed chains, and a lock for each shard.
+ */
 #include "allocator/pinned/block_table.h"
 
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
 enum { CHAINS_AT_FIRST = 64, SHARD_BITS = 4 };
+_Static_assert((CHAINS_AT_FIRST & (CHAINS_AT_FIRST - 1)) == 0, "a chain is chosen by a mask");
 _Static_assert(TABLE_SHARDS == 1 << SHARD_BITS, "the hash's top bits choose the shard");
 
 /* Odd; nearest 2^64 / golden ratio. */
@@ -19,11 +23,13 @@ static ashlar_table_shard *shard_of(ashlar_block_table *table, const void *ptr) 
 }
 
 static ashlar_pinned_block **chain_of(ashlar_pinned_block **chains, size_t count, const void *ptr) {
+    ASHLAR_CHECK2(count > 0 && (count & (count - 1)) == 0);
     return &chains[hash_of(ptr) & (count - 1)];
 }
 
 /* The link that leads to the live block at `ptr`; its target is NULL where there is none. */
 static ashlar_pinned_block **find_locked(ashlar_table_shard *shard, const void *ptr) {
+    ASHLAR_OWNS(&shard->lock);
     ashlar_pinned_block **link = chain_of(shard->chains, shard->chain_count, ptr);
     while (*link != NULL && (*link)->ptr != ptr) {
         link = &(*link)->next;
@@ -36,7 +42,28 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
     *link = block;
 }
 
+/* The equations of a shard, but for live_bytes, which its blocks have to be counted for. */
+static bool counts_hold(const ashlar_table_shard *shard) {
+    return shard->block_count == shard->alloc_count - shard->free_count &&
+           (shard->block_count > 0 || shard->live_bytes == 0);
+}
+
+/* All of them. O(blocks). */
+static bool shard_holds(const ashlar_table_shard *shard) {
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < shard->chain_count; i++) {
+        for (const ashlar_pinned_block *block = shard->chains[i]; block != NULL;
+             block = block->next) {
+            count++;
+            bytes += block->bytes;
+        }
+    }
+    return counts_hold(shard) && count == shard->block_count && bytes == shard->live_bytes;
+}
+
+/* Where there is no host memory, the chains stay as they are. */
 static void double_chains_locked(ashlar_table_shard *shard) {
+    ASHLAR_OWNS(&shard->lock);
     const size_t count = 2 * shard->chain_count;
     ashlar_pinned_block **chains = ashlar__host_calloc(count, sizeof *chains);
     if (chains == NULL) {
@@ -53,13 +80,15 @@ static void double_chains_locked(ashlar_table_shard *shard) {
     ashlar__host_free(shard->chains);
     shard->chains = chains;
     shard->chain_count = count;
+    ASHLAR_CHECK3(shard_holds(shard));
 }
 
 ashlar_status ashlar__block_table_init(ashlar_block_table *table) {
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
-        pthread_mutex_init(&shard->lock, NULL); /* cannot fail with default attributes on Linux */
+        ASHLAR_CHECK2(shard->chains == NULL && shard->alloc_count == 0); /* zeroed */
+        ashlar__lock_init(&shard->lock, ASHLAR_RANK_PINNED_SHARD);
         shard->chains = ashlar__host_calloc(CHAINS_AT_FIRST, sizeof *shard->chains);
         shard->chain_count = shard->chains != NULL ? CHAINS_AT_FIRST : 0;
         if (shard->chains == NULL) {
@@ -81,7 +110,7 @@ void ashlar__block_table_finish(ashlar_block_table *table) {
             }
         }
         ashlar__host_free(shard->chains);
-        pthread_mutex_destroy(&shard->lock);
+        ashlar__lock_finish(&shard->lock);
     }
 }
 
@@ -94,7 +123,9 @@ static void raise_peak(ashlar_block_table *table, size_t live_bytes) {
 
 void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *block) {
     ashlar_table_shard *shard = shard_of(table, block->ptr);
-    pthread_mutex_lock(&shard->lock);
+    ASHLAR_CHECK2(block->wait_count == 0);
+    ashlar__lock_acquire(&shard->lock);
+    ASHLAR_CHECK2(*find_locked(shard, block->ptr) == NULL); /* jemalloc gave it out once */
     if (shard->block_count >= shard->chain_count) {
         double_chains_locked(shard);
     }
@@ -103,7 +134,8 @@ void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *blo
     shard->alloc_count++;
     shard->live_bytes += block->bytes;
     raise_peak(table, atomic_fetch_add(&table->live_bytes, block->bytes) + block->bytes);
-    pthread_mutex_unlock(&shard->lock);
+    ASHLAR_CHECK2(counts_hold(shard));
+    ashlar__lock_release(&shard->lock);
 }
 
 static ashlar_status refuse(const void *ptr) {
@@ -116,34 +148,36 @@ static ashlar_status refuse(const void *ptr) {
 ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
                                        ashlar_pinned_block **out) {
     ashlar_table_shard *shard = shard_of(table, ptr);
-    pthread_mutex_lock(&shard->lock);
+    ashlar__lock_acquire(&shard->lock);
     ashlar_pinned_block **link = find_locked(shard, ptr), *block = *link;
     if (block != NULL) {
+        ASHLAR_CHECK2(block->wait_count == 0 && block->bytes <= shard->live_bytes);
         *link = block->next;
         shard->block_count--;
         shard->free_count++;
         shard->live_bytes -= block->bytes;
         atomic_fetch_sub(&table->live_bytes, block->bytes);
         *out = block;
+        ASHLAR_CHECK2(counts_hold(shard));
     }
-    pthread_mutex_unlock(&shard->lock);
+    ashlar__lock_release(&shard->lock);
     return block != NULL ? ASHLAR_OK : refuse(ptr);
 }
 
 ashlar_status ashlar__block_table_bytes(ashlar_block_table *table, const void *ptr, size_t *out) {
     ashlar_table_shard *shard = shard_of(table, ptr);
-    pthread_mutex_lock(&shard->lock);
+    ashlar__lock_acquire(&shard->lock);
     const ashlar_pinned_block *block = *find_locked(shard, ptr);
     if (block != NULL) {
         *out = block->bytes;
     }
-    pthread_mutex_unlock(&shard->lock);
+    ashlar__lock_release(&shard->lock);
     return block != NULL ? ASHLAR_OK : refuse(ptr);
 }
 
 void ashlar__block_table_lock(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
-        pthread_mutex_lock(&table->shards[i].lock);
+        ashlar__lock_acquire(&table->shards[i].lock);
     }
 }
 
@@ -151,15 +185,19 @@ void ashlar__block_table_read_locked(ashlar_block_table *table, ashlar_pinned_st
     stats->live_peak_bytes = atomic_load(&table->live_peak_bytes);
     for (int i = 0; i < TABLE_SHARDS; i++) {
         const ashlar_table_shard *shard = &table->shards[i];
+        ASHLAR_OWNS(&shard->lock);
+        ASHLAR_CHECK3(shard_holds(shard));
         stats->live_bytes += shard->live_bytes;
         stats->live_blocks += shard->block_count;
         stats->alloc_count += shard->alloc_count;
         stats->free_count += shard->free_count;
     }
+    ASHLAR_CHECK2(stats->live_bytes == atomic_load(&table->live_bytes));
+    ASHLAR_CHECK2(stats->live_bytes <= stats->live_peak_bytes);
 }
 
 void ashlar__block_table_unlock(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
-        pthread_mutex_unlock(&table->shards[i].lock);
+        ashlar__lock_release(&table->shards[i].lock);
     }
 }

@@ -1,23 +1,25 @@
 /*
  * block_table.h - which blocks of a pool are live, by address (internal to ashlar-pinned).
  *
- * jemalloc trusts its callers; this is what tells a foreign pointer, one into a block, and one that
- * was given back before. Split in shards, so that threads seldom meet.
+ * jemalloc trusts its callers. This table catches a pointer of another allocator, one into the
+ * middle of a block, and one that was freed before. It is split into shards, so that threads seldom
+ * wait for each other.
  */
 #ifndef ASHLAR_PINNED_BLOCK_TABLE_H
 #define ASHLAR_PINNED_BLOCK_TABLE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/pinned.h>
 
+#include "allocator/base/lock.h"
+
 enum { TABLE_SHARDS = 16 };
 
 typedef struct ashlar_pinned_block {
-    struct ashlar_pinned_block *next; /* in its chain; in a list of released blocks */
+    struct ashlar_pinned_block *next; /* in its chain, or in a list of released blocks */
     void *ptr;
     size_t bytes;        /* usable */
     unsigned wait_count; /* batches that hold it (pending.h); 0: live */
@@ -25,7 +27,7 @@ typedef struct ashlar_pinned_block {
 
 /* block_count == alloc_count - free_count == blocks in the chains; live_bytes == their bytes */
 typedef struct ashlar_table_shard {
-    pthread_mutex_t lock; /* for all below */
+    ashlar_lock lock; /* for all below */
     ashlar_pinned_block **chains;
     size_t chain_count; /* a power of two */
     size_t block_count;
@@ -34,28 +36,29 @@ typedef struct ashlar_table_shard {
     uint64_t free_count;
 } ashlar_table_shard;
 
-/* live_bytes == sum of the shards', when all are locked;  live_peak_bytes >= live_bytes */
+/* While all shards are locked: live_bytes == sum of theirs;  live_peak_bytes >= live_bytes */
 typedef struct ashlar_block_table {
     _Atomic size_t live_bytes; /* for the peak */
     _Atomic size_t live_peak_bytes;
     ashlar_table_shard shards[TABLE_SHARDS];
 } ashlar_block_table;
 
-/* `table` is zeroed.  Errors: ASHLAR_EHOSTMEM; ashlar__block_table_finish() is due then too. */
+/* `table` is zeroed.  Errors: ASHLAR_EHOSTMEM; call ashlar__block_table_finish() then, too. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_init(ashlar_block_table *table);
-void ashlar__block_table_finish(ashlar_block_table *table); /* the blocks' records too */
+void ashlar__block_table_finish(ashlar_block_table *table); /* frees the blocks' records, too */
 
-/* Count `block` as live from now on. Cannot fail: a table that could not grow is only slower. */
+/* Make `block` live. Cannot fail: a table that could not grow is slower, and nothing else. */
 void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *block);
 
-/* Take the live block at `ptr` out, counted as given back.  Errors: ASHLAR_EPOINTER. */
+/* Take the live block at `ptr` out, and count it as freed.  Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
                                                          ashlar_pinned_block **out);
 
+/* The size of the live block at `ptr`.  Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_bytes(ashlar_block_table *table,
                                                           const void *ptr, size_t *out);
 
-/* Keep all counters still, to read them together. */
+/* Lock every shard, to read all counters at one moment. */
 void ashlar__block_table_lock(ashlar_block_table *table);
 void ashlar__block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats);
 void ashlar__block_table_unlock(ashlar_block_table *table);

@@ -1,7 +1,12 @@
+/*
+ * jemalloc_arena.c - the hooks by which jemalloc takes and returns extents, and the caches before
+ * it.
+ */
 #include "allocator/pinned/jemalloc_arena.h"
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
@@ -14,17 +19,19 @@
 enum { CACHES = 8, NAME_BYTES = 64 };
 
 typedef struct cache {
-    pthread_mutex_t lock; /* a thread cache of jemalloc's serves one thread at a time */
-    unsigned idx;         /* const */
+    ashlar_lock lock; /* a thread cache of jemalloc's serves one thread at a time */
+    unsigned idx;     /* const */
 } cache;
 
 struct ashlar_jemalloc_arena {
-    extent_hooks_t hooks;   /* first: jemalloc gives its address back to the hooks */
+    extent_hooks_t hooks;   /* first: the hooks get its address */
     ashlar_page_heap *heap; /* const */
     unsigned idx;           /* const */
-    unsigned cache_count;   /* const; CACHES, unless creation has failed half-way */
+    unsigned cache_count;   /* const; CACHES, unless creation failed half-way */
     cache caches[CACHES];
 };
+
+_Static_assert(offsetof(ashlar_jemalloc_arena, hooks) == 0, "the hooks' address is the arena's");
 
 /* What the hooks may do for this thread's request, and why they refused it. */
 static _Thread_local struct {
@@ -32,12 +39,12 @@ static _Thread_local struct {
     ashlar_status refusal;
 } request;
 
-/* ---- hooks: they call nothing of jemalloc's ---- */
+/* ---- hooks: they must not call jemalloc ---- */
 
 /*
- * jemalloc asks in two ways. First it wants to grow, by a size of its own choice that it would keep
- * what is left over of; it does not ask for committed memory then, and takes a refusal well. Then
- * it wants just what it needs. Only that is served: the surplus belongs to the page heap.
+ * jemalloc asks twice. First it wants to grow by a size of its own choice, and would keep the
+ * surplus; it does not ask for committed memory then, and can do without. Then it asks for just
+ * what it needs. We serve only that: the surplus belongs to the page heap.
  */
 static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
                          bool *zero, bool *commit, unsigned arena_idx) {
@@ -50,6 +57,7 @@ static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, si
     if (ptr == NULL && request.may_grow) {
         request.refusal = ashlar__page_heap_grow(heap, bytes, &ptr);
     }
+    ASHLAR_CHECK2((uintptr_t)ptr % heap->page_bytes == 0);
     if (ptr != NULL && *zero) {
         memset(ptr, 0, bytes);
     }
@@ -69,7 +77,7 @@ static void destroy_extent(extent_hooks_t *hooks, void *ptr, size_t bytes, bool 
     (void)give_extent(hooks, ptr, bytes, is_committed, arena_idx);
 }
 
-/* A run may be given back in parts, so parts are fine. */
+/* The page heap takes runs back in parts. */
 static bool allow_split(extent_hooks_t *hooks, void *ptr, size_t bytes, size_t first_bytes,
                         size_t second_bytes, bool is_committed, unsigned arena_idx) {
     (void)hooks;
@@ -83,8 +91,8 @@ static bool allow_split(extent_hooks_t *hooks, void *ptr, size_t bytes, size_t f
 }
 
 /*
- * No commit, decommit or purge: pages stay as the driver locked them. No merge: two extents may be
- * neighbours in address and yet of two segments; the page heap joins what may be joined.
+ * No commit, decommit or purge: pages stay as the driver locked them. No merge: two extents that
+ * touch may be of two segments; the page heap knows what it may join.
  */
 static const extent_hooks_t page_heap_hooks = {
     .alloc = take_extent,
@@ -104,11 +112,12 @@ size_t ashlar__jemalloc_page_bytes(void) {
 static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, void *value,
                          size_t bytes) {
     char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "arena.%u.%s", arena->idx, leaf);
+    const int length = snprintf(name, sizeof name, "arena.%u.%s", arena->idx, leaf);
+    ASHLAR_CHECK2(length > 0 && length < NAME_BYTES);
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/* "arenas.create" would put the arena's records into page-locked memory, 2 MiB at least. */
+/* Not "arenas.create": it would put the arena's records into page-locked memory, 2 MiB or more. */
 static int create_arena(ashlar_jemalloc_arena *arena) {
     struct {
         extent_hooks_t *hooks;
@@ -125,11 +134,11 @@ static int create_caches(ashlar_jemalloc_arena *arena) {
         size_t size = sizeof made->idx;
         error = mallctl("tcache.create", &made->idx, &size, NULL, 0);
         if (error == 0) {
-            pthread_mutex_init(&made->lock,
-                               NULL); /* cannot fail with default attributes on Linux */
+            ashlar__lock_init(&made->lock, ASHLAR_RANK_PINNED_ARENA);
             arena->cache_count++;
         }
     }
+    ASHLAR_CHECK2(error != 0 || arena->cache_count == CACHES);
     return error;
 }
 
@@ -178,18 +187,19 @@ void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
     for (unsigned i = 0; i < arena->cache_count; i++) {
         cache *gone = &arena->caches[i];
         (void)mallctl("tcache.destroy", NULL, NULL, &gone->idx, sizeof gone->idx);
-        pthread_mutex_destroy(&gone->lock);
+        ashlar__lock_finish(&gone->lock);
     }
-    (void)control_arena(arena, "destroy", NULL, 0); /* fails only where a thread is bound to it */
+    (void)control_arena(arena, "destroy", NULL, 0); /* fails only if a thread is bound to it */
     ashlar__host_free(arena);
 }
 
 /* ---- blocks ---- */
 
-/* The caches are dealt to threads in turn. */
+/* Threads get the caches in turn. */
 static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
     static _Atomic unsigned threads_seen;
-    static _Thread_local unsigned mine; /* from 1 */
+    static _Thread_local unsigned mine; /* from 1; 0: none yet */
+    ASHLAR_CHECK2(arena->cache_count == CACHES);
     if (mine == 0) {
         mine = 1 + atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed) % CACHES;
     }
@@ -198,14 +208,16 @@ static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
 
 void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
     cache *mine = cache_of_thread(arena);
-    pthread_mutex_lock(&mine->lock);
+    ASHLAR_CHECK2(bytes > 0 && !request.may_grow); /* the driver is not called with a lock held */
+    ashlar__lock_acquire(&mine->lock);
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE(mine->idx));
-    pthread_mutex_unlock(&mine->lock);
+    ashlar__lock_release(&mine->lock);
     return ptr;
 }
 
 ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes,
                                             void **out) {
+    ASHLAR_CHECK2(bytes > 0 && !request.may_grow);
     request.may_grow = true;
     request.refusal = ASHLAR_OK;
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE_NONE);
@@ -221,9 +233,10 @@ ashlar_status ashlar__jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t
 
 void ashlar__jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr) {
     cache *mine = cache_of_thread(arena);
-    pthread_mutex_lock(&mine->lock);
+    ASHLAR_CHECK2(ptr != NULL);
+    ashlar__lock_acquire(&mine->lock);
     dallocx(ptr, MALLOCX_TCACHE(mine->idx));
-    pthread_mutex_unlock(&mine->lock);
+    ashlar__lock_release(&mine->lock);
 }
 
 size_t ashlar__jemalloc_usable_bytes(const void *ptr) {
@@ -233,9 +246,9 @@ size_t ashlar__jemalloc_usable_bytes(const void *ptr) {
 void ashlar__jemalloc_drain(ashlar_jemalloc_arena *arena) {
     for (unsigned i = 0; i < arena->cache_count; i++) {
         cache *drained = &arena->caches[i];
-        pthread_mutex_lock(&drained->lock);
+        ashlar__lock_acquire(&drained->lock);
         (void)mallctl("tcache.flush", NULL, NULL, &drained->idx, sizeof drained->idx);
-        pthread_mutex_unlock(&drained->lock);
+        ashlar__lock_release(&drained->lock);
     }
     (void)control_arena(arena, "purge", NULL, 0);
 }

@@ -2,25 +2,26 @@
  * page_heap.h - runs of pages inside page-locked segments taken from the driver (internal to
  * ashlar-pinned).
  *
- * The driver takes memory back only in the pieces it gave, so a segment is the unit that is
- * returned, and runs of two segments are never joined. A run is given back without naming its
- * segment; inside one, neighbours that are free are one run at all times.
+ * The driver takes memory back only in the pieces that it gave. So segments are returned whole, and
+ * runs of two segments are never joined, even where they touch. Within a segment, free neighbours
+ * are always one run. Whoever frees a run need not know its segment.
  */
 #ifndef ASHLAR_PINNED_PAGE_HEAP_H
 #define ASHLAR_PINNED_PAGE_HEAP_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/device.h>
 
+#include "allocator/base/lock.h"
+
 enum { PAGE_HEAP_BINS = 256 };
 
 typedef struct ashlar_segment ashlar_segment;
 
-/* One per page; used for the first and the last page of a free run only. */
+/* One per page. Only the first and the last page of a free run use theirs. */
 typedef struct ashlar_page_run {
     struct ashlar_page_run *next; /* in its bin; first page only */
     struct ashlar_page_run *before;
@@ -36,22 +37,24 @@ struct ashlar_segment {
 };
 
 /*
- * reserved_bytes == sum of page_count * page_bytes over segments,
- * reserved_bytes + growing_bytes <= limit_bytes,  reserved_peak_bytes >= reserved_bytes
- * a bin holds runs of its sizes only; its bit is set where it holds any
- * alloc_calls - free_calls == segment_count, but while a call is under way
+ * Invariants (ashlar__page_heap_holds):
+ *   reserved_bytes == sum of page_count * page_bytes over segments, and those being returned
+ *   reserved_bytes + growing_bytes <= limit_bytes;  reserved_bytes <= reserved_peak_bytes
+ *   segment_count + grower_count <= segment_capacity
+ *   alloc_calls - free_calls == segment_count, and segments being returned
+ *   a bin holds runs of its sizes only, and its bit is set where it holds any
  */
 typedef struct ashlar_page_heap {
     ashlar_device *device;     /* const */
     size_t page_bytes;         /* const; jemalloc's, a power of two */
     size_t limit_bytes;        /* const; SIZE_MAX: none */
     size_t grow_bytes;         /* const */
-    pthread_mutex_t lock;      /* for all below; not held while the driver is called */
+    ashlar_lock lock;          /* for all below; not held while the driver is called */
     ashlar_segment **segments; /* by address */
     size_t segment_count;
     size_t segment_capacity;
-    size_t grower_count;  /* calls that will add a segment: room for them in `segments` is kept */
-    size_t growing_bytes; /* what they will add */
+    size_t grower_count;  /* threads about to add a segment: `segments` has room for theirs */
+    size_t growing_bytes; /* what they will add at most */
     size_t reserved_bytes;
     size_t reserved_peak_bytes;
     uint64_t alloc_calls;
@@ -66,23 +69,23 @@ void ashlar__page_heap_init(ashlar_page_heap *heap);
 /* Returns every segment to the driver, free or not. */
 void ashlar__page_heap_finish(ashlar_page_heap *heap);
 
-/* Take `bytes`, a multiple of the page, out of free runs. NULL: no run is long enough. */
+/* Take `bytes`, a multiple of the page, from a free run. NULL: none is long enough. */
 void *ashlar__page_heap_take(ashlar_page_heap *heap, size_t bytes);
 
 /*
- * The same out of a new segment, whatever is free.
+ * The same from a new segment, even if a run is free.
  * Errors: ASHLAR_ENOMEM (limit, driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes,
                                                        void **out);
 
-/* Free pages that are not: any whole pages of what was taken. */
+/* Free whole pages of what was taken: a run, or part of one. */
 void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);
 
-/* Return every segment that is free as a whole. True: there was one. */
+/* Return every segment that is wholly free to the driver. True: there was one. */
 bool ashlar__page_heap_trim(ashlar_page_heap *heap);
 
-/* The equations above. For tests; takes the lock. */
+/* The invariants above, and no segment is being returned. For tests; takes the lock. */
 bool ashlar__page_heap_holds(ashlar_page_heap *heap);
 
 #endif /* ASHLAR_PINNED_PAGE_HEAP_H */

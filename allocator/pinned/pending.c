@@ -1,29 +1,38 @@
+/*
+ * pending.c - batches of freed blocks, their events, and the release of what has completed.
+ */
 #include "allocator/pinned/pending.h"
 
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-/* A handle, not a stream: which stream it means depends on the thread that records the event. */
+/* A handle that means another stream in each thread. */
 #define PER_THREAD_STREAM ((ashlar_stream)(uintptr_t)2)
 
 /* ---- batches ---- */
 
 static ashlar_pending_batch *make_batch_locked(ashlar_pending *pending) {
+    ASHLAR_OWNS(&pending->lock);
     ashlar_pending_batch *batch = pending->spares;
     if (batch == NULL) {
         return ashlar__host_calloc(1, sizeof *batch);
     }
     pending->spares = batch->next;
     batch->next = NULL;
+    ASHLAR_CHECK2(batch->block_count == 0 && !batch->is_recorded && batch->waiter_count == 0);
     return batch;
 }
 
 static void spare_batch_locked(ashlar_pending *pending, ashlar_pending_batch *batch) {
+    ASHLAR_OWNS(&pending->lock);
+    ASHLAR_CHECK2(batch->is_over && batch->waiter_count == 0); /* no thread waits for its event */
     *batch = (ashlar_pending_batch){.next = pending->spares, .event = batch->event};
     pending->spares = batch;
 }
 
 static void append_batch(ashlar_pending_stream *stream, ashlar_pending_batch *batch) {
+    ASHLAR_CHECK2(batch->next == NULL && !stream->is_forgotten);
+    ASHLAR_CHECK2((stream->first == NULL) == (stream->last == NULL));
     if (stream->last != NULL) {
         stream->last->next = batch;
     } else {
@@ -33,6 +42,7 @@ static void append_batch(ashlar_pending_stream *stream, ashlar_pending_batch *ba
 }
 
 static void unlink_first(ashlar_pending_stream *stream) {
+    ASHLAR_CHECK2(stream->last->next == NULL);
     stream->first = stream->first->next;
     if (stream->first == NULL) {
         stream->last = NULL;
@@ -42,6 +52,8 @@ static void unlink_first(ashlar_pending_stream *stream) {
 static ashlar_status record_locked(ashlar_pending *pending, const ashlar_pending_stream *stream,
                                    ashlar_pending_batch *batch) {
     ashlar_status status = ASHLAR_OK;
+    ASHLAR_OWNS(&pending->lock);
+    ASHLAR_CHECK2(!batch->is_recorded && batch->block_count > 0 && !stream->is_forgotten);
     if (batch->event == NULL) {
         status = ashlar_event_create(pending->device, &batch->event);
     }
@@ -62,14 +74,18 @@ static void push_released(ashlar_pinned_block **released, ashlar_pinned_block *b
 
 static void release_batch_locked(ashlar_pending *pending, ashlar_pending_batch *batch,
                                  ashlar_pinned_block **released) {
+    ASHLAR_OWNS(&pending->lock);
     for (unsigned i = 0; i < batch->block_count; i++) {
         ashlar_pinned_block *block = batch->blocks[i];
+        ASHLAR_CHECK2(block->wait_count > 0);
         if (--block->wait_count == 0) {
+            ASHLAR_CHECK2(block->bytes <= pending->pending_bytes);
             pending->pending_bytes -= block->bytes;
             pending->released_count++;
             push_released(released, block);
         }
     }
+    ASHLAR_CHECK2(pending->released_count <= pending->deferred_count);
     batch->is_over = true;
     if (batch->waiter_count == 0) {
         spare_batch_locked(pending, batch); /* else the last waiter does it */
@@ -80,6 +96,7 @@ static void release_batch_locked(ashlar_pending *pending, ashlar_pending_batch *
 
 static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
                                                  ashlar_stream handle) {
+    ASHLAR_OWNS(&pending->lock);
     ashlar_pending_stream *stream = pending->streams;
     while (stream != NULL && (stream->stream != handle || stream->is_forgotten)) {
         stream = stream->next;
@@ -87,7 +104,7 @@ static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
     return stream;
 }
 
-/* Make sure that `handle` has an open batch with room. One that stays empty is no harm. */
+/* Have an open batch with room for `handle`. One that stays empty does no harm. */
 static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     if (stream == NULL) {
@@ -123,11 +140,12 @@ static void join_batch_locked(ashlar_pending *pending, ashlar_stream handle,
                               ashlar_pinned_block *block) {
     const ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     ashlar_pending_batch *batch = stream->last;
+    ASHLAR_CHECK2(!batch->is_recorded && batch->block_count < BATCH_BLOCKS);
     batch->blocks[batch->block_count++] = block;
     batch->bytes += block->bytes;
     block->wait_count++;
     if (batch->block_count == BATCH_BLOCKS || batch->bytes >= BATCH_BYTES) {
-        /* Where that fails it is tried again by whoever wants the memory. */
+        /* If that fails, whoever wants the memory tries again. */
         (void)record_locked(pending, stream, batch);
     }
 }
@@ -149,6 +167,7 @@ static ashlar_status add_locked(ashlar_pending *pending, ashlar_block_table *tab
             join_batch_locked(pending, streams[i], block);
         }
     }
+    ASHLAR_CHECK2(block->wait_count > 0 && block->wait_count <= count);
     pending->pending_bytes += block->bytes;
     pending->deferred_count++;
     return ASHLAR_OK;
@@ -163,15 +182,15 @@ ashlar_status ashlar__pending_add(ashlar_pending *pending, ashlar_block_table *t
                                        "is the same in every thread");
         }
     }
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
     const ashlar_status status = add_locked(pending, table, ptr, streams, count);
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
     return status;
 }
 
 /* ---- completion ---- */
 
-/* Release what has completed. A stream's batches complete in order, so one that has not ends it. */
+/* Release what has completed. A stream's batches complete in order: stop at one that has not. */
 static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                                         ashlar_pinned_block **released) {
     while (stream->first != NULL) {
@@ -196,7 +215,7 @@ static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_
 ashlar_status ashlar__pending_poll(ashlar_pending *pending, ashlar_pinned_block **released) {
     ashlar_status worst = ASHLAR_OK;
     *released = NULL;
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
     ashlar_pending_stream **link = &pending->streams;
     while (*link != NULL) {
         ashlar_pending_stream *stream = *link;
@@ -206,17 +225,18 @@ ashlar_status ashlar__pending_poll(ashlar_pending *pending, ashlar_pinned_block 
         }
         worst = status != ASHLAR_OK ? status : worst;
         if (stream->first == NULL) {
-            *link = stream->next; /* so that streams that come and go leave nothing */
+            *link = stream->next; /* streams that come and go leave nothing behind */
             ashlar__host_free(stream);
         } else {
             link = &stream->next;
         }
     }
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
     return worst;
 }
 
 static ashlar_pending_batch *oldest_recorded_locked(const ashlar_pending *pending) {
+    ASHLAR_OWNS(&pending->lock);
     ashlar_pending_batch *oldest = NULL;
     for (const ashlar_pending_stream *s = pending->streams; s != NULL; s = s->next) {
         ashlar_pending_batch *batch = s->first;
@@ -229,28 +249,29 @@ static ashlar_pending_batch *oldest_recorded_locked(const ashlar_pending *pendin
 }
 
 ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any) {
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
     ashlar_pending_batch *batch = oldest_recorded_locked(pending);
     ashlar_status status = ASHLAR_OK;
     *is_any = batch != NULL;
     if (batch != NULL) {
-        batch->waiter_count++; /* so that its event is not used anew meanwhile */
+        batch->waiter_count++; /* so that its event is not reused meanwhile */
         pending->host_waits++;
-        pthread_mutex_unlock(&pending->lock);
+        ashlar__lock_release(&pending->lock);
         status = ashlar_event_synchronize(pending->device, batch->event);
-        pthread_mutex_lock(&pending->lock);
+        ashlar__lock_acquire(&pending->lock);
+        ASHLAR_CHECK2(batch->waiter_count > 0 && batch->is_recorded);
         batch->waiter_count--;
         if (batch->is_over && batch->waiter_count == 0) {
             spare_batch_locked(pending, batch);
         }
     }
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
     return status;
 }
 
 ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending, ashlar_stream handle) {
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     if (stream != NULL) {
         for (ashlar_pending_batch *b = stream->first; b != NULL && status == ASHLAR_OK;
@@ -261,29 +282,30 @@ ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending, ashlar_stre
         }
         stream->is_forgotten = status == ASHLAR_OK;
     }
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
     return status;
 }
 
 /* ---- life ---- */
 
 void ashlar__pending_init(ashlar_pending *pending) {
-    pthread_mutex_init(&pending->lock, NULL); /* cannot fail with default attributes on Linux */
+    ASHLAR_CHECK2(pending->streams == NULL && pending->spares == NULL);
+    ashlar__lock_init(&pending->lock, ASHLAR_RANK_PINNED_PENDING);
 }
 
 void ashlar__pending_drop_spares(ashlar_pending *pending) {
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
     while (pending->spares != NULL) {
         ashlar_pending_batch *batch = pending->spares;
         pending->spares = batch->next;
         ashlar_event_destroy(pending->device, batch->event);
         ashlar__host_free(batch);
     }
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
 }
 
-/* Where the driver takes no event any more, the stream itself is the last way to wait. */
-static void finish_stream(ashlar_pending *pending, ashlar_pending_stream *stream,
+/* If the driver takes no event any more, waiting for the stream itself is what is left. */
+static void finish_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                           ashlar_pinned_block **released) {
     while (stream->first != NULL) {
         ashlar_pending_batch *batch = stream->first;
@@ -296,7 +318,7 @@ static void finish_stream(ashlar_pending *pending, ashlar_pending_stream *stream
         if (status != ASHLAR_OK && !stream->is_forgotten) {
             status = ashlar_stream_synchronize(pending->device, stream->stream);
         }
-        (void)status; /* what is left is a device that answers nothing */
+        (void)status; /* the device answers nothing any more */
         unlink_first(stream);
         release_batch_locked(pending, batch, released);
     }
@@ -304,28 +326,33 @@ static void finish_stream(ashlar_pending *pending, ashlar_pending_stream *stream
 
 void ashlar__pending_finish(ashlar_pending *pending) {
     ashlar_pinned_block *released = NULL;
+    ashlar__lock_acquire(&pending->lock);
     while (pending->streams != NULL) {
         ashlar_pending_stream *stream = pending->streams;
         pending->streams = stream->next;
-        finish_stream(pending, stream, &released);
+        finish_stream_locked(pending, stream, &released);
         ashlar__host_free(stream);
     }
+    ASHLAR_CHECK2(pending->pending_bytes == 0);
+    ASHLAR_CHECK2(pending->released_count == pending->deferred_count);
+    ashlar__lock_release(&pending->lock);
     while (released != NULL) {
         ashlar_pinned_block *block = released;
         released = block->next;
         ashlar__host_free(block);
     }
     ashlar__pending_drop_spares(pending);
-    pthread_mutex_destroy(&pending->lock);
+    ashlar__lock_finish(&pending->lock);
 }
 
 /* ---- counters ---- */
 
 void ashlar__pending_lock(ashlar_pending *pending) {
-    pthread_mutex_lock(&pending->lock);
+    ashlar__lock_acquire(&pending->lock);
 }
 
 void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats) {
+    ASHLAR_OWNS(&pending->lock);
     stats->pending_bytes = pending->pending_bytes;
     stats->pending_blocks = pending->deferred_count - pending->released_count;
     stats->deferred_count = pending->deferred_count;
@@ -335,5 +362,5 @@ void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_st
 }
 
 void ashlar__pending_unlock(ashlar_pending *pending) {
-    pthread_mutex_unlock(&pending->lock);
+    ashlar__lock_release(&pending->lock);
 }

@@ -1,16 +1,15 @@
 /*
- * pending.h - blocks that were given back while queued work may still use them (internal to
+ * pending.h - blocks that were freed while queued work may still use them (internal to
  * ashlar-pinned).
  *
- * A block joins the open batch of each stream it was given back on. A batch gets its event when it
- * is full, or when somebody wants its memory: one event for many blocks, recorded after each of
- * them was given back. A block is released when every batch that holds it has completed. Streams
- * are looked at one by one, so that a slow one delays nobody else's blocks.
+ * A block joins the open batch of each stream that it was freed on. The batch's event is recorded
+ * when the batch is full, or when somebody wants its memory: one event, after the frees of many
+ * blocks. A block is released when every batch that holds it has completed. Streams are polled one
+ * by one, so that a slow one delays only its own blocks.
  */
 #ifndef ASHLAR_PINNED_PENDING_H
 #define ASHLAR_PINNED_PENDING_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,23 +21,28 @@
 enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ((size_t)1 << 20)
 
-/* Open (not recorded, and the last of its stream), or recorded, or spare. */
+/*
+ * Open (not recorded yet), recorded, over (completed, with waiters), or spare.
+ *
+ * block_count <= BATCH_BLOCKS;  is_recorded: block_count > 0;  spare: block_count == 0
+ */
 typedef struct ashlar_pending_batch {
     struct ashlar_pending_batch *next;
     ashlar_event event; /* NULL: not made yet; kept while spare */
     bool is_recorded;
-    bool is_over;          /* completed, kept for those who still wait for its event */
-    unsigned waiter_count; /* threads that wait for its event */
-    uint64_t order;        /* of recording, over all streams */
+    bool is_over;          /* completed, and kept for its waiters */
+    unsigned waiter_count; /* threads waiting for its event */
+    uint64_t order;        /* the number of its recording, over all streams */
     unsigned block_count;
     size_t bytes;
     ashlar_pinned_block *blocks[BATCH_BLOCKS];
 } ashlar_pending_batch;
 
+/* (first == NULL) == (last == NULL);  is_forgotten: all its blocks are in recorded batches */
 typedef struct ashlar_pending_stream {
     struct ashlar_pending_stream *next;
     ashlar_stream stream;
-    bool is_forgotten;           /* its handle may be another stream's by now */
+    bool is_forgotten;           /* the handle may be another stream's by now */
     ashlar_pending_batch *first; /* oldest */
     ashlar_pending_batch *last;
 } ashlar_pending_stream;
@@ -49,7 +53,7 @@ typedef struct ashlar_pending_stream {
  */
 typedef struct ashlar_pending {
     ashlar_device *device; /* const */
-    pthread_mutex_t lock;  /* for all below; held over cuEventCreate, -Record, -Query, -Destroy,
+    ashlar_lock lock;      /* for all below; held over cuEventCreate, -Record, -Query, -Destroy,
                               which do not wait for the device */
     ashlar_pending_stream *streams;
     ashlar_pending_batch *spares;
@@ -63,7 +67,7 @@ typedef struct ashlar_pending {
 /* `pending` is zeroed but for its constants. */
 void ashlar__pending_init(ashlar_pending *pending);
 
-/* Waits for what is pending. The blocks' records are freed, the blocks are the caller's. */
+/* Wait for all that is pending, and free the blocks' records; the blocks are the caller's. */
 void ashlar__pending_finish(ashlar_pending *pending);
 
 /*
@@ -77,9 +81,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pending_add(ashlar_pending *pending,
                                                     const ashlar_stream *streams, size_t count);
 
 /*
- * Record what is open and look what has completed. *released is the list of blocks that nobody
- * waits for any more; it is written in any case, and they are the caller's.
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the others were looked at all the same.
+ * Record what is open, and poll what is recorded. *released lists the blocks that no work uses any
+ * more, which are the caller's; it is written on failure, too.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the other streams were polled all the same.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_poll(ashlar_pending *pending,
                                                      ashlar_pinned_block **released);
@@ -96,7 +100,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pending_forget_stream(ashlar_pending *pe
 
 void ashlar__pending_drop_spares(ashlar_pending *pending);
 
-/* Keep the counters still, to read them with others. Taken before a table's locks. */
+/* Lock the counters, to read them with others. Taken before a table's locks. */
 void ashlar__pending_lock(ashlar_pending *pending);
 void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats);
 void ashlar__pending_unlock(ashlar_pending *pending);

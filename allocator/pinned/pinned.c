@@ -1,12 +1,12 @@
 /*
- * pinned.c - the pool: jemalloc's arena on a page heap, the table of live blocks, and what is
- * pending. Locks are taken in the order collecting, pending, table, page heap; all but the first
- * are a module's own.
+ * pinned.c - the pool of page-locked memory: jemalloc's arena on a page heap, the table of live
+ * blocks, and the pending ones.
  */
 #include <ashlar/pinned.h>
 
-#include <pthread.h>
+#include <stdalign.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "allocator/base/host.h"
 #include "allocator/pinned/block_table.h"
@@ -18,13 +18,14 @@
 #define GROW_BYTES_DEFAULT ((size_t)2 << 20)
 /* Smaller blocks would not be aligned as malloc's are. */
 enum { BLOCK_BYTES_LEAST = 16 };
+_Static_assert(BLOCK_BYTES_LEAST >= alignof(max_align_t), "a block suits every type");
 
 struct ashlar_pinned {
     ashlar_page_heap heap;
     ashlar_jemalloc_arena *arena;
     ashlar_block_table table;
     ashlar_pending pending;
-    pthread_mutex_t collecting; /* see collect() */
+    ashlar_lock collecting; /* see collect() */
 };
 
 /* ---- life ---- */
@@ -42,7 +43,7 @@ ashlar_status ashlar_pinned_create(ashlar_device *device, const ashlar_pinned_co
     pool->heap.limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : SIZE_MAX;
     pool->heap.grow_bytes = chosen.grow_bytes != 0 ? chosen.grow_bytes : GROW_BYTES_DEFAULT;
     ashlar__page_heap_init(&pool->heap);
-    pthread_mutex_init(&pool->collecting, NULL); /* cannot fail with default attributes on Linux */
+    ashlar__lock_init(&pool->collecting, ASHLAR_RANK_PINNED_COLLECT);
     pool->pending.device = device;
     ashlar__pending_init(&pool->pending);
     ashlar_status status = ashlar__block_table_init(&pool->table);
@@ -65,32 +66,32 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
     ashlar__jemalloc_arena_destroy(pool->arena);
     ashlar__block_table_finish(&pool->table);
     ashlar__page_heap_finish(&pool->heap);
-    pthread_mutex_destroy(&pool->collecting);
+    ashlar__lock_finish(&pool->collecting);
     ashlar__host_free(pool);
 }
 
 /* ---- taking ---- */
 
 /*
- * Give back to jemalloc what is no longer pending. By one thread at a time: else another would find
- * it neither pending nor at hand, and take the pool for full.
+ * Return to jemalloc what is no longer pending. One thread at a time does: a second one would find
+ * these blocks neither pending nor free, and report the pool as full.
  */
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
-    pthread_mutex_lock(&pool->collecting);
+    ashlar__lock_acquire(&pool->collecting);
     const ashlar_status status = ashlar__pending_poll(&pool->pending, &released);
     while (released != NULL) {
         ashlar_pinned_block *block = released;
         released = block->next;
+        ASHLAR_CHECK2(block->wait_count == 0);
         ashlar__jemalloc_give(pool->arena, block->ptr);
         ashlar__host_free(block);
     }
-    pthread_mutex_unlock(&pool->collecting);
+    ashlar__lock_release(&pool->collecting);
     return status;
 }
 
-/* More from the driver; what is unused makes room where it is the limit, or the driver, that says
- * no. */
+/* Take more from the driver. If the limit or the driver refuses, free segments make room. */
 static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
     const ashlar_status status = ashlar__jemalloc_take_growing(pool->arena, bytes, out);
     if (status != ASHLAR_ENOMEM || !ashlar__page_heap_trim(&pool->heap)) {
@@ -99,7 +100,7 @@ static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
     return ashlar__jemalloc_take_growing(pool->arena, bytes, out);
 }
 
-/* `why` is what the last attempt to grow said. */
+/* `why`: the detail of the last attempt to grow. */
 static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char *why) {
     ashlar_pinned_stats stats;
     ashlar_pinned_get_stats(pool, &stats);
@@ -111,15 +112,16 @@ static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char
 }
 
 /*
- * A miss, step by step; each step that sets something free is followed by another search.
- *   1. blocks that are no longer pending
- *   2. what the caches hold
- *   3. more from the driver
- *   4. wait for the oldest pending work, and once more from 1
- * An event that cannot be read is no reason to fail while another step can serve.
+ * A miss. Each step frees something, then searches again.
+ *   1. collect blocks that are no longer pending
+ *   2. drain the caches
+ *   3. take more from the driver
+ *   4. wait for the oldest pending work, and start over
+ * An event that cannot be read is no failure while another step can serve.
  */
 static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, size_t bytes,
                                                            void **out) {
+    ASHLAR_CHECK2(bytes >= BLOCK_BYTES_LEAST);
     for (;;) {
         (void)collect(pool);
         if ((*out = ashlar__jemalloc_take(pool->arena, bytes)) != NULL) {
@@ -165,6 +167,7 @@ ashlar_status ashlar_pinned_alloc(ashlar_pinned *pool, size_t bytes, void **out)
         }
     }
     block->bytes = ashlar__jemalloc_usable_bytes(block->ptr);
+    ASHLAR_CHECK2(block->bytes >= bytes && (uintptr_t)block->ptr % BLOCK_BYTES_LEAST == 0);
     *out = block->ptr;
     ashlar__block_table_put(&pool->table, block);
     return ASHLAR_OK;
@@ -217,14 +220,16 @@ void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     *stats = (ashlar_pinned_stats){.live_bytes = 0};
     ashlar__pending_lock(&pool->pending);
     ashlar__block_table_lock(&pool->table);
-    pthread_mutex_lock(&pool->heap.lock);
+    ashlar__lock_acquire(&pool->heap.lock);
     ashlar__pending_read_locked(&pool->pending, stats);
     ashlar__block_table_read_locked(&pool->table, stats);
     stats->reserved_bytes = pool->heap.reserved_bytes;
     stats->reserved_peak_bytes = pool->heap.reserved_peak_bytes;
     stats->driver_alloc_count = pool->heap.alloc_calls;
     stats->driver_free_count = pool->heap.free_calls;
-    pthread_mutex_unlock(&pool->heap.lock);
+    ASHLAR_CHECK2(stats->live_bytes + stats->pending_bytes <= stats->reserved_bytes);
+    ASHLAR_CHECK2(stats->deferred_count <= stats->free_count);
+    ashlar__lock_release(&pool->heap.lock);
     ashlar__block_table_unlock(&pool->table);
     ashlar__pending_unlock(&pool->pending);
 }

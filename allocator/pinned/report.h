@@ -1,17 +1,30 @@
 /*
  * report.h - how a function of ashlar-pinned reports a failure (internal).
  *
- * The detail text is ashlar's, one for the thread, whichever library failed.
+ * There is one detail text per thread, and ashlar owns it, whichever library failed. The core's
+ * ashlar__fail() is not exported, so this library has its own.
  */
 #ifndef ASHLAR_PINNED_REPORT_H
 #define ASHLAR_PINNED_REPORT_H
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include <ashlar/status.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 
-/* As ashlar__fail() in the core. */
-ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...)
-    ASHLAR_PRINTF(2, 3);
+/* As ashlar__fail() in the core. Returns `status`. */
+ASHLAR_PRINTF(2, 3)
+static inline ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...) {
+    char text[512];
+    va_list args;
+    ASHLAR_CHECK2(status != ASHLAR_OK);
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ashlar_error_set(status, text);
+}
 
 #endif /* ASHLAR_PINNED_REPORT_H */

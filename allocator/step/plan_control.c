@@ -1,4 +1,4 @@
-/* plan_control.c - what a program asks of its plans: to be made, forgotten, read. */
+/* plan_control.c - what a program asks of its plans: to be made, dropped, recorded anew, counted. */
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
@@ -16,29 +16,31 @@ static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
 
 ashlar_status ashlar_plan_build(ashlar_allocator *a) {
     ashlar_cache *own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = build_all(a, own);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(a->planner.recording_count == 0 && !a->planner.is_installing);
         ashlar__planner_free_keys(&a->planner);
         for (ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
              memory = memory->next) {
+            ASHLAR_CHECK2(!memory->is_busy);
             memory->is_unused = true;
         }
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
@@ -46,31 +48,32 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
             link = &key->next;
             continue;
         }
+        ASHLAR_CHECK2(!ashlar__step_key_is_in_use(key));
         *link = key->next;
         ashlar__planner_free_key(key);
     }
     if (status == ASHLAR_OK) {
         ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->planner.options = options != NULL ? *options : ashlar__plan_defaults;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
         at->is_wanted = at->is_wanted || at->key == key;
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
-/* A stream's largest plan, and the largest bound of one. */
+/* Add a plan memory, and of its stream's plans the largest size and the largest bound. */
 static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;
@@ -78,19 +81,22 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
         for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
              stream_idx++) {
             const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
+            ASHLAR_CHECK2(p->bound_bytes <= p->plan_bytes);
             if (p->stream_state == memory->stream_state && !memory->is_unused) {
                 plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
                 bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
             }
         }
     }
+    /* While one is installed, plans wait for a larger memory. */
+    ASHLAR_CHECK2(a->planner.is_installing || plan_bytes <= memory->block->bytes);
     out->memory_bytes += memory->block->bytes;
     out->plan_bytes += plan_bytes;
     out->bound_bytes += bound_bytes;
 }
 
 void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     *out = a->planner.stats;
     for (const ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
          memory = memory->next) {
@@ -100,5 +106,5 @@ void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
         out->plan_count += key->plan != NULL;
         out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }

@@ -1,5 +1,5 @@
 /*
- * plan_file.c - the plans of an allocator, into a file and out of it.
+ * plan_file.c - saving the plans of an allocator to a file, and loading them into another one.
  */
 #include <ashlar/plan_file.h>
 
@@ -17,9 +17,10 @@ static const char *text_of(const char *fingerprint) {
 
 /* ---- saving ---- */
 
-/* The streams of an image, by their numbers. */
+/* The streams of an image by their numbers. */
 typedef struct numbering {
-    const ashlar_stream_state **stream_states; /* room for all there can be */
+    const ashlar_stream_state **stream_states; /* [room], enough for all keys */
+    size_t room;
     uint32_t count;
 } numbering;
 
@@ -29,6 +30,7 @@ static uint32_t number_of(numbering *n, const ashlar_stream_state *state) {
         i++;
     }
     if (i == n->count) {
+        ASHLAR_CHECK2(n->count < n->room);
         n->stream_states[n->count++] = state;
     }
     return i;
@@ -38,6 +40,8 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
                               ashlar_image_key *out) {
     const ashlar_recording *from = &key->recording;
     ashlar_recording *to = &out->recording;
+    ASHLAR_CHECK2(key->is_current && !key->is_busy && !from->is_incomplete);
+    ASHLAR_CHECK2(key->plan->count == from->count);
     *out = (ashlar_image_key){.key = key->key, .step_count = key->step_count};
     out->stream = number_of(streams, key->stream_state);
     to->allocs = ashlar__host_calloc((size_t)from->count + 1, sizeof *to->allocs);
@@ -55,7 +59,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
-/* How many keys there are to save. */
+/* How many keys there are to save, each of which must have its plan. */
 static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -75,14 +79,15 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     return ASHLAR_OK;
 }
 
-/* Oldest first, for the allocator has the newest first: so a load and another save change nothing.
- */
+/* Oldest first, since a load adds each in front: so saving what was loaded writes the same. */
 static void list_keys(const ashlar_allocator *a, const ashlar_step_key **keys, uint32_t count) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0) {
+            ASHLAR_CHECK2(count > 0);
             keys[--count] = key;
         }
     }
+    ASHLAR_CHECK2(count == 0);
 }
 
 static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *image) {
@@ -93,8 +98,8 @@ static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *ima
         return status;
     }
     const ashlar_step_key **keys = ashlar__host_calloc(count, sizeof(ashlar_step_key *));
-    numbering streams = {ashlar__host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_stream_state *)),
-                         0};
+    numbering streams = {.room = (size_t)count * STREAMS_OF_KEY};
+    streams.stream_states = ashlar__host_calloc(streams.room, sizeof(ashlar_stream_state *));
     image->keys = ashlar__host_calloc(count, sizeof *image->keys);
     if (keys == NULL || streams.stream_states == NULL || image->keys == NULL) {
         status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the copies of %u plans", count);
@@ -128,10 +133,10 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
         status = copy_text(text_of(fingerprint), &image.fingerprint);
     }
     if (status == ASHLAR_OK) {
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         status = ashlar__planner_refuse_busy_locked(&a->planner);
         status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__plan_image_write(&image, path);
@@ -142,11 +147,11 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
 
 /* ---- loading ---- */
 
-/* Keys on their way from an image into the allocator, and the streams they are for. */
+/* Keys on their way from an image into the allocator, and their streams. */
 typedef struct arrival {
     ashlar_step_key **keys; /* [count] */
     uint32_t count;
-    ashlar_stream_state **stream_states; /* [order_count], by the image's numbers */
+    ashlar_stream_state **stream_states; /* [state_count], by the image's numbers */
     uint32_t state_count;
 } arrival;
 
@@ -162,6 +167,7 @@ static ashlar_status prepare_arrival(ashlar_plan_image *image, arrival *in) {
     in->keys = ashlar__host_calloc(image->key_count, sizeof(ashlar_step_key *));
     in->stream_states = ashlar__host_calloc(image->stream_count, sizeof(ashlar_stream_state *));
     bool has_room = in->keys != NULL && in->stream_states != NULL;
+    ASHLAR_CHECK2(image->key_count > 0 && image->stream_count > 0);
     in->count = image->key_count;
     in->state_count = image->stream_count;
     for (uint32_t i = 0; i < in->count && has_room; i++) {
@@ -205,7 +211,7 @@ static bool has_state(const arrival *in, const ashlar_stream_state *state) {
     return i < in->state_count;
 }
 
-/* Plans of one stream share their memory, so one more would have to move the others. */
+/* Plans of one stream share a memory: another one would have to move the others. */
 static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         bool is_on = has_state(in, key->stream_state);
@@ -226,17 +232,20 @@ static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) 
     return ASHLAR_OK;
 }
 
-/* What was the image's becomes the key's. */
+/* Move a key out of the image. */
 static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key *key) {
+    ASHLAR_CHECK2(from->stream < in->state_count);
+    ASHLAR_CHECK2(from->plan->stream_count == from->recording.stream_count);
     *key = (ashlar_step_key){.key = from->key,
                              .stream_state = in->stream_states[from->stream],
                              .recording = from->recording,
                              .step_count = from->step_count,
                              .plan = from->plan};
     for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
-        key->recording.stream_states[stream_idx] = in->stream_states[from->streams[stream_idx]];
-        key->plan->stream_plans[stream_idx].stream_state =
-            in->stream_states[from->streams[stream_idx]];
+        ASHLAR_CHECK2(from->streams[stream_idx] < in->state_count);
+        ashlar_stream_state *state = in->stream_states[from->streams[stream_idx]];
+        key->recording.stream_states[stream_idx] = state;
+        key->plan->stream_plans[stream_idx].stream_state = state;
     }
     from->recording = (ashlar_recording){0};
     from->plan = NULL;
@@ -267,9 +276,9 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
     ashlar_status status = prepare_arrival(image, &in);
     if (status == ASHLAR_OK) {
         ashlar_cache *own = ashlar__cache_get(a);
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         status = load_locked(a, own, streams, image, &in);
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
     finish_arrival(&in, status == ASHLAR_OK);
     return status;

@@ -1,5 +1,5 @@
 /*
- * plan_list.c - steps that are lists: events or lifetimes taken for a recording.
+ * plan_list.c - recording a step that was never run, from a list of events or of lifetimes.
  */
 #include <ashlar/plan_list.h>
 
@@ -10,14 +10,13 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/* ---- in ---- */
-
-/* Into the key, as the step that it is taken for; `recording`, without orders yet, is finished. */
+/* Add the recording, which has no stream yet, to its key as a step on `stream`. Finishes it. */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ASHLAR_CHECK2(recording->stream_count == 0 && !recording->is_incomplete);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && state->pool != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
@@ -28,7 +27,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
     } else {
         ashlar__recording_finish(recording);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -55,7 +54,7 @@ static ashlar_status check_alloc(const char *what, size_t i, size_t bytes, ashla
     return ASHLAR_OK;
 }
 
-/* `live`: [count], of each block the number of its allocation from 1, or 0: not live. */
+/* live   [count], by block: the number of its allocation, from 1; 0: not live */
 static ashlar_status add_event(const ashlar_plan_event *events, size_t count, size_t i,
                                uint32_t *live, ashlar_recording *out) {
     const ashlar_plan_event *e = &events[i];
@@ -68,6 +67,7 @@ static ashlar_status add_event(const ashlar_plan_event *events, size_t count, si
                             count);
     }
     if (e->is_free) {
+        ASHLAR_CHECK2(live[e->block] <= out->count);
         out->allocs[live[e->block] - 1].end = out->count;
         live[e->block] = 0;
         return ASHLAR_OK;
@@ -92,6 +92,7 @@ static ashlar_status of_events(const ashlar_plan_event *events, size_t count,
         status = add_event(events, count, i, live, out);
     }
     ashlar__host_free(live);
+    ASHLAR_CHECK2(out->count <= count);
     return status;
 }
 
@@ -115,7 +116,7 @@ static int by_begin(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* How many of sorted buffers begin before a time. */
+/* How many of the sorted buffers begin before a time. */
 static size_t begun_before(const ashlar_pack_buffer *const *sorted, size_t count, uint64_t time) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -162,6 +163,7 @@ static ashlar_status of_buffers(const ashlar_pack_buffer *buffers, size_t count,
             (ashlar_recorded){.bytes = sorted[i]->bytes,
                               .end = (uint32_t)begun_before(sorted, count, sorted[i]->end),
                               .tag = (unsigned char)tag};
+        ASHLAR_CHECK2(out->allocs[i].end > i && out->allocs[i].end <= count);
     }
     ashlar__host_free((void *)sorted);
     return status;

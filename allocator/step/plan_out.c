@@ -1,4 +1,4 @@
-/* plan_out.c - a key's plan for others to read: as MiniMalloc's CSV, and as a picture. */
+/* plan_out.c - writing a key's plan as MiniMalloc's CSV, and as a picture. */
 #include <ashlar/plan_list.h>
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "allocator/step/step.h"
 #include "allocator/trace/picture.h"
 
-/* The slots of one plan that are for one stream. */
+/* The slots of a plan for one stream. */
 typedef struct slots {
     const ashlar_plan *plan;
     uint32_t stream_idx;
 } slots;
 
-/* The part of a key's plan that is for one stream; the plan's part_count: none. */
-static uint32_t part_of(const ashlar_plan *plan, const ashlar_stream_state *state) {
+/* The stream_idx of a stream in a plan; stream_count: it has none. */
+static uint32_t idx_of(const ashlar_plan *plan, const ashlar_stream_state *state) {
     uint32_t stream_idx = 0;
     while (stream_idx < plan->stream_count &&
            plan->stream_plans[stream_idx].stream_state != state) {
@@ -38,7 +38,7 @@ static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint
     }
     const ashlar_step_key *key = ashlar__step_key_find_locked(a, number, state);
     const ashlar_plan *plan = key != NULL ? key->plan : NULL;
-    const uint32_t stream_idx = plan != NULL ? part_of(plan, user_state) : 0;
+    const uint32_t stream_idx = plan != NULL ? idx_of(plan, user_state) : 0;
     if (plan == NULL || stream_idx == plan->stream_count) {
         return ashlar__fail(ASHLAR_EINVAL,
                             "key %llu has no plan with slots for this stream; record one first",
@@ -49,6 +49,7 @@ static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint
 }
 
 static bool is_of(const slots *s, uint32_t i) {
+    ASHLAR_CHECK2(s->stream_idx < s->plan->stream_count && i < s->plan->count);
     return s->plan->slots[i].stream_idx == s->stream_idx && s->plan->slots[i].bytes > 0;
 }
 
@@ -73,12 +74,12 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
     if (status != ASHLAR_OK) {
         return status;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     status = find_locked(a, stream, key, user, &found);
     if (status == ASHLAR_OK) {
         write_rows(&found, file);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         ashlar__file_buffer_abort(file);
         return status;
@@ -88,7 +89,7 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
 
 /* ---- a picture ---- */
 
-/* What is drawn, copied so that it can be drawn without the lock. */
+/* A copy of the slots, to be drawn without the lock. */
 typedef struct drawing {
     ashlar_picture_block *blocks; /* [count] */
     size_t count;
@@ -110,6 +111,7 @@ static ashlar_status copy_locked(ashlar_allocator *a, ashlar_stream stream, uint
     for (uint32_t i = 0; i < s.plan->count; i++) {
         const ashlar_slot *slot = &s.plan->slots[i];
         if (is_of(&s, i)) {
+            ASHLAR_CHECK2(i < slot->end && s.plan->offsets[i] + slot->bytes <= out->plan_bytes);
             blocks[out->count++] = (ashlar_picture_block){
                 .begin = i,
                 .end = slot->end,
@@ -126,9 +128,9 @@ ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, u
                                     ashlar_stream user, const char *path) {
     char title[64];
     drawing d = {0};
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = copy_locked(a, stream, key, user, &d);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -1,16 +1,18 @@
 /*
- * plan_read.c - reading the plans of an allocator from a file; the format is in plan_image.h.
+ * plan_read.c - reading a file of plans; the format is in plan_image.h.
  *
- * Everything is checked before anybody uses it: the sum finds a damaged file, and the checks of
- * each number hold for a file that somebody wrote by hand.
+ * Everything is checked before it is used. The sum catches a damaged file; the check of each number
+ * catches a file written by hand.
  */
 #include "allocator/step/plan_image.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include <ashlar/plan_file.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
@@ -19,11 +21,15 @@
 
 #define REMEDY "save the plans again, or remove the file"
 
+_Static_assert(ASHLAR_TAG_COUNT - 1 <= UCHAR_MAX, "a tag fits ashlar_recorded");
+_Static_assert(ASHLAR_PLAN_STREAMS_MAX - 1 <= UCHAR_MAX, "a stream_idx fits ashlar_recorded");
+_Static_assert(ASHLAR_RECORDING_MAX < ASHLAR_NOT_PLANNED, "no end is taken for that mark");
+
 typedef struct reader {
     const char *name;  /* of the file */
-    const char *text;  /* its beginning */
-    ashlar_piece rest; /* what has not been read yet */
-    size_t line;       /* number of the line read last */
+    const char *text;  /* all of it */
+    ashlar_piece rest; /* not read yet */
+    size_t line;       /* number of the line read last, from 1 */
 } reader;
 
 /* ---- lines and numbers ---- */
@@ -39,7 +45,7 @@ static ashlar_status next_line(reader *r, ashlar_piece *out) {
     return ASHLAR_OK;
 }
 
-/* The next line, which begins with `word`; *out is what is behind the comma. */
+/* The next line, which must begin with `word`; *out is what follows the comma. */
 static ashlar_status next_row(reader *r, const char *word, ashlar_piece *out) {
     char shown[ASHLAR_SHOWN_BYTES];
     ashlar_piece line;
@@ -74,7 +80,7 @@ static size_t count_fields(ashlar_piece row) {
     return count;
 }
 
-/* The numbers of a row; there are `count` of them, which is what its fields are. */
+/* The numbers of a row, which must be `count`, each in its field's range. */
 static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field *fields,
                                   size_t count, uint64_t *values) {
     char shown[ASHLAR_SHOWN_BYTES];
@@ -83,6 +89,7 @@ static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field
                             r->line, count_fields(row), count);
     }
     for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(fields[i].low <= fields[i].high);
         const ashlar_piece piece = ashlar__piece_cut(&row, ',');
         if (!ashlar__parse_count(piece, &values[i]) || values[i] < fields[i].low ||
             values[i] > fields[i].high) {
@@ -103,7 +110,7 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/* So many lines follow, each of so many bytes at least: a wrong count must not ask for memory. */
+/* Whether `count` lines of `line_bytes` at least can follow: a wrong count must not take memory. */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK
@@ -125,6 +132,7 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
         return status;
     }
     const uint32_t stream_idx = key->recording.stream_count;
+    ASHLAR_CHECK2(stream_idx < ASHLAR_PLAN_STREAMS_MAX);
     for (uint32_t other = 0; other < stream_idx; other++) {
         if (key->streams[other] == values[0]) {
             return ashlar__fail(ASHLAR_EFORMAT,
@@ -143,6 +151,7 @@ enum { UNPLANNED_FIELDS = 3, PLANNED_FIELDS = 5 };
 static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *recording,
                                 size_t *offset) {
     const uint32_t i = recording->count;
+    ASHLAR_CHECK2(i < count && recording->stream_count > 0);
     const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
                                           {"TAG", 0, ASHLAR_TAG_COUNT - 1},
                                           {"PART", 0, recording->stream_count - 1},
@@ -168,7 +177,7 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     return ASHLAR_OK;
 }
 
-/* The plan that the offsets are, which is as large as the file says. */
+/* Make the key's plan from the offsets; it must be as large as the file says. */
 static ashlar_status restore(const reader *r, const size_t *offsets,
                              const ashlar_stream_plan *parts, ashlar_image_key *key) {
     const ashlar_status status = ashlar__plan_restore(&key->recording, offsets, &key->plan);
@@ -178,6 +187,8 @@ static ashlar_status restore(const reader *r, const size_t *offsets,
                    : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
                                   r->line, key->key, ashlar_error_detail());
     }
+    ASHLAR_CHECK2(key->plan->count == key->recording.count);
+    ASHLAR_CHECK2(key->plan->stream_count == key->recording.stream_count);
     for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count; stream_idx++) {
         const ashlar_stream_plan *is = &key->plan->stream_plans[stream_idx],
                                  *says = &parts[stream_idx];
@@ -202,12 +213,14 @@ static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_
         status = read_alloc(r, count, &key->recording, &offsets[i]);
     }
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(key->recording.count == count);
         status = restore(r, offsets, parts, key);
     }
     ashlar__host_free(offsets);
     return status;
 }
 
+/* Whether the image has the key on that stream. */
 static bool is_known(const ashlar_plan_image *image, uint64_t key, uint64_t stream) {
     uint32_t i = 0;
     while (i < image->key_count && (image->keys[i].key != key || image->keys[i].stream != stream)) {
@@ -312,6 +325,7 @@ static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
         return no_host_memory(r);
     }
     for (uint64_t i = 0; i < values[2] && status == ASHLAR_OK; i++) {
+        ASHLAR_CHECK2(image->key_count == i);
         status = read_key(r, image);
     }
     return status;
@@ -358,6 +372,7 @@ ashlar_status ashlar__plan_image_parse(const char *name, const char *text, size_
         ashlar__plan_image_finish(&image);
         return status;
     }
+    ASHLAR_CHECK2(image.fingerprint != NULL && image.key_count > 0 && image.stream_count > 0);
     *out = image;
     return ASHLAR_OK;
 }

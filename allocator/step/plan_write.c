@@ -1,5 +1,6 @@
 /*
- * plan_write.c - writing the plans of an allocator as a file; the format is in plan_image.h.
+ * plan_write.c - writing a file of plans, its sum, and its fingerprint's rule; format:
+ * plan_image.h.
  */
 #include "allocator/step/plan_image.h"
 
@@ -56,7 +57,7 @@ void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]) 
 
 typedef struct writer {
     ashlar_file_buffer *file;
-    uint64_t sum; /* of what was put */
+    uint64_t sum; /* of all that was put */
 } writer;
 
 static void put(writer *w, const char *text, size_t bytes) {
@@ -75,9 +76,11 @@ ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
 }
 
 static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
+    ASHLAR_CHECK2(a->bytes > 0 && a->tag < ASHLAR_TAG_COUNT);
     if (a->end == ASHLAR_NOT_PLANNED) {
         print(w, "alloc,%zu,%u,%u\n", a->bytes, a->tag, a->stream_idx);
     } else {
+        ASHLAR_CHECK2(offset % ASHLAR_BLOCK_ALIGN == 0);
         print(w, "alloc,%zu,%u,%u,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx, a->end,
               offset);
     }
@@ -85,6 +88,8 @@ static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
 
 static void write_key(writer *w, const ashlar_image_key *key) {
     const ashlar_recording *r = &key->recording;
+    ASHLAR_CHECK2(key->plan->count == r->count && key->plan->stream_count == r->stream_count);
+    ASHLAR_CHECK2(key->step_count > 0);
     print(w, "key,%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n", key->key,
           key->stream, key->step_count, r->stream_count, r->count);
     for (uint32_t stream_idx = 0; stream_idx < r->stream_count; stream_idx++) {
@@ -93,12 +98,17 @@ static void write_key(writer *w, const ashlar_image_key *key) {
               p->bound_bytes);
     }
     for (uint32_t i = 0; i < r->count; i++) {
+        ASHLAR_CHECK2(r->allocs[i].stream_idx < r->stream_count);
+        ASHLAR_CHECK2(r->allocs[i].end > i &&
+                      (r->allocs[i].end <= r->count || r->allocs[i].end == ASHLAR_NOT_PLANNED));
         write_alloc(w, &r->allocs[i], key->plan->offsets[i]);
     }
 }
 
 ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image, const char *path) {
     writer w = {.sum = ASHLAR_PLAN_SUM_OF_NOTHING};
+    ASHLAR_CHECK2(image->key_count > 0 && image->key_count <= ASHLAR_PLAN_FILE_KEYS_MAX);
+    ASHLAR_CHECK2(strlen(image->fingerprint) <= ASHLAR_PLAN_FINGERPRINT_MAX);
     const ashlar_status status = ashlar__file_buffer_create(path, &w.file);
     if (status != ASHLAR_OK) {
         return status;
@@ -108,6 +118,7 @@ ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image, const cha
     print(&w, "\nplans,%zu,%" PRIu32 ",%" PRIu32 "\n", (size_t)ASHLAR_BLOCK_ALIGN,
           image->stream_count, image->key_count);
     for (uint32_t i = 0; i < image->key_count; i++) {
+        ASHLAR_CHECK2(image->keys[i].stream < image->stream_count);
         write_key(&w, &image->keys[i]);
     }
     char sum[ASHLAR_NUMBER_BYTES];

@@ -1,6 +1,6 @@
 /*
- * planner_build.c - from recordings to plans with memory: packing, and the plan memories that
- * plans share.
+ * planner_build.c - from recordings to plans with memory: packing, and taking the memory that the
+ * plans of a stream share.
  */
 #include "allocator/step/step.h"
 
@@ -8,26 +8,91 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/step/plan_memory_create.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/limits.h"
 
-/* ---- plan memories ---- */
+/* ---- memory ---- */
 
-static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
-    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
-    if (memory != NULL) {
-        memory->is_unused = true;
-        /* So that the next one may have its memory. */
-        ashlar__planner_tidy_locked(&a->planner, &a->heap);
+/* A block of the heap's, free for work on `state`: from the ladder, as for any request. */
+static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
+                                       ashlar_stream_state *state, size_t bytes,
+                                       ashlar_block **out) {
+    const ashlar_request request = {.stream_state = state, .bytes = bytes, .own = own};
+    ashlar_block *block = NULL;
+    ashlar_rung unused;
+    if (bytes > a->heap.range.memory_bytes) {
+        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
+                            bytes);
     }
+    ashlar_status status = ashlar__ladder_find_locked(a, &request, &block, &unused);
+    ashlar__update_reserved_peak_locked(a);
+    if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(block->bytes >= bytes);
+        status = ashlar__heap_take(&a->heap, block, bytes);
+    }
+    if (status == ASHLAR_OK) {
+        block->stream_state = state;
+        *out = block;
+    }
+    return status;
 }
 
 /* What the plans of one stream need together. */
 typedef struct needs {
-    const ashlar_stream_state *stream_state;
-    size_t bytes;
-    size_t *offsets; /* [count], different and in order */
+    ashlar_stream_state *stream_state;
+    size_t bytes;    /* the largest plan */
+    size_t *offsets; /* [count], of all slots: different, rising, < bytes */
     size_t count;
 } needs;
+
+static bool are_rising(const needs *n) {
+    bool is_so = n->count == 0 || n->offsets[n->count - 1] < n->bytes;
+    for (size_t i = 1; i < n->count; i++) {
+        is_so = is_so && n->offsets[i - 1] < n->offsets[i];
+    }
+    return is_so;
+}
+
+/*
+ * A plan memory with a slot block at each offset, which is not in the allocator's list yet.
+ * Lock: held; may be dropped and taken again meanwhile.
+ */
+static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
+                                          ashlar_plan_memory **out) {
+    ashlar_block *block = NULL;
+    ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
+    ASHLAR_CHECK3(are_rising(n));
+    ashlar_plan_memory *memory = ashlar__region_new(n->count);
+    if (memory == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
+    }
+    ashlar_status status = take_block_locked(a, own, n->stream_state, n->bytes, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__region_place_locked(memory, &a->heap, block, n->offsets);
+        if (status != ASHLAR_OK) {
+            ashlar__release_block_locked(&a->heap, block, n->stream_state);
+        }
+    }
+    if (status != ASHLAR_OK) {
+        ashlar__plan_memory_free(memory);
+        return status;
+    }
+    ASHLAR_CHECK2(memory->stream_state == n->stream_state && !memory->is_unused);
+    *out = memory;
+    return ASHLAR_OK;
+}
+
+/* ---- what the plans of a stream share ---- */
+
+static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
+    if (memory != NULL) {
+        ASHLAR_CHECK2(!memory->is_busy);
+        memory->is_unused = true;
+        /* The next one may then have its bytes. */
+        ashlar__planner_tidy_locked(&a->planner, &a->heap);
+    }
+}
 
 typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
 
@@ -48,6 +113,7 @@ static void each_slot(const ashlar_allocator *a, const ashlar_stream_state *stat
 static void count_slot(void *context, ashlar_plan *plan, uint32_t i) {
     needs *n = context;
     const size_t bytes = plan->stream_plans[plan->slots[i].stream_idx].plan_bytes;
+    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= bytes);
     n->bytes = bytes > n->bytes ? bytes : n->bytes;
     n->count++;
 }
@@ -57,8 +123,11 @@ static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
     n->offsets[n->count++] = plan->offsets[i];
 }
 
-static void set_slot_block(void *memory, ashlar_plan *plan, uint32_t i) {
+static void set_slot_block(void *context, ashlar_plan *plan, uint32_t i) {
+    const ashlar_plan_memory *memory = context;
+    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= memory->block->bytes);
     plan->slots[i].slot_block = ashlar__plan_memory_block_at(memory, plan->offsets[i]);
+    ASHLAR_CHECK2(!ashlar__slot_block_is_taken(plan->slots[i].slot_block));
 }
 
 static int by_size(const void *left, const void *right) {
@@ -66,8 +135,7 @@ static int by_size(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_stream_state *state,
-                                needs *out) {
+static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *state, needs *out) {
     *out = (needs){.stream_state = state};
     each_slot(a, state, count_slot, out);
     if (out->count == 0) {
@@ -90,8 +158,8 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_stream_s
     return ASHLAR_OK;
 }
 
-/* Once all of them have their slot blocks. What is replayed now has kept them, and is being read.
- * */
+/* Once all plans have their slot blocks. A plan that is replayed kept its own, and is being read.
+ */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->plan != NULL && key->replay_count == 0) {
@@ -105,15 +173,16 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
                                   ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
+    ASHLAR_CHECK2(a->planner.is_installing); /* by this thread alone, also without the lock */
     ashlar_status status = find_needs(a, state, &n);
     if (status == ASHLAR_OK) {
         retire(a, state);
     }
     if (status == ASHLAR_OK && n.count > 0) {
-        status =
-            ashlar__plan_memory_create_locked(a, own, state, n.bytes, n.offsets, n.count, &memory);
+        status = create_memory_locked(a, own, &n, &memory);
     }
     if (status == ASHLAR_OK && memory != NULL) {
+        ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, state) == NULL);
         memory->next = a->planner.memories;
         a->planner.memories = memory;
         each_slot(a, state, set_slot_block, memory);
@@ -124,7 +193,7 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
 
 /* ---- plans ---- */
 
-/* No plan memory for this stream: nor are there plans that need it. */
+/* There is no plan memory for this stream: drop the plans that would need it. */
 static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (ashlar__plan_uses(key->plan, state)) {
@@ -133,7 +202,7 @@ static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state)
     }
 }
 
-static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
+bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
         const ashlar_plan_memory *memory =
             ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
@@ -144,10 +213,10 @@ static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     return false;
 }
 
-/* No memory for a key's plan: the other plans have their plan memories as before, if that can be.
- * */
+/* There is no memory for a key's plan. The other plans get their memories back, if possible. */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
+    ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
     key->plan = NULL;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
@@ -160,12 +229,13 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
 }
 
 /*
- * Put a plan in the place of the key's. While a step is in one of the plan memories it cannot be,
- * and the key goes on without: the next step that ends tries again.
+ * Replace the key's plan. Not while a step is in one of the plan memories: then `plan` is dropped,
+ * and the next step of the key that ends tries again.
  */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
-    if (a->planner.is_installing || key->replay_count > 0 || is_any_busy(a, plan)) {
+    ASHLAR_CHECK2(key->is_busy);
+    if (a->planner.is_installing || key->replay_count > 0 || ashlar__plan_is_busy_locked(a, plan)) {
         ashlar__plan_free(plan);
         return ASHLAR_OK;
     }
@@ -184,6 +254,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     link_plans(a);
     a->planner.is_installing = false;
     key->is_current = true;
+    ASHLAR_CHECK2(key->plan == (status == ASHLAR_OK ? plan : NULL));
     return status;
 }
 
@@ -191,10 +262,12 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
                                            ashlar_step_key *key) {
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
+    ASHLAR_CHECK2(!key->is_busy && key->step_count > 0);
     key->is_busy = true;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
+    ASHLAR_CHECK2(key->is_busy); /* nobody has touched it while the lock was dropped */
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);
     }
@@ -207,12 +280,13 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
 static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
     ashlar_step_key **link = &a->planner.keys;
     while (*link != key) {
+        ASHLAR_CHECK2(*link != NULL);
         link = &(*link)->next;
     }
     *link = key->next;
 }
 
-/* Regions for those streams of a key's plan that have none. */
+/* Plan memories for those streams of a key's plan that have none. */
 static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
                                        const ashlar_step_key *key) {
     ashlar_status status = ASHLAR_OK;
@@ -229,11 +303,13 @@ static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
 ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
-    /* So that a plan's memory of these streams is one with slot blocks for these keys. */
+    ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
+    /* An unused memory of these streams must not pass for theirs: it lacks their slot blocks. */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
-        keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
+        ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
+        keys[i]->is_busy = true; /* while the lock is dropped, nobody may move or plan it */
         keys[i]->next = a->planner.keys;
         a->planner.keys = keys[i];
     }

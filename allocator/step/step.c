@@ -1,5 +1,5 @@
 /*
- * step.c - where a step begins and ends: which plan it is replayed on, or whether it is recorded.
+ * step.c - the beginning and the end of a step, which is recorded, replayed, or declined.
  */
 #include "allocator/step/step.h"
 
@@ -10,18 +10,7 @@
 
 /* ---- beginning ---- */
 
-static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
-    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
-        const ashlar_plan_memory *memory =
-            ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
-        if (memory != NULL && memory->is_busy) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A stream that the plan was made for, and that no request can name any more. */
+/* Whether the plan was made for a stream that no request can name any more. */
 static bool has_lost_stream(const ashlar_plan *plan) {
     bool is_lost = false;
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
@@ -31,6 +20,7 @@ static bool has_lost_stream(const ashlar_plan *plan) {
     return is_lost;
 }
 
+/* The stream as requests name it now. */
 static ashlar_stream name_of(const ashlar_stream_state *state) {
     const bool is_open = !state->is_gone && !state->is_ended && state->pool == NULL &&
                          !ashlar__stream_state_is_others(state);
@@ -39,12 +29,15 @@ static ashlar_stream name_of(const ashlar_stream_state *state) {
 
 static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
     ashlar_replay *replay = own->own_replay;
+    ASHLAR_CHECK2(!replay->is_recorded && !replay->key->is_busy && replay->key->plan == plan);
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_plan_memory *memory =
             ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
         replay->streams[stream_idx] = name_of(plan->stream_plans[stream_idx].stream_state);
         replay->memories[stream_idx] = memory;
+        ASHLAR_CHECK2(memory != NULL || plan->stream_plans[stream_idx].plan_bytes == 0);
         if (memory != NULL) {
+            ASHLAR_CHECK2(!memory->is_busy); /* one step at a time is in it */
             memory->is_busy = true;
         }
     }
@@ -54,24 +47,28 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
 }
 
 static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
+    ASHLAR_CHECK2(!replay->key->is_busy);
+    ASHLAR_CHECK2(replay->recording.allocs == NULL && replay->recording.stream_count == 0);
     replay->is_recorded = true;
     replay->key->is_busy = true;
-    /* Every hit of every thread goes by the lock, where the recording sees it. */
+    /* From now on every hit of every thread takes the lock, so that the recording sees it. */
     a->planner.recording_count++;
+    ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
+/* Record the step, or replay it, or decline it where neither is possible. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     const bool is_free = key != NULL && !key->is_busy;
     const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
+    ASHLAR_CHECK2(own->own_replay->depth == 1 && own->own_replay->key == NULL);
     own->own_replay->key = key;
     if (is_free && has_lost_stream(key->plan)) {
         key->is_stale = true;
     }
     if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
         begin_recording(a, own->own_replay);
-    } else if (is_free && key->plan != NULL && may_use(a, key->plan)) {
+    } else if (is_free && key->plan != NULL && !ashlar__plan_is_busy_locked(a, key->plan)) {
         key->replay_count++;
         begin_replay(a, own, key->plan);
     } else {
@@ -80,7 +77,7 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
     }
 }
 
-/* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* *out stays as it is if the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
     ashlar_stream_state *state = NULL;
@@ -88,8 +85,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* While a plan's memory is made its stream's plans must not change; nor may one wait in a
-     * capture. */
+    /* Plans must not change while one gets its memory; and a captured stream cannot wait. */
     if (!a->planner.is_installing && state->pool == NULL) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
@@ -106,6 +102,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
         return status;
     }
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
+    ASHLAR_CHECK2(replay->key == NULL && replay->dry_block_count == 0); /* the last one has ended */
     replay->depth = 1;
     replay->is_recorded = false;
     a->planner.active_step_count++;
@@ -113,7 +110,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     return ASHLAR_OK;
 }
 
-/* Under the lock: whoever frees a block looks at every cache's run. */
+/* Lock: held, since whoever frees a block reads every cache's own_replay. */
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
     if (own->own_replay == NULL) {
@@ -123,6 +120,7 @@ static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step");
     }
     if (own->own_replay->depth > 0) {
+        ASHLAR_CHECK2(a->planner.active_step_count > 0);
         own->own_replay->depth++;
         return ASHLAR_OK;
     }
@@ -134,17 +132,18 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
     if (own == NULL) {
         return ASHLAR_OK;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = enter_locked(a, own, stream, key);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 /* ---- ending ---- */
 
-/* Into the key, with what was recorded before. */
+/* Add a recording to its key: merged with what is there, or in its place. Finishes it. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_status status = ASHLAR_OK;
+    ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);
     if (recording->is_incomplete) {
         status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
     } else if (key->step_count == 0 || key->is_stale) {
@@ -158,6 +157,7 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar__recording_finish(recording);
     if (status == ASHLAR_OK) {
         key->step_count++;
+        ASHLAR_CHECK2(key->step_count > 0 && !key->recording.is_incomplete);
         key->is_current = key->is_wanted = key->is_stale = false;
         key->diverged = 0;
     }
@@ -165,6 +165,7 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
 }
 
 static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
+    ASHLAR_CHECK2(replay->key->is_busy && a->planner.recording_count > 0);
     ashlar__replay_stop_recording(replay, &a->planner);
     ashlar__caches_update_bypass_locked(a);
     ashlar__recording_close(&replay->recording);
@@ -173,7 +174,7 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
     return status;
 }
 
-/* Whether the key is to be planned now, without being asked. */
+/* Whether build_after says to plan the key now. */
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
@@ -198,6 +199,7 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
         return status;
     }
     status = keep(key, recording);
+    ASHLAR_CHECK2(recording->allocs == NULL); /* the key's, or freed */
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
                                                  : status;
@@ -207,6 +209,7 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = replay->key;
     ashlar_status status = ASHLAR_OK;
+    ASHLAR_CHECK2(replay->depth > 0 && a->planner.active_step_count > 0);
     if (--replay->depth > 0) {
         return ASHLAR_OK;
     }
@@ -217,6 +220,8 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
         ashlar__cache_end_replay(own, &a->planner);
     }
     replay->key = NULL;
+    ASHLAR_CHECK2(!replay->is_recorded &&
+                  a->planner.recording_count <= a->planner.active_step_count);
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
     if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
         status = ashlar__planner_build_locked(a, own, key);
@@ -232,9 +237,9 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     if (own->own_replay == NULL || own->own_replay->depth == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = end_locked(a, own);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -244,6 +249,7 @@ ashlar_status ashlar__dry_run_begin(ashlar_allocator *a, ashlar_stream stream, u
     const ashlar_status status = ashlar_step_begin(a, stream, key);
     ashlar_cache *own = ashlar__cache_get(a);
     if (status == ASHLAR_OK && own != NULL) {
+        ASHLAR_CHECK2(own->own_replay->depth > 0);
         own->own_replay->is_dry_run = true;
     }
     return status;

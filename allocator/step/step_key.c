@@ -1,6 +1,5 @@
 /*
- * step_key.c - which key's recording and plan a step has to do with, also when the key's stream is
- * gone.
+ * step_key.c - finding the key of a step, and moving the keys of a stream that is gone to another.
  */
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -15,7 +14,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
     return at;
 }
 
-/* Steps of the same key whose stream is gone, so that another may go on with them. */
+/* The same key of a stream that is gone, which another stream may go on with. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || !at->stream_state->is_gone)) {
@@ -24,6 +23,7 @@ static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     return at;
 }
 
+/* Whether a key has steps or allocations on a stream. */
 static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) {
     bool is_known = key->stream_state == state;
     for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
@@ -32,7 +32,7 @@ static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) 
     return is_known;
 }
 
-/* Whether steps that have to do with a stream are recorded, planned or replayed now. */
+/* Whether a step that knows a stream is recorded, planned or replayed now. */
 static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state *state) {
     const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     const ashlar_step_key *at = a->planner.keys;
@@ -51,15 +51,29 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *stat
     return at != NULL || ashlar__planner_memory(&a->planner, state) != NULL;
 }
 
+/* Whether a key has allocations on both: made one, they would be packed as if they were two. */
+static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
+                      const ashlar_stream_state *other) {
+    const ashlar_step_key *at = a->planner.keys;
+    while (at != NULL && (!knows(at, one) || !knows(at, other))) {
+        at = at->next;
+    }
+    return at != NULL;
+}
+
 static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *from,
                           ashlar_stream_state *to) {
     *at = *at == from ? to : *at;
 }
 
-/* All plans of a stream that is gone are `to`'s: its work is put behind that stream's. */
+/* Give all plans of a stream that is gone to `to`, whose later work waits for that stream's. */
 static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
                             ashlar_stream_state *to) {
     ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, from);
+    ASHLAR_CHECK2(from->is_gone && !to->is_gone && !to->is_ended);
+    ASHLAR_CHECK2(memory == NULL || !memory->is_busy);
+    ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has one at most */
+    ASHLAR_CHECK3(!share_key(a, from, to));
     if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {
         const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream);
         if (status != ASHLAR_OK) {
@@ -79,11 +93,13 @@ static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
             replace_state(&key->plan->stream_plans[stream_idx].stream_state, from, to);
         }
     }
+    ASHLAR_CHECK3(!has_steps(a, from));
     return ASHLAR_OK;
 }
 
 static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream_state *state,
                              ashlar_step_key **out) {
+    ASHLAR_CHECK2(ashlar__step_key_find_locked(a, number, state) == NULL);
     ashlar_step_key *key = ashlar__host_calloc(1, sizeof *key);
     if (key == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a key of steps");
@@ -94,21 +110,21 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream
     return ASHLAR_OK;
 }
 
-/* Go on with the steps of a stream that is gone; *out stays NULL while others are at them. */
+/* Go on with the steps of a stream that is gone; *out stays as it is while they are busy. */
 static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_stream_state *state,
                            ashlar_step_key **out) {
     const uint64_t number = orphan->key;
     if (is_stream_busy(a, orphan->stream_state)) {
         return ASHLAR_OK;
     }
-    if (has_steps(a, state)) {
-        /* Two streams' plans cannot share a plan's memory: what was the old one's is recorded anew.
-         * */
+    if (has_steps(a, state) || share_key(a, orphan->stream_state, state)) {
+        /* A stream has one plan memory, and is one stream of a plan: record the old steps anew. */
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);
     }
     const ashlar_status status = rehome(a, orphan->stream_state, state);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(orphan->stream_state == state);
         *out = orphan;
     }
     return status;
@@ -118,6 +134,7 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
                                          ashlar_stream_state *state, ashlar_step_key **out) {
     ashlar_step_key *key = ashlar__step_key_find_locked(a, number, state);
     ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
+    ASHLAR_CHECK2(!a->planner.is_installing && state->pool == NULL);
     if (orphan != NULL) {
         return adopt(a, orphan, state, out);
     }

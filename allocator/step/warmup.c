@@ -16,7 +16,7 @@
 
 /* ---- lengths ---- */
 
-/* The lengths of one bucket; the longest bucket may have fewer. */
+/* How many lengths a bucket has; that of the longest may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
     const size_t count = o->length_bucket_count > 0 ? o->length_bucket_count : 1;
     return (o->max_length - o->min_length) / count + 1;
@@ -32,12 +32,14 @@ uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) 
     return options->key + bucket_of(options, length);
 }
 
-/* The longest of the lengths below this one that a pass goes through; 0: none. */
+/* The next shorter length that a pass goes through; 0: none. */
 static size_t length_below(const ashlar_warmup_options *o, size_t length) {
-    size_t first = length; /* of those that the pass passes over */
+    size_t first = length; /* the shortest that this visit stands for */
+    ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
     if (o->dry_run == NULL) {
         first = o->min_length + bucket_of(o, length) * bucket_width(o);
     }
+    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so that a pass ends */
     return first > o->min_length ? first - 1 : 0;
 }
 
@@ -47,8 +49,8 @@ typedef struct warmup {
     ashlar_allocator *allocator;
     const ashlar_warmup_options *options;
     bool is_planned;
-    bool is_dry_run; /* steps are recorded without memory */
-    bool is_loaded;  /* they are not recorded: their plans are in a file */
+    bool is_dry_run; /* steps are being recorded, without memory */
+    bool is_loaded;  /* steps are not recorded: their plans are in a file */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
@@ -60,6 +62,7 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
     size_t at = 0;
     text[0] = '\0';
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        ASHLAR_CHECK2(before->misses[i] <= after->misses[i]);
         const uint64_t misses = after->misses[i] - before->misses[i];
         if (misses > 0 && at < REASONS_BYTES) {
             at += (size_t)snprintf(text + at, REASONS_BYTES - at, "%s%llu %s", at > 0 ? ", " : "",
@@ -94,9 +97,10 @@ static ashlar_status say_where(ashlar_status status, size_t length) {
                : ashlar__fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
 }
 
-/* Run `fn` as a step of that length, which while it is replayed misses nothing. */
+/* Run `fn` as a step of that length. A replay with a miss is an error. */
 static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) {
     ashlar_plan_stats before, after;
+    ASHLAR_CHECK2(fn != NULL && (!w->is_dry_run || fn == w->options->dry_run));
     ashlar_plan_get_stats(w->allocator, &before);
     ashlar_status status = begin(w, length);
     if (status == ASHLAR_OK) {
@@ -130,9 +134,9 @@ static ashlar_status pass(const warmup *w) {
 /* ---- the parts ---- */
 
 /*
- * Give back all that is free. The first trim has the streams' events recorded, which the second
- * finds completed: without them nobody knows what the streams are done with. A stream with an event
- * that has not completed has none recorded, and so there is a wait before it, too.
+ * Give back all that is free. The first trim records an event on each stream, and the second one,
+ * after a wait, finds it completed: that is how the allocator knows that the stream is done. A
+ * stream with an event still pending gets no new one, hence the wait before the first trim.
  */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
@@ -146,13 +150,14 @@ static ashlar_status give_back(ashlar_allocator *a) {
 }
 
 static ashlar_status record(warmup *w) {
+    ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
     w->is_dry_run = w->options->dry_run != NULL;
     const ashlar_status status = pass(w);
-    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK;
+    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* for undo(), which ends the step */
     return status;
 }
 
-/* Plans for other lengths or buckets are others. */
+/* The caller's fingerprint, with the lengths and buckets that the plans are for. */
 static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
                                        char text[static ASHLAR_PLAN_FINGERPRINT_MAX + 1]) {
     const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
@@ -181,11 +186,12 @@ static ashlar_status save(const warmup *w) {
 }
 
 /*
- * Record, or have the file instead; and plan in memory that is otherwise empty, so that no hole is
+ * Record, unless there is a file; then give back all that is free, and plan, so that no hole is
  * left beside a plan's memory.
  */
 static ashlar_status plan(warmup *w) {
     ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
+    ASHLAR_CHECK2(status != ASHLAR_OK || !w->is_dry_run); /* a replay needs memory */
     if (status == ASHLAR_OK) {
         status = give_back(w->allocator);
     }
@@ -201,17 +207,19 @@ static ashlar_status plan(warmup *w) {
                               w->options->max_length, ashlar_error_detail());
 }
 
-/* Requests served from where the same one is served next time. */
+/* Requests served from a place that serves the same request again next time. */
 static uint64_t served_in_place(const ashlar_stats *s) {
     return s->served_planned + s->served_cached + s->served_same_stream;
 }
 
 /*
- * What is not planned is served by the ordinary path, where a shorter step's blocks, though each is
- * smaller, may be placed in other holes and then find none for the last of them. So go through all
- * lengths until every request was served from the plan or from its stream's own blocks: a pass that
- * changed nothing is how each later step will go. For one stream it comes to that, since whatever
- * is served otherwise is the stream's own from then on; several may go on taking from each other.
+ * Go through all lengths until every request of a pass is served from the plan or from its stream's
+ * own blocks: then the pass has changed nothing, and later steps will go as it did.
+ *
+ * One pass may not do. What is not planned takes the ordinary path, where a shorter step, though
+ * each of its blocks is smaller, may place them in other holes and find none for the last. With one
+ * stream the passes come to an end, since what it takes from elsewhere is its own from then on.
+ * Several streams may go on taking from each other.
  */
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
@@ -223,6 +231,7 @@ static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
         }
         ashlar_allocator_get_stats(w->allocator, &after);
         report->pass_count++;
+        ASHLAR_CHECK2(before.alloc_count <= after.alloc_count);
         report->is_steady = after.alloc_count - before.alloc_count ==
                             served_in_place(&after) - served_in_place(&before);
     }
@@ -238,6 +247,7 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     if (status == ASHLAR_OK) {
         status = prove(w, report);
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || report->pass_count > 0);
     if (status == ASHLAR_OK && w->is_planned && !w->is_loaded && o->plan_file != NULL) {
         status = save(w);
     }
@@ -262,21 +272,21 @@ static ashlar_status forget(const warmup *w) {
                                        (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 
-/* Plan when asked to, and only then; what it was before. */
+/* Returns what it was. */
 static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const uint32_t before = a->planner.options.build_after;
     a->planner.options.build_after = step_count;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return before;
 }
 
-/* Leave no plan and no recording, and as little memory as can be. Returns `status`, said as it was.
- */
+/* Leave no plan, no recording, and as little memory as possible. Returns `status`, whose detail
+ * stays. */
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);
-    ashlar_status ignored = end(w); /* it may not have begun; `status` is the failure to tell of */
+    ashlar_status ignored = end(w); /* the step may not have begun; `status` is what counts */
     ignored = forget(w);
     ignored = give_back(w->allocator);
     (void)ignored;
@@ -288,6 +298,8 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     ashlar_stats after;
     ashlar_allocator_get_stats(w->allocator, &after);
     ashlar_plan_get_stats(w->allocator, &report->plan);
+    ASHLAR_CHECK2(report->plan.bound_bytes <= report->plan.plan_bytes);
+    ASHLAR_CHECK2(before->driver_calls <= after.driver_calls);
     report->is_planned = w->is_planned;
     report->is_loaded = w->is_loaded;
     report->length_count =

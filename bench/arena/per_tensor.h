@@ -18,9 +18,40 @@
 #define ASHLAR_PER_TENSOR_H
 
 #include <ashlar/arena.h>
+#include <ashlar/device.h>
 #include <ashlar/optimizer.h>
 
-#include "bench/arena/arena_lists.h"
+#include "arena/optimizer/optimizer_impl.h"
+
+typedef struct ashlar_arena_list_limits {
+    size_t tensors;        /* 1 .. */
+    size_t chunks;         /* 1 .. */
+    size_t chunk_elements; /* a multiple of ASHLAR_OPTIMIZER_CHUNK */
+} ashlar_arena_list_limits;
+
+/* What a list covers: the elements from `skip` of run `first`, all of the runs between, and those
+ * before `end` of run first + count - 1. */
+typedef struct ashlar_arena_list {
+    size_t first, count;
+    size_t skip, end;
+} ashlar_arena_list;
+
+/*
+ * Split `count` runs, none of them empty, and return how many lists there are.
+ *
+ * lists   room for all of them; NULL: they are only counted
+ */
+size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
+                                 const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
+
+/* Piece `i` of a list: elements [*begin, *end) of run list->first + i. */
+void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                              size_t i, size_t *begin, size_t *end);
+
+/* Let a job go over a list. `runs` are numbered and the host's; the job points into `device_runs`,
+ * their copy. */
+void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                              const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
 
 /* The two of above. */
 extern const ashlar_arena_list_limits ashlar__list_limits_one, ashlar__list_limits_36;

@@ -17,8 +17,8 @@ typedef struct ashlar_bench_row {
     const char *variant;
     size_t threads;
     const char *subject;
-    double ns_pair;            /* 0: not timed */
-    uint64_t driver_calls;     /* known where ns_pair is, unless: */
+    double ns_pair;        /* 0: not timed */
+    uint64_t driver_calls; /* known where ns_pair is, unless: */
     bool hides_calls;
     double reserved_over_live; /* 0: not known */
     double instructions;       /* of a pair; 0: not counted */
@@ -45,8 +45,11 @@ const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, c
 void ashlar__bench_print_head(FILE *out);
 void ashlar__bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first);
 
-/* bench_targets.c: each target that the rows can tell of, and whether it is met. */
+/* Each target that the rows can tell of, and whether it is met. */
 void ashlar__bench_print_targets(FILE *out, const ashlar_bench_rows *rows);
+
+/* A member of an object: a number above 0, or null where it is not known. */
+void ashlar__bench_put_known(ashlar_json_writer *w, const char *key, double number);
 
 /* All rows, as an array of what ashlar__bench_rows_write() says. */
 void ashlar__bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows);

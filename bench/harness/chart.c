@@ -1,4 +1,5 @@
-#include "bench/harness/chart.h"
+/* chart.c - draws the figures of several subjects as an SVG with a logarithmic axis. */
+#include "bench/harness/results.h"
 
 #include <math.h>
 #include <stdbool.h>

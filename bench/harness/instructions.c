@@ -1,3 +1,4 @@
+/* instructions.c - counts the instructions of a pair by running this program under valgrind. */
 #include "bench/harness/instructions.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* live_set.c - a treap of live blocks, which finds overlaps as they are inserted. */
 #include "bench/harness/live_set.h"
 
 /* Odd, nearest 2^64 / golden ratio; twice, since regular distances would still show after once. */

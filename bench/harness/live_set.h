@@ -14,8 +14,8 @@
 typedef struct ashlar_live_block ashlar_live_block;
 
 struct ashlar_live_block {
-    uintptr_t address; /* the caller's to set; fixed while the block is in a set */
-    size_t bytes;      /* at least 1 */
+    uintptr_t address;               /* the caller's to set; fixed while the block is in a set */
+    size_t bytes;                    /* at least 1 */
     ashlar_live_block *left, *right; /* the set's */
 };
 

@@ -10,6 +10,8 @@
 
 #include <ashlar/device.h>
 
+enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };
+
 /* What is measured beside ashlar, in the version that the build has. */
 typedef struct ashlar_machine_part {
     const char *name;
@@ -34,5 +36,8 @@ typedef struct ashlar_machine_config {
 ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
                                                       const ashlar_device *device,
                                                       const char *path);
+
+/* The processor's name, as Linux tells it; "unknown" elsewhere. */
+void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
 #endif /* ASHLAR_MACHINE_H */

@@ -1,3 +1,4 @@
+/* results.c - makes a table of one figure from a benchmark's rows. */
 #include "bench/harness/results.h"
 
 #include <inttypes.h>

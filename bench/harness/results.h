@@ -1,6 +1,6 @@
 /*
- * results.h - the rows that a group of ashlar-bench has written, read again: one figure of theirs
- * as a table of what was measured by who did it (internal).
+ * results.h - the raw results of ashlar-bench, read again: one figure as a table of what was
+ * measured by who did it, a chart of that table, and a page about a folder of them (internal).
  */
 #ifndef ASHLAR_RESULTS_H
 #define ASHLAR_RESULTS_H
@@ -39,5 +39,30 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__results_read(const ashlar_json *document
 
 /* The subject's place; subject_count: it is not there. */
 size_t ashlar__results_find_subject(const ashlar_results *results, const char *name);
+
+/*
+ * Write the chart. Texts are ASCII: any other byte of theirs becomes a question mark.
+ *
+ * title, unit   of the figures
+ * path          is replaced as a whole, or on failure left as it was
+ *
+ * Errors: ASHLAR_EINVAL (no figure above 0), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__chart_write(const ashlar_results *results,
+                                                    const char *title, const char *unit,
+                                                    const char *path);
+
+/*
+ * Read machine.json, GROUP.json and GROUP.txt (the table as printed, for the targets that it
+ * misses), and where they are there ran.txt (what else was run, a line each); write GROUP.svg and
+ * README.md, which says first where we lose: each figure that is worse than another allocator's,
+ * and each target that is not met. Only what is in the files is written: the same files make the
+ * same bytes.
+ *
+ * Errors: ASHLAR_EIO (no group's results in the folder, or it cannot be written),
+ *         ASHLAR_EFORMAT (a file that is no result), ASHLAR_EHOSTMEM. What was written before
+ *         stays.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__results_page_write(const char *folder);
 
 #endif /* ASHLAR_RESULTS_H */

@@ -1,4 +1,5 @@
-#include "bench/harness/results_page.h"
+/* results_page.c - writes a page and charts about a folder of raw results. */
+#include "bench/harness/results.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -6,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/harness/chart.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/file_read.h"

@@ -1,3 +1,4 @@
+/* thread_team.c - keeps threads alive and starts their work together. */
 #include "bench/harness/thread_team.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* bench_alloc.c - chooses workloads and subjects, measures them, adds the rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* cudart.c - the functions of CUDA's runtime that CUB calls, on a device of ours. */
 #include "bench/peers/cudart.h"
 
 #include <cuda_runtime_api.h>

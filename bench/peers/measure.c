@@ -1,10 +1,11 @@
+/* measure.c - runs a workload on each subject in rounds that take turns, and times them. */
 #include "bench/peers/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/thread_team.h"
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -296,11 +297,7 @@ static ashlar_status run_rounds(const bench *b) {
             if (round >= s->rounds) {
                 continue;
             }
-            const ashlar_status status =
-                run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns));
             s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
         }
     }

@@ -30,7 +30,7 @@ typedef struct ashlar_peer {
     const char *name;
     const char *version; /* NULL: it has none, or tells none */
     ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
-    void (*destroy)(void *self); /* all has been given back */
+    void (*destroy)(void *self);                                 /* all has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
@@ -45,8 +45,8 @@ typedef struct ashlar_peer {
 
 const ashlar_peer *ashlar__peer_ashlar(void);
 const ashlar_peer *ashlar__peer_floor(void);
-const ashlar_peer *ashlar__peer_cub(void);      /* NULL where the build has no CUB */
-const ashlar_peer *ashlar__peer_jemalloc(void); /* NULL where the build has none */
+const ashlar_peer *ashlar__peer_cub(void);      /* only in builds with CUB */
+const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc */
 const ashlar_peer *ashlar__peer_glibc(void);
 const ashlar_peer *ashlar__peer_driver(void);
 const ashlar_peer *

@@ -1,3 +1,4 @@
+/* workload.c - records a list of operations: variables, steps, peaks. */
 #include "bench/peers/workload.h"
 
 #include "allocator/base/check_level.h"

@@ -1,4 +1,4 @@
-/* ashlar-bench: measure ashlar beside its alternatives. */
+/* main_bench.c - ashlar-bench: measure ashlar beside its alternatives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,6 @@
 #include "allocator/base/host.h"
 #include "bench/programs/main_results.h"
 #include "bench/peers/peer_loaded.h"
-#include "bench/peers/peer_trial.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";
@@ -26,7 +25,7 @@ typedef struct command {
     const char *json;
     const char *device;
     ashlar_option_list peers; /* shared objects */
-    size_t pairs; /* 0: measure */
+    size_t pairs;             /* 0: measure */
     char **files; /* [file_count], MiniMalloc's problems: to be packed, and nothing else done */
     size_t file_count;
     size_t capacity; /* of their plans */
@@ -65,21 +64,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
     memcpy(options, all, sizeof all);
 }
 
-static void print_help(const ashlar_option *options) {
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar__peers(peers);
-    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
-           "       %s plan FILE... [OPTION]...\n"
-           "       %s machine|report ...\n"
-           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
-           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
-           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
-           program, program, program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("\nSubjects of this build:");
-    for (size_t i = 0; i < count; i++) {
-        printf(" %s", peers[i]->name);
-    }
+static void print_alloc_help(void) {
     printf(
         "\n\n"
         "Every subject runs the same recorded list of operations, each with an instance of its\n"
@@ -96,7 +81,11 @@ static void print_help(const ashlar_option *options) {
         "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
         "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
-        "here unless ASHLAR_SOFT says otherwise.\n\n"
+        "here unless ASHLAR_SOFT says otherwise.\n\n");
+}
+
+static void print_peer_help(void) {
+    printf(
         "--peer FILE.so: a subject named as the file. It exports, with C's names, what PyTorch's\n"
         "pluggable allocators do:\n"
         "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
@@ -108,7 +97,11 @@ static void print_help(const ashlar_option *options) {
         "own: one that crashes or hands out what is in use is refused. On the software device\n"
         "the stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It\n"
         "keeps what it has cached from list to list; every other subject begins anew.\n"
-        "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n"
+        "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n");
+}
+
+static void print_arena_and_rnn_help(void) {
+    printf(
         "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
         "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
         "(or\n"
@@ -126,6 +119,26 @@ static void print_help(const ashlar_option *options) {
         "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
         "product_share}. Cases, all of fp32:");
     ashlar__bench_rnn_print_cases(stdout);
+}
+
+static void print_help(const ashlar_option *options) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar__peers(peers);
+    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
+           "       %s plan FILE... [OPTION]...\n"
+           "       %s machine|report ...\n"
+           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
+           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
+           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
+           program, program, program);
+    ashlar__options_print(stdout, options, OPTION_COUNT);
+    printf("\nSubjects of this build:");
+    for (size_t i = 0; i < count; i++) {
+        printf(" %s", peers[i]->name);
+    }
+    print_alloc_help();
+    print_peer_help();
+    print_arena_and_rnn_help();
     ashlar__results_print_help();
 }
 

@@ -1,3 +1,4 @@
+/* number_map.c - a hash table from pairs of numbers to a number. */
 #include "bench/replay/number_map.h"
 
 #include <stdbool.h>
@@ -59,10 +60,7 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
 ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
                                       size_t **value) {
     if (map->count >= map->capacity / 2) { /* at most half full: short walks */
-        const ashlar_status status = grow(map);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(grow(map));
     }
     ashlar_number_entry *entry = probe(map, high, low);
     if (!entry->is_used) {

@@ -1,3 +1,4 @@
+/* period.c - finds the distance at which a sequence of numbers nearly repeats itself. */
 #include "bench/replay/period.h"
 
 #include <math.h>

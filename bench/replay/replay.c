@@ -1,3 +1,4 @@
+/* replay.c - does a log's events again, thread by thread, and takes the figures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -41,9 +42,9 @@ struct replay {
     ashlar_replay_result *result;
     ashlar_device *device;
     ashlar_allocator *allocator;
-    ashlar_stream *streams;    /* [stream_count]; the first is the default stream */
-    block *blocks;             /* [block_count] */
-    worker *workers;           /* [thread_count] */
+    ashlar_stream *streams; /* [stream_count]; the first is the default stream */
+    block *blocks;          /* [block_count] */
+    worker *workers;        /* [thread_count] */
     ashlar_live_set live;
     uint64_t live_bytes;
     double clock_ns; /* what reading the clock costs */

@@ -33,7 +33,7 @@ typedef enum ashlar_rmm_action {
 /* One row. Indexes count from 0 in the order of first appearance. */
 typedef struct ashlar_rmm_event {
     ashlar_rmm_action action;
-    size_t line;   /* of the file; the first one is 1 */
+    size_t line; /* of the file; the first one is 1 */
     size_t thread;
     size_t stream; /* 0 is always the default stream */
     size_t block;  /* ALLOCATE and FREE: which allocation, the same for both */

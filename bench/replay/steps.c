@@ -1,3 +1,4 @@
+/* steps.c - finds where steps begin in a log, by marks or by their period. */
 #include "bench/replay/steps.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* ashlar-sample: write text with a model that ashlar-train saved. */
+/* main_sample.c - ashlar-sample: write text with a model that ashlar-train saved. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,8 +120,8 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
         status = ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT,
-                                        model->stream);
+        status =
+            ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream);
     }
     if (status != ASHLAR_OK) {
         ashlar__model_destroy(model);

@@ -1,4 +1,4 @@
-/* ashlar-train: train a character RNN on text files, or a tagger on tagged words. */
+/* main_train.c - ashlar-train: train a character RNN on text, or a tagger on tagged words. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,8 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
 #include "rnn/programs/program.h"
-#include "rnn/train/progress.h"
 #include "rnn/programs/report.h"
-#include "rnn/programs/report_memory.h"
-#include "rnn/train/task_text.h"
+#include "rnn/train/tasks.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
 
@@ -138,7 +136,8 @@ static ashlar_status print_map(const ashlar_arena *arena) {
 }
 
 /* The task is the trainer's from the first on. */
-static ashlar_status train(const ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
+static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
+                           ashlar_task *task) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_status status = ashlar__trainer_create(device, task, &c->train, &trainer);

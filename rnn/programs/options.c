@@ -1,3 +1,4 @@
+/* options.c - reads a command line into a table of options and prints their help. */
 #include "rnn/programs/options.h"
 
 #include <math.h>
@@ -151,10 +152,7 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
             return ashlar__fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
                                 option->argument);
         }
-        const ashlar_status status = set_value(option, value != NULL ? value : argv[++i]);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(set_value(option, value != NULL ? value : argv[++i]));
     }
     return ASHLAR_OK;
 }

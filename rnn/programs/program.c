@@ -1,3 +1,4 @@
+/* program.c - starts and ends a program: descriptors, failures, the device. */
 #include "rnn/programs/program.h"
 
 #include <fcntl.h>

@@ -1,13 +1,29 @@
 /*
- * train_command.h - the command line of ashlar-train: its options, their defaults, and what of them
- * does not go together (internal).
+ * train_command.h - the command line of ashlar-train: its options, their defaults, and which of
+ * them exclude each other (internal).
  */
 #ifndef ASHLAR_TRAIN_COMMAND_H
 #define ASHLAR_TRAIN_COMMAND_H
 
 #include "rnn/programs/options.h"
-#include "rnn/train/train_rule.h"
 #include "rnn/programs/train_tagger.h"
+#include "rnn/train/train.h"
+
+typedef struct ashlar_train_rule {
+    const char *optimizer; /* as ashlar_optimizer_name() has it */
+    const char *schedule;  /* as ASHLAR_SCHEDULE_MAP has it */
+    size_t warmup_steps;
+    double floor;     /* cosine */
+    size_t step_size; /* step */
+    double gamma;     /* step */
+} ashlar_train_rule;
+
+/*
+ * Bring the rule into `config`, whose other values are complete. Errors: ASHLAR_EINVAL, naming the
+ * option.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
+                                                         ashlar_train_config *config);
 
 typedef struct ashlar_train_command {
     ashlar_option_list data;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "rnn/programs/options.h"
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 /* Its part of the command line. */
 typedef struct ashlar_train_tagger_options {

@@ -1,3 +1,4 @@
+/* prefetch.c - draws and uploads the next batch while a step runs. */
 #include "rnn/train/prefetch.h"
 
 #include "allocator/base/error.h"

@@ -23,13 +23,13 @@
 
 #include <ashlar/arena.h>
 
-#include "rnn/train/metadata.h"
 #include "allocator/base/json.h"
 
 enum { ASHLAR_TASK_BUFFERS = 2 };
 
 typedef struct ashlar_task ashlar_task;
-typedef struct ashlar_task_listener ashlar_task_listener;
+typedef struct ashlar_task_listener ashlar_task_listener; /* task_options.h */
+typedef struct ashlar_metadata ashlar_metadata;           /* task_options.h */
 
 /* A batch that was drawn. */
 typedef struct ashlar_task_batch {
@@ -109,9 +109,9 @@ typedef struct ashlar_task_table {
 /* The head of every task. */
 struct ashlar_task {
     const ashlar_task_table *table;
-    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
-    size_t max_length;        /* of a sequence of the batch sampler */
-    size_t max_part_length;   /* what is warmed up */
+    const char *unit;       /* what a token is, in reports; NULL: a "symbol" */
+    size_t max_length;      /* of a sequence of the batch sampler */
+    size_t max_part_length; /* what is warmed up */
     size_t max_parts;
     size_t batch;             /* sequences of a batch */
     size_t sequences;         /* of an epoch */

@@ -1,10 +1,36 @@
 /*
- * task_options.h - a task's options, listed once for all who are told them (internal).
+ * task_options.h - a task's options, listed once for everyone who is told of them, and the metadata
+ * that they become in a training's file (internal).
  */
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
 
+#include <stdint.h>
+
+#include <ashlar/checkpoint.h>
+
+#include "allocator/base/random.h"
 #include "rnn/train/train.h"
+
+enum { ASHLAR_METADATA_MAX = 64, ASHLAR_METADATA_TEXT_BYTES = 768 };
+
+struct ashlar_metadata {
+    ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* the values lie in texts */
+    char texts[ASHLAR_METADATA_MAX][ASHLAR_METADATA_TEXT_BYTES];
+    size_t count;
+};
+
+/*
+ * A new key; the caller prints its text into the ASHLAR_METADATA_TEXT_BYTES bytes that are
+ * returned. `key` must outlive the metadata. There are at most ASHLAR_METADATA_MAX.
+ */
+char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
+
+void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
+void ashlar__metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
+void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
+void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
+                                 const ashlar_random *random);
 
 /* Keys of a checkpoint's metadata that the model is built from. */
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"

@@ -1,4 +1,5 @@
-#include "rnn/train/task_tagger.h"
+/* task_tagger.c - the tagger on sentences, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,11 +19,7 @@ static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
     return (const ashlar_tagger_task *)(const void *)task;
 }
 
-ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task) {
-    return ashlar__task_tagger_of(task)->tagger;
-}
-
-/* --- what must be the same ------------------------------------------------------------------ */
+/* --- what must be the same ------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t sum, uint64_t value) {
     sum = (sum ^ value) * UINT64_C(0x100000001b3);
@@ -81,7 +78,7 @@ static void skip(ashlar_task *task, uint64_t batches) {
     ashlar__batch_sampler_skip(ashlar__task_tagger_of(task)->batch_sampler, batches);
 }
 
-/* --- batches -------------------------------------------------------------------------------- */
+/* --- batches --------------------------------------------------------------------------------- */
 
 /* The shape that a step's buffers are taken for. */
 ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
@@ -119,7 +116,7 @@ ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer, ashla
     return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
-/* --- steps ---------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
 static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
                           double *loss) {
@@ -130,16 +127,16 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
     (void)part;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
-    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss) : status;
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
+    return ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss);
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
     ashlar_tagger_bytes sizes;
-    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar__tagger_dry_run(t->tagger, &sizes) : status;
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
+    return ashlar__tagger_dry_run(t->tagger, &sizes);
 }
 
 /* None of its options is there to save memory. */
@@ -156,7 +153,7 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return ASHLAR_OK;
 }
 
-/* --- life ----------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------ */
 
 /* The buffers' memory on both sides, and where predictions and their loss go. */
 static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {

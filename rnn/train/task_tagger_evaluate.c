@@ -1,4 +1,4 @@
-/* What a trained tagger makes of the sentences that were held out, and what its steps need. */
+/* task_tagger_evaluate.c - tests a trained tagger on held-out sentences; estimates its memory. */
 #include <stdlib.h>
 
 #include <ashlar/plan.h>

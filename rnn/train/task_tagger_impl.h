@@ -4,7 +4,7 @@
 #ifndef ASHLAR_TASK_TAGGER_IMPL_H
 #define ASHLAR_TASK_TAGGER_IMPL_H
 
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 typedef struct ashlar_tagger_task {
     ashlar_task head;

@@ -1,4 +1,5 @@
-#include "rnn/train/task_text.h"
+/* task_text.c - the character model on a text, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/data/corpus_checksum.h"
+#include "rnn/data/corpus.h"
 
 /* A batch under way. */
 typedef struct batch_buffer {
@@ -31,10 +32,10 @@ typedef struct text_task {
     ashlar_batch batch; /* its pointers lead there */
     ashlar_allocator *allocator;
     ashlar_model *model;
-    char *carried; /* device: 2 sets of states for each micro-batch, if there are parts */
+    char *carried;      /* device: 2 sets of states for each micro-batch, if there are parts */
     size_t state_bytes; /* of a set */
-    void *host;   /* of both buffers */
-    void *device; /* of both buffers */
+    void *host;         /* of both buffers */
+    void *device;       /* of both buffers */
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
@@ -50,7 +51,7 @@ ashlar_model *ashlar__task_text_model(ashlar_task *task) {
     return text_of(task)->model;
 }
 
-/* --- what must be the same ------------------------------------------------------------------ */
+/* --- what must be the same ------------------------------------------------------------------- */
 
 /* The text is read once, and only where there is a file. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
@@ -88,7 +89,7 @@ static void skip(ashlar_task *task, uint64_t batches) {
     ashlar__batcher_skip(text_of(task)->batcher, batches);
 }
 
-/* --- batches -------------------------------------------------------------------------------- */
+/* --- batches --------------------------------------------------------------------------------- */
 
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
@@ -131,7 +132,7 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
                                  s->split.image * sizeof *s->host, stream);
 }
 
-/* --- steps ---------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
 /* Set i of a micro-batch: parts read one and write the other, in turn. */
 static void *carried_set(const text_task *t, size_t micro, size_t i) {
@@ -196,7 +197,7 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
     return status;
 }
 
-/* --- what the options save ------------------------------------------------------------------ */
+/* --- what the options save ------------------------------------------------------------------- */
 
 /* Of the longest step that is split like that. */
 static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
@@ -231,7 +232,7 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return status;
 }
 
-/* --- life ----------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------ */
 
 enum { SLOT_ALIGN = 256 };
 
@@ -277,7 +278,7 @@ static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
 }
 
 static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
-                          unsigned regions) {
+                               unsigned regions) {
     text_task *t = text_of(task);
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,

@@ -152,7 +152,7 @@ static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *las
     };
 }
 
-/* --- the warm-up ---------------------------------------------------------------------------- */
+/* --- the warm-up ----------------------------------------------------------------------------- */
 
 enum { FINGERPRINT_BYTES = 256 };
 
@@ -174,7 +174,7 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     return status;
 }
 
-/* --- the run -------------------------------------------------------------------------------- */
+/* --- the run --------------------------------------------------------------------------------- */
 
 /* `warm`: what the warm-up said. */
 static ashlar_step_memory read_step_memory(const ashlar_trainer *t,

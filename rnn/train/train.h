@@ -18,8 +18,8 @@ typedef struct ashlar_train_config {
     size_t projection; /* 0: none */
     double dropout;
     ashlar_dtype dtype; /* of weights and activations; what is narrow has F32 masters */
-    size_t batch;      /* sequences per step */
-    size_t max_length; /* longest sequence in time steps; longer ones are cut into pieces */
+    size_t batch;       /* sequences per step */
+    size_t max_length;  /* longest sequence in time steps; longer ones are cut into pieces */
     size_t stride; /* time steps from one such piece's beginning to the next one's; 0: max_length */
     size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
     size_t bptt;      /* time steps of a part that gradients do not leave, each an update; 0: all */
@@ -31,9 +31,9 @@ typedef struct ashlar_train_config {
     bool without_bias_decay;  /* weight decay is for matrices only */
     ashlar_schedule schedule; /* whose rate is each step's learning rate */
     uint64_t seed;
-    size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */
-    bool without_plan;     /* steps are served by the allocator's ordinary path */
-    const char *plan_file; /* where the plans are kept; NULL: nowhere */
+    size_t buckets;          /* ranges of lengths with a plan each; 0 and 1: one plan */
+    bool without_plan;       /* steps are served by the allocator's ordinary path */
+    const char *plan_file;   /* where the plans are kept; NULL: nowhere */
     const char *resume_file; /* a training to go on with; NULL: begin anew */
     const char *save_file;   /* written every `save_every` steps; NULL or 0: not */
     size_t save_every;
@@ -91,9 +91,9 @@ typedef struct ashlar_train_report {
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling */
-    double loss_first; /* of this run's first step */
-    double loss_last;  /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens, those
-                          before the run too */
+    double loss_first;      /* of this run's first step */
+    double loss_last;       /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens, those
+                               before the run too */
     double seconds;
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
@@ -101,9 +101,9 @@ typedef struct ashlar_train_report {
     uint64_t step_bytes; /* of the largest step at its peak, computed from its shape */
     ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
     size_t savings_count;
-    ashlar_stats stats;      /* at the end of training */
+    ashlar_stats stats;                         /* at the end of training */
     ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
-    bool weights_contiguous; /* ashlar_arena_check() */
+    bool weights_contiguous;                    /* ashlar_arena_check() */
 } ashlar_train_report;
 
 enum { ASHLAR_TRAIN_RECENT = 10 };
@@ -121,10 +121,9 @@ typedef struct ashlar_trainer ashlar_trainer;
  *            on, and is destroyed with it, or if this fails.
  * Errors:    ASHLAR_EINVAL (config), and those of the parts.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device,
-                                                      ashlar_task *task,
-                                                      const ashlar_train_config *config,
-                                                      ashlar_trainer **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
+                                                       const ashlar_train_config *config,
+                                                       ashlar_trainer **out);
 void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 
 /*

@@ -1,3 +1,4 @@
+/* train_checkpoint.c - writes a training into a file, and takes it back to go on. */
 #include "rnn/train/train_checkpoint.h"
 
 #include <inttypes.h>
@@ -81,7 +82,7 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
     return ASHLAR_OK;
 }
 
-/* --- where the training is ------------------------------------------------------------------ */
+/* --- where the training is ------------------------------------------------------------------- */
 
 _Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
 
@@ -176,7 +177,7 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
     return ASHLAR_OK;
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
                                             const ashlar_train_state *state) {

@@ -120,8 +120,7 @@ CASE(what_the_grammar_lacks_is_refused_at_its_byte) {
         ashlar_json *json = NULL;
         char byte[32];
         (void)snprintf(byte, sizeof byte, "byte %zu:", refused[i].at);
-        CHECK(parse(refused[i].text, strlen(refused[i].text), &json) == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), byte);
+        CHECK_FAILS(parse(refused[i].text, strlen(refused[i].text), &json), ASHLAR_EFORMAT, byte);
         CHECK(json == NULL);
     }
     ashlar_json *json = NULL;

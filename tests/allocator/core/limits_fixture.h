@@ -19,7 +19,8 @@ static inline bool set_up_options(const char *spec) {
 }
 
 static inline bool open_allocator(void) {
-    return ashlar_allocator_create_with(device, &options, &allocator) == ASHLAR_OK;
+    return ashlar_allocator_create_with(device, &options, &allocator) == ASHLAR_OK &&
+           check_at_end(tear_down);
 }
 
 static inline bool set_up_limits(const char *spec) {

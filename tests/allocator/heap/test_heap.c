@@ -9,7 +9,6 @@ CASE_BOTH(a_new_heap_is_empty) {
     REQUIRE(set_up_heap("memory=16MiB"));
     CHECK(heap.first == NULL && heap.last == NULL && ashlar__free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
@@ -28,7 +27,6 @@ CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     CHECK(ashlar__free_bins_has(&order_b.free, rest));
     CHECK(!ashlar__free_bins_has(&order_b.free, front));
     CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == front);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
@@ -42,11 +40,9 @@ CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
     CHECK(is_free_run(2, 1, &order_a, 7));
     put(blocks[1], &order_a, 5);
     CHECK(is_free_run(1, 2, &order_a, 7));
-    tear_down_heap();
 }
 
-CASE(blocks_lie_on_two_cache_lines_at_most) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(blocks_lie_on_two_cache_lines_at_most, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
         const uintptr_t start = (uintptr_t)blocks[i], last = start + sizeof *blocks[i] - 1;
@@ -54,7 +50,6 @@ CASE(blocks_lie_on_two_cache_lines_at_most) {
         CHECK(start % 16 == 0);
     }
     CHECK((uintptr_t)blocks[0] % 64 == 0); /* the first of its chunk */
-    tear_down_heap();
 }
 
 CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
@@ -65,7 +60,6 @@ CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
     CHECK(ashlar__free_bins_is_empty(&order_b.free));
     CHECK(blocks[1]->next == blocks[2]);
     CHECK_ZU(heap.free_bytes, 0);
-    tear_down_heap();
 }
 
 /* ---- merging ---- */
@@ -148,7 +142,6 @@ CASE_BOTH(two_past_uses_make_an_idle_block) {
     put(blocks[2], &order_b, 3);
     CHECK(is_free_run(1, 2, NULL, 0));
     CHECK(ashlar__free_bins_has(&heap.idle, block_at(1)));
-    tear_down_heap();
 }
 
 CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
@@ -175,7 +168,6 @@ CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
     put(blocks[1], &order_b, 0); /* past: it may go to either */
     CHECK(is_free_run(0, 2, &order_a, 3));
     CHECK(is_free_run(2, 1, &order_b, 4));
-    tear_down_heap();
 }
 
 CASE_BOTH(everything_freed_is_one_block_again) {
@@ -222,7 +214,6 @@ CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
     order_a.completed = 4;
     ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
-    tear_down_heap();
 }
 
 /* ---- growing ---- */
@@ -247,8 +238,7 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
     }
 }
 
-CASE(growth_leaves_a_last_block_of_another_stream_alone) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_leaves_a_last_block_of_another_stream_alone, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[3], &order_b, 5);
     const ashlar_block *grown = grow(5 * UNIT, &order_a);
@@ -256,25 +246,21 @@ CASE(growth_leaves_a_last_block_of_another_stream_alone) {
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK(grown->stream_state == NULL && grown->tick == 0);
     CHECK(is_free_run(3, 1, &order_b, 5));
-    tear_down_heap();
 }
 
-CASE(growth_goes_above_a_live_last_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_goes_above_a_live_last_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     const ashlar_block *grown = grow(1, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK_ZU(grown->bytes, 4 * UNIT);
     CHECK(grown->prev == blocks[3] && blocks[3]->next == grown && grown->next == NULL);
-    tear_down_heap();
 }
 
 CASE_BOTH(growth_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=4MiB"));
     ashlar_block *out = NULL;
     ashlar__host_fail_at(1);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 1, &out) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "block descriptors");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 1, &out), ASHLAR_EHOSTMEM, "block descriptors");
     CHECK(heap.first == NULL && out == NULL);
     fill_four(blocks);
     put(blocks[3], &order_a, 1);
@@ -282,7 +268,6 @@ CASE_BOTH(growth_that_fails_changes_nothing) {
     CHECK(out == NULL);
     CHECK(is_free_run(3, 1, &order_a, 1));
     CHECK_ZU(heap.free_bytes, UNIT);
-    tear_down_heap();
 }
 
 /* ---- sweeping and finding ---- */
@@ -305,7 +290,6 @@ CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
     ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
     CHECK(ashlar__free_bins_is_empty(&order_a.free) && ashlar__free_bins_is_empty(&order_b.free));
-    tear_down_heap();
 }
 
 CASE_BOTH(every_offset_is_found_in_its_block) {
@@ -317,7 +301,6 @@ CASE_BOTH(every_offset_is_found_in_its_block) {
         CHECK(ashlar__heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
     }
     CHECK(ashlar__heap_find(&heap, origin() + 4 * UNIT) == NULL);
-    tear_down_heap();
 }
 
 /* ---- host memory ---- */
@@ -330,15 +313,14 @@ CASE_BOTH(a_take_without_host_memory_changes_nothing) {
             heap.spare_count = 0; /* as if the chunk were used up */
         }
         ashlar__host_fail_at(1);
-        CHECK(ashlar__heap_take(&heap, block, UNIT) == ASHLAR_EHOSTMEM);
-        CHECK_HAS(ashlar_error_detail(), n == 1 ? "leaf" : "block descriptors");
+        CHECK_FAILS(ashlar__heap_take(&heap, block, UNIT), ASHLAR_EHOSTMEM,
+                    n == 1 ? "leaf" : "block descriptors");
         CHECK(is_free_run(0, 4, NULL, 0));
         CHECK_ZU(heap.used_bytes, 0);
         check_heap();
         CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     }
     cut(block, UNIT, &order_a);
-    tear_down_heap();
 }
 
 CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
@@ -353,7 +335,6 @@ CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
     cut(rest, 3 * UNIT, &order_a); /* a block that is taken whole needs no node */
     ashlar__host_fail_at(0);
     heap.spare_count = spares - 1;
-    tear_down_heap();
 }
 
 CASE_BOTH(nodes_are_used_again) {
@@ -374,7 +355,6 @@ CASE_BOTH(nodes_are_used_again) {
         CHECK(rest == block_at(0));
         CHECK_ZU(heap.spare_count, 3 * 256 - used);
     }
-    tear_down_heap();
 }
 
 RUN_CASES()

@@ -6,7 +6,6 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "bench/arena/arena_cases.h"
-#include "bench/arena/arena_lists.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/checkpoint/safetensors.h"
 #include "arena/compute/workers.h"
@@ -116,8 +115,7 @@ static void run_steps(void) {
     synchronize();
 }
 
-CASE(launches_are_as_many_as_lists) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[LISTS]), 3);
@@ -131,11 +129,9 @@ CASE(launches_are_as_many_as_lists) {
     CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
     drop_all();
-    tear_down();
 }
 
-CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=256MiB")) {
     CHECK(make_all(1e9) == ASHLAR_OK);
     CHECK_ZU(different(scattered[0], ASHLAR_REGION_PARAMETERS), 0);
     run_steps();
@@ -145,12 +141,10 @@ CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT2), 0);
     }
     drop_all();
-    tear_down();
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
-CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up("memory=256MiB")) {
     CHECK(make_all(0.01) == ASHLAR_OK);
     CHECK(ashlar_optimizer_sum(optimizer, 0,
                                ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
@@ -171,11 +165,9 @@ CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
         CHECK(distance(scattered[i], ASHLAR_REGION_PARAMETERS) < 1e-5);
     }
     drop_all();
-    tear_down();
 }
 
-CASE(zero_is_of_every_gradient_and_of_nothing_else) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -185,7 +177,6 @@ CASE(zero_is_of_every_gradient_and_of_nothing_else) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
     }
     drop_all();
-    tear_down();
 }
 
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
@@ -205,11 +196,9 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     drop_all();
-    tear_down();
 }
 
-CASE(a_replica_has_every_parameter_and_goes_back) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
         CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
@@ -223,11 +212,9 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
         CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
     }
     drop_all();
-    tear_down();
 }
 
-CASE(a_file_of_scattered_tensors_has_the_arenas) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar__per_tensor_save(scattered[0], path) == ASHLAR_OK);
     ashlar_safetensors *file = NULL;
@@ -243,11 +230,9 @@ CASE(a_file_of_scattered_tensors_has_the_arenas) {
     }
     ashlar__safetensors_close(file);
     drop_all();
-    tear_down();
 }
 
-CASE(neighbours_in_the_arena_are_scattered_without_it) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
     for (size_t i = 0; i + 1 < TENSORS; i++) {
@@ -259,7 +244,6 @@ CASE(neighbours_in_the_arena_are_scattered_without_it) {
     CHECK_ZU(behind, 0);
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
     drop_all();
-    tear_down();
 }
 
 CASE(other_tensors_and_optimizers_are_refused) {
@@ -273,12 +257,11 @@ CASE(other_tensors_and_optimizers_are_refused) {
     CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0],
                                     &per_tensor) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_set_options(arena, 9, &frozen) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0],
-                                    &per_tensor) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor t9 ");
+    CHECK_FAILS(
+        ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor),
+        ASHLAR_EINVAL, "tensor t9 ");
     CHECK(per_tensor == NULL);
     drop_all();
-    tear_down();
 }
 
 CASE(without_host_memory_there_are_no_scattered_tensors) {
@@ -289,10 +272,8 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__per_tensor_create(arena, &config, &ashlar__list_limits_36, streams[0],
-                                           &per_tensor);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__per_tensor_create(
+                               arena, &config, &ashlar__list_limits_36, streams[0], &per_tensor));
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }
     CHECK(n > 8 && n < 100);
@@ -335,7 +316,6 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     drop_all();
-    tear_down();
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 /*
  * test_replay_picture.c - that a replay says where each block was, and that its picture shows that.
  */
-#include "bench/replay/replay_picture.h"
+#include "bench/replay/replay.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -80,9 +80,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     REQUIRE(parse(sample) == ASHLAR_OK);
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__replay_draw(log_of, addresses, &result, path);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__replay_draw(log_of, addresses, &result, path));
         CHECK(status == ASHLAR_OK || (read_bytes(bytes) == 3 && names_in_folder() == 1));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }

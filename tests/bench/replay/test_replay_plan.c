@@ -270,8 +270,7 @@ CASE(no_memory_for_the_plan_is_a_failure) {
     REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config small = {
         .calls = &test_calls, .memory_bytes = 2 * MIB, .plan = &plan};
-    CHECK(ashlar__replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "stone.csv:6: ");
+    CHECK_FAILS(ashlar__replay_run(plan.log, &small, &result), ASHLAR_ENOMEM, "stone.csv:6: ");
     finish();
 }
 
@@ -285,9 +284,7 @@ CASE(without_host_memory_there_are_no_steps) {
         plan = (ashlar_replay_plan){.thread = 77};
         while (status != ASHLAR_OK && n < 100) {
             CHECK(status == ASHLAR_EHOSTMEM && plan.thread == 77 && plan.log == NULL);
-            ashlar__host_fail_at(++n);
-            status = ashlar__replay_plan_init(log_of, &plan);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = ashlar__replay_plan_init(log_of, &plan));
         }
         CHECK(n > (i == 0 ? 2 : 6) && n < 100);
         finish();

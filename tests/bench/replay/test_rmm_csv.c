@@ -216,17 +216,15 @@ CASE(a_bad_log_is_refused_by_its_line) {
          "stone.csv:4: allocates at 0x10, where the block of line 3 is live"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(parse(bad[i].text) == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), bad[i].want);
+        CHECK_FAILS(parse(bad[i].text), ASHLAR_EFORMAT, bad[i].want);
     }
 }
 
 CASE(what_a_message_shows_is_short_and_printable) {
-    CHECK(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n") == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "not \"?[2J? ~?\"");
-    CHECK(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n") ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "dddddddddd\"");
+    CHECK_FAILS(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n"), ASHLAR_EFORMAT,
+                "not \"?[2J? ~?\"");
+    CHECK_FAILS(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n"),
+                ASHLAR_EFORMAT, "dddddddddd\"");
 }
 
 RUN_CASES()

@@ -98,29 +98,21 @@ CASE(a_long_file_is_read_to_its_end) {
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {
-    CHECK(ashlar__rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
-    CHECK(ashlar__rmm_log_read(folder, &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), folder);
+    CHECK_FAILS(ashlar__rmm_log_read("/nowhere/at/all", &log_of), ASHLAR_EIO, "/nowhere/at/all");
+    CHECK_FAILS(ashlar__rmm_log_read(folder, &log_of), ASHLAR_EIO, folder);
     write_bytes("", 0);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, path);
 }
 
 CASE(without_zlib_gzip_is_refused) {
-    if (ashlar__gzip_is_supported()) {
-        SKIP("this build has zlib");
-    }
+    SKIP_IF(ashlar__gzip_is_supported(), "this build has zlib");
     write_bytes(packed_head, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_ENOTSUP, path);
     CHECK_HAS(ashlar_error_detail(), "zlib");
 }
 
 CASE(a_gzip_file_is_told_by_its_content) {
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(packed_head, sizeof packed_head);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 1);
@@ -143,34 +135,27 @@ static size_t join_packed(unsigned char *to, size_t extra, int filler) {
 
 CASE(gzip_files_may_follow_each_other) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(bytes, join_packed(bytes, 0, 0));
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     ashlar__rmm_log_free(log_of);
     write_bytes(bytes, join_packed(bytes, 3, 'x'));
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "3 bytes that are no gzip data");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "3 bytes that are no gzip data");
 }
 
 CASE(a_damaged_gzip_file_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     for (size_t left = 2; left < sizeof packed_head; left++) { /* cut off anywhere */
         write_bytes(packed_head, left);
-        CHECK(read_log() == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), "cut off");
+        CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "cut off");
     }
     memcpy(bytes, packed_head, sizeof packed_head);
     bytes[sizeof packed_head - 8] ^= 1; /* of the checksum */
     write_bytes(bytes, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "damaged: incorrect data check");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "damaged: incorrect data check");
     CHECK_HAS(ashlar_error_detail(), path);
 }
 

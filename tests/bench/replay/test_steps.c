@@ -377,12 +377,10 @@ CASE(a_recorded_step_of_a_training_is_none) {
     static const char *const names[] = {"gpt_medium_128_train", "gpt_medium_512_train"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_rmm_log *log = NULL;
-        if (access(recorded(names[i]), R_OK) != 0) {
-            SKIP("no recorded trainings beside the source folder");
-        }
-        if (ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP) {
-            SKIP("a build without zlib");
-        }
+        SKIP_IF(access(recorded(names[i]), R_OK) != 0,
+                "no recorded trainings beside the source folder");
+        SKIP_IF(ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP,
+                "a build without zlib");
         REQUIRE(log != NULL && find(log));
         check_none();
         ashlar__rmm_log_free(log);
@@ -394,12 +392,10 @@ CASE(a_recorded_step_of_a_training_is_none) {
 CASE(a_recorded_step_done_again_is_found) {
     ashlar_rmm_log *log = NULL;
     size_t first = 0, live = 0;
-    if (access(recorded("gpt_medium_128_train"), R_OK) != 0) {
-        SKIP("no recorded trainings beside the source folder");
-    }
-    if (ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP) {
-        SKIP("a build without zlib");
-    }
+    SKIP_IF(access(recorded("gpt_medium_128_train"), R_OK) != 0,
+            "no recorded trainings beside the source folder");
+    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP,
+            "a build without zlib");
     REQUIRE(log != NULL);
     while (log->events[first].action == ASHLAR_RMM_ALLOCATE) { /* what was live before */
         first++;
@@ -435,12 +431,10 @@ CASE(a_recorded_step_done_again_is_found) {
 /* 24 layers behind the weights, and nothing that says they are no steps. */
 CASE(recorded_layers_of_an_inference_are_found) {
     ashlar_rmm_log *log = NULL;
-    if (access(recorded("gpt_medium_128_inference"), R_OK) != 0) {
-        SKIP("no recorded trainings beside the source folder");
-    }
-    if (ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP) {
-        SKIP("a build without zlib");
-    }
+    SKIP_IF(access(recorded("gpt_medium_128_inference"), R_OK) != 0,
+            "no recorded trainings beside the source folder");
+    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP,
+            "a build without zlib");
     REQUIRE(log != NULL && find(log));
     CHECK_ZU(steps.count, 24);
     CHECK_ZU(steps.period, 53);
@@ -462,9 +456,7 @@ CASE(no_host_memory_at_any_call_changes_nothing) {
         put_steps(4, 12, 0);
         while (status == ASHLAR_EHOSTMEM && n < 1000) {
             steps = (ashlar_steps){.count = 77};
-            ashlar__host_fail_at(++n);
-            status = ashlar__steps_find(&made, &steps);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = ashlar__steps_find(&made, &steps));
             CHECK(status == ASHLAR_OK || (steps.count == 77 && steps.boundaries == NULL));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
         }

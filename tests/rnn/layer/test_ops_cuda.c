@@ -148,12 +148,11 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     char *good = strdup(given == NULL ? "" : given);
     ashlar_ops *ops = NULL;
     setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
-    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuBLAS was not found");
+    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP, "cuBLAS was not found");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
     setenv("ASHLAR_CUBLAS", "libm.so.6", 1);
-    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuBLAS lacks cublasGetStatusString");
+    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP,
+                "cuBLAS lacks cublasGetStatusString");
     setenv("ASHLAR_CUBLAS", good, 1);
     CHECK(ops == NULL);
     free(good);
@@ -240,8 +239,8 @@ CASE(every_call_of_an_operation_may_fail) {
         }
     }
     blas->fail_at = 2;
-    CHECK(multiply(ops, &b) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
+    CHECK_FAILS(multiply(ops, &b), ASHLAR_EDRIVER,
+                "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
     gpu_give_all();
     ashlar__ops_destroy(ops);
     check_clean();
@@ -271,9 +270,7 @@ CASE(creation_fails_whole) {
         }
     }
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(try_creation() == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(try_creation() == ASHLAR_EHOSTMEM));
     }
     static const struct {
         cublasStatus_t cublas;
@@ -288,8 +285,7 @@ CASE(creation_fails_whole) {
         CHECK(try_creation() == refusals[i].want);
     }
     setenv("FAKE_CUDA", "nobinary", 1);
-    CHECK(try_creation() == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "ops: no CUDA kernels for ");
+    CHECK_FAILS(try_creation(), ASHLAR_ENOTSUP, "ops: no CUDA kernels for ");
     unsetenv("FAKE_CUDA");
     CHECK(try_creation() == ASHLAR_OK);
     check_clean();

@@ -42,9 +42,8 @@ CASE(every_refusal_has_its_status) {
     fake->fail_at = 1;
     fake->fail_status = (int)CUDNN_STATUS_BAD_PARAM;
     ashlar_rnn *rnn = NULL;
-    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(),
-              "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
+    CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_EDRIVER,
+                "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
     check_clean();
 }
 
