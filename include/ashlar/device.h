@@ -17,10 +17,11 @@ ASHLAR_BEGIN_DECLS
 typedef struct ashlar_device ashlar_device;
 
 /*
- * CUDA's own stream type: a cudaStream_t or CUstream passes as it is. NULL is the legacy default
- * stream of the device's primary context, which is the one the CUDA runtime uses. Streams of other
- * contexts are not this device's, and the per-thread default stream (what NULL means in code
- * compiled with --default-stream per-thread) is none that this library takes.
+ * CUDA's own stream type: pass a cudaStream_t or CUstream as it is. NULL is the legacy default
+ * stream of the device's primary context, the context of the CUDA runtime; streams of other
+ * contexts are not this device's. Code compiled with --default-stream per-thread calls another
+ * stream NULL, and says cudaStreamPerThread here: allocators take it, a different stream in each
+ * thread; pinned.h does not.
  */
 typedef struct CUstream_st *ashlar_stream;
 

@@ -60,8 +60,8 @@ typedef struct ashlar_warmup_options {
                                  * may use. NULL: `step` is called instead, but only for the longest
                                  * length of each bucket; then sizes must grow with the length */
     void *user;                 /* of `step` and `dry_run` */
-    const char *plan_file;      /* where plans are kept; NULL: nowhere. If the file exists, its plans
-                                 * replace recording and packing; otherwise what was packed is saved
+    const char *plan_file;      /* where plans are kept; NULL: nowhere. If the file exists, its
+                                 * plans replace recording and packing; otherwise plans are saved
                                  * there. See plan_file.h. For steps on one stream */
     const char *fingerprint;    /* what the plans depend on, besides lengths and buckets */
 } ashlar_warmup_options;

@@ -9,12 +9,13 @@
 #include "rnn/layer/rnn_factor.h"
 #include "rnn/layer/rnn_part.h"
 
-static cell_function *const backward_cells[] = {
-    [ASHLAR_RNN_LSTM] = lstm_backward,
-    [ASHLAR_RNN_GRU] = gru_backward,
-    [ASHLAR_RNN_TANH] = tanh_backward,
-    [ASHLAR_RNN_RELU] = relu_backward,
-};
+/* Made from the list of cells: one without its function here does not compile. */
+#define BACKWARD_OF_LSTM lstm_backward
+#define BACKWARD_OF_GRU gru_backward
+#define BACKWARD_OF_TANH tanh_backward
+#define BACKWARD_OF_RELU relu_backward
+#define CELL_BACKWARD(name, gates, text) [ASHLAR_RNN_##name] = BACKWARD_OF_##name,
+static cell_function *const backward_cells[] = {ASHLAR_RNN_CELL_MAP(CELL_BACKWARD)};
 ASHLAR_TABLE_IS_FULL(backward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* ---- to the data ---- */

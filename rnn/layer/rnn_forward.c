@@ -9,12 +9,13 @@
 #include "rnn/layer/rnn_factor.h"
 #include "rnn/layer/rnn_part.h"
 
-static cell_function *const forward_cells[] = {
-    [ASHLAR_RNN_LSTM] = lstm_forward,
-    [ASHLAR_RNN_GRU] = gru_forward,
-    [ASHLAR_RNN_TANH] = tanh_forward,
-    [ASHLAR_RNN_RELU] = relu_forward,
-};
+/* Made from the list of cells: one without its function here does not compile. */
+#define FORWARD_OF_LSTM lstm_forward
+#define FORWARD_OF_GRU gru_forward
+#define FORWARD_OF_TANH tanh_forward
+#define FORWARD_OF_RELU relu_forward
+#define CELL_FORWARD(name, gates, text) [ASHLAR_RNN_##name] = FORWARD_OF_##name,
+static cell_function *const forward_cells[] = {ASHLAR_RNN_CELL_MAP(CELL_FORWARD)};
 ASHLAR_TABLE_IS_FULL(forward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* bias [K]: all that is to be added to each column of gates. */
