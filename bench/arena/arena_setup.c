@@ -25,7 +25,7 @@ typedef struct line {
 
 _Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
 
-/* The fence, which is no instruction, keeps the compiler from making a memcpy of the loop. */
+/* The fence, which takes no instruction, keeps the compiler from turning the loop into a memcpy. */
 static void loop(void *dst, const void *src, size_t bytes) {
     line *to = dst;
     const line *from = src;
@@ -76,8 +76,8 @@ void ashlar__copy_by_memcpy(const ashlar_copy_work *work) {
 enum { VALUES_SEED = 5 };
 
 /*
- * The copies' ranges must not be a multiple of 4 KiB apart: a load then waits for a store before
- * it, of which the processor compares only the low bits of the address at first.
+ * The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
+ * whose address has the same low bits, which the processor compares first.
  */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
@@ -281,7 +281,7 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
     return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/* What every subject needs before and after, and nobody is timed for. */
+/* What every subject needs before flattening, untimed. */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

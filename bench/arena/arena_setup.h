@@ -1,5 +1,6 @@
 /*
- * arena_setup.h - one case of `ashlar-bench arena`, and whoever works on it (internal).
+ * arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
+ * (internal).
  */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
@@ -75,7 +76,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *set
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether that runner has that operation. */
+/* Whether a runner has an operation. */
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
 /* Bytes that a runner reads and writes in an operation, see arena_rows.h. */

@@ -1,6 +1,6 @@
 /*
- * bench_arena.h - what an arena saves: optimizer steps, fills, norms, copies and files over one
- * range, beside the same tensor by tensor and in lists, and beside a copy of the same bytes
+ * bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
+ * over one range, beside the same tensor by tensor, in lists, and beside a copy of the same bytes
  * (internal).
  *
  * As in peers/measure.h every subject has an instance of its own, and all take turns in each round,

@@ -8,9 +8,9 @@
  *
  * A step is: a norm launch for each list, one that adds the sums up, one that decides, an update
  * launch for each list. The kernels, and what they share among the workers, are the optimizer's.
- * So the results are an arena's to the last bit where factors are. Only the norm may differ,
- * in its last bits: squares are added up tensor by tensor, an arena's over the bounds of tensors;
- * and with it, where gradients are clipped, all that is multiplied by clip_norm / norm.
+ * So results equal an arena's to the last bit, except that the norm may differ in its last bits:
+ * squares are added tensor by tensor, in an arena across tensors. Where gradients are clipped, so
+ * does everything multiplied by clip_norm / norm.
  *
  * Software devices only. Threads: one at a time.
  */
@@ -53,7 +53,7 @@ void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimi
 void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
                               const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
 
-/* The two of above. */
+/* Limits of per_tensor and lists_of_36. */
 extern const ashlar_arena_list_limits ashlar__list_limits_one, ashlar__list_limits_36;
 
 typedef struct ashlar_per_tensor ashlar_per_tensor;

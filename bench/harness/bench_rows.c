@@ -136,7 +136,7 @@ typedef enum figure_kind {
 
 typedef enum bound_kind { AT_MOST, AT_LEAST } bound_kind;
 
-/* The figure of `subject`, over the same of `base` where that is given. */
+/* A bound for the figure of `subject`, divided by that of `base` if given. */
 typedef struct target {
     const char *what;
     figure_kind figure;
@@ -209,7 +209,7 @@ static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_
     print_verdict(out, row, t->what, value, t->bound, t->limit);
 }
 
-/* Pairs of all threads in the same time: n threads at the same cost of a pair give n times. */
+/* Throughput of n threads: n times that of one where a pair costs the same. */
 static void print_throughput(FILE *out, const ashlar_bench_rows *rows,
                              const ashlar_bench_row *two) {
     const ashlar_bench_row *one =

@@ -92,7 +92,7 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     char text[32];
     ashlar__json_add_string(w, "device", device->info.name);
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
-        return; /* it is as large as one likes */
+        return; /* its size is a setting */
     }
     ashlar__json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
     if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {

@@ -1,5 +1,5 @@
 /*
- * machine.h - where and of what a measurement was made: a small JSON file beside the raw results
+ * machine.h - the machine and versions of a measurement, as a JSON file beside the raw results
  * (internal).
  */
 #ifndef ASHLAR_MACHINE_H
@@ -12,7 +12,7 @@
 
 enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };
 
-/* What is measured beside ashlar, in the version that the build has. */
+/* Another library that is measured, in the build's version. */
 typedef struct ashlar_machine_part {
     const char *name;
     const char *version;

@@ -210,7 +210,7 @@ bool ashlar__peer_is_loaded(const ashlar_peer *peer) {
 
 enum { BLOCKS = 64, OPERATIONS = 4000, SECONDS = 60, SIZE_MIN = 64, SIZE_POWERS = 14 };
 
-/* What the other process has to say. */
+/* The other process's answer. */
 typedef struct verdict {
     ashlar_status status;
     char detail[400];
@@ -273,7 +273,7 @@ static ashlar_status take_and_give(trial *t) {
     return status;
 }
 
-/* The process ends behind this, so that nothing is taken down that could fail once more. */
+/* Destroys nothing, which could fail once more: the process ends after this. */
 static ashlar_status try_on(trial *t, ashlar_device *device) {
     t->self = t->peer->origin;
     ASHLAR_TRY(ashlar_stream_create(device, &t->stream));
@@ -292,7 +292,7 @@ static ashlar_status try_here(const char *text, const char *device_name) {
     return try_on(&t, device);
 }
 
-/* A signal that the parent ignores would not end this process either. */
+/* Restore SIGALRM, which this process ignores if its parent did. */
 static void serve(int out, const char *text, const char *device) {
     verdict v = {0};
     (void)signal(SIGALRM, SIG_DFL);
@@ -301,12 +301,12 @@ static void serve(int out, const char *text, const char *device) {
     if (v.status != ASHLAR_OK) {
         (void)snprintf(v.detail, sizeof v.detail, "%s", ashlar_error_detail());
     }
-    /* At once: it is shorter than what a pipe takes whole. */
+    /* In one piece: a pipe takes as much at once. */
     const ssize_t written = write(out, &v, sizeof v);
     _exit(written != (ssize_t)sizeof v);
 }
 
-/* ---- in this one ---- */
+/* ---- in this process ---- */
 
 static ashlar_status judge(const char *text, const verdict *said, bool has_said, int how) {
     if (has_said) {

@@ -1,6 +1,6 @@
 /*
- * peer_loaded.h - peers from shared objects, by the two functions that PyTorch's pluggable
- * allocators have too (internal).
+ * peer_loaded.h - peers from shared objects with the two functions of PyTorch's pluggable
+ * allocators (internal).
  *
  * The object exports these, with C's names (in C++: extern "C"), or others of the same types:
  *
@@ -17,8 +17,8 @@
  * functions may have any names. malloc() is the process's: where ashlar-bench was built with
  * jemalloc, that one.
  *
- * What the object has cached stays from one list to the next, since nothing in these two functions
- * tells it to begin anew; every other subject begins anew with each list.
+ * The object keeps its cache from one list to the next, since these two functions cannot tell it to
+ * begin anew; every other subject begins anew with each list.
  */
 #ifndef ASHLAR_PEER_LOADED_H
 #define ASHLAR_PEER_LOADED_H
@@ -35,8 +35,8 @@
  *
  * Threads: one at a time, and none may ask for peers.
  * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is no
- *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Nothing is added
- * then.
+ *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Then nothing is
+ *          added.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 
@@ -45,7 +45,7 @@ const ashlar_peer *ashlar__peer_loaded(size_t i);
 
 bool ashlar__peer_is_loaded(const ashlar_peer *peer);
 
-/* What every block of a subject has to be aligned to. */
+/* The alignment that every block must have. */
 enum { ASHLAR_PEER_ALIGNMENT = 16 };
 
 /*

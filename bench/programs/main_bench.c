@@ -15,8 +15,8 @@
 static const char program[] = "ashlar-bench";
 
 /*
- * The software device where the user describes none. Room for the largest list several times over:
- * host memory is taken only as it is written to. Valgrind has fewer addresses, pairs need few.
+ * The software device's default: room for the largest list several times over, since host memory is
+ * taken only as it is written to. Valgrind has fewer addresses, and pairs need few.
  */
 static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
@@ -149,7 +149,7 @@ static ashlar_status measure(ashlar_device *device, const command *c, ashlar_ben
     return ashlar__bench_alloc(device, &c->config, rows);
 }
 
-/* Rows of `alloc` are all there is; to those of `plan` belongs what packing took. */
+/* Rows of `alloc` or `plan`, and for `plan` what packing took. */
 typedef struct results {
     ashlar_bench_rows rows;
     ashlar_packing *packings; /* [packing_count], room for one a file, and for at least one */
@@ -161,7 +161,7 @@ static void add_packing(results *r, const ashlar_packing *packing) {
     ashlar__bench_pack_print(stdout, packing);
 }
 
-/* Only where nothing less is asked for. */
+/* Only for a whole `plan`. */
 static ashlar_status pack(const command *c, results *r) {
     if (!c->config.is_of_plans || c->pairs != 0 || c->config.workloads.count > 0) {
         return ASHLAR_OK;

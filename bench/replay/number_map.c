@@ -23,7 +23,7 @@ static size_t hash(uint64_t high, uint64_t low) {
     return (size_t)(h >> 32);
 }
 
-/* The entry of the key, or the free one where it would go. There is one: count < capacity. */
+/* The key's entry, or the free one where it would go; count < capacity, so there is one. */
 static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, uint64_t low) {
     size_t i = hash(high, low) & (map->capacity - 1);
     while (map->entries[i].is_used &&

@@ -5,7 +5,7 @@
 
 enum { LAYERS_MAX = 128, SAVED_MAX = 6, STEP_SAVED = LAYERS_MAX * SAVED_MAX };
 
-/* What is being made: a clock that every beginning and every end moves on. */
+/* The problem in the making; every beginning and every end advances the clock `now`. */
 typedef struct recording {
     ashlar_random random;
     ashlar_pack_buffer *buffers;
@@ -22,7 +22,7 @@ static size_t in_units(size_t bytes) {
     return (bytes + 511) & ~(size_t)511;
 }
 
-/* Live until `give`; the number of the buffer, or one that `give` ignores where all are made. */
+/* A buffer that lives until give(); its number, or one that give() ignores once all are made. */
 static size_t take(recording *r, size_t bytes) {
     if (r->count < r->capacity) {
         r->buffers[r->count] = (ashlar_pack_buffer){in_units(bytes), r->now++, UINT64_MAX};

@@ -21,10 +21,10 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                            const ashlar_replay_config *config,
                                            const ashlar_replay_result *result, size_t *capacity) {
     const size_t step = ASHLAR_REPLAY_GRAIN_BYTES;
-    /* `fails` cannot hold the peak; `passes` has been seen to. */
+    /* `fails` cannot hold the peak; `passes` has passed. */
     size_t fails = result->peak_live == 0 ? 0 : (result->peak_live - 1) / step;
     size_t passes = config->memory_bytes / step;
-    /* What was reserved is most often enough, and nearer. */
+    /* The reserved peak is mostly enough, and nearer. */
     size_t middle = (result->peak_reserved + step - 1) / step;
     while (passes - fails > 1) {
         bool has_passed;
@@ -60,7 +60,7 @@ static void fill_blocks(const ashlar_rmm_log *log, const uintptr_t *addresses,
     }
 }
 
-/* Move those that were there to the front; returns how many. */
+/* Move the blocks that existed to the front; returns how many. */
 static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {

@@ -82,7 +82,7 @@ static bool is_bare_hex(ashlar_piece p) {
     return has_letter;
 }
 
-/* Look at all rows for such numbers; nothing is read yet by that. */
+/* Look for such numbers in all rows, with a reader of its own. */
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
     ashlar_csv csv = r->csv;
@@ -158,7 +158,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     return ASHLAR_OK;
 }
 
-/* The size of a free says nothing that its allocation has not said. */
+/* A free's size repeats its allocation's, and is ignored. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));

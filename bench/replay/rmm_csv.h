@@ -1,5 +1,5 @@
 /*
- * rmm_csv.h - reading the log that RMM's logging adaptor writes of allocations (internal).
+ * rmm_csv.h - reads a log of allocations as RMM's logging adaptor writes it (internal).
  *
  * A header and a row for each event, for example
  *     Thread,Time,Action,Pointer,Size,Stream

@@ -1,5 +1,5 @@
 /*
- * rnn_onednn.c - networks by oneDNN 2.x, whose interface was another before 2.0 and is since 3.0.
+ * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
  * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours but for the order z r n and for
@@ -40,7 +40,7 @@ const char *ashlar__onednn_name(void) {
     return name;
 }
 
-/* It takes its threads from OpenMP, if it was built so; whichever OpenMP that is, is loaded. */
+/* If oneDNN was built with OpenMP, it takes its threads from the OpenMP library that is loaded. */
 void ashlar__onednn_set_threads(size_t count) {
     void (*set)(int);
     void *const found = dlsym(RTLD_DEFAULT, "omp_set_num_threads");

@@ -16,7 +16,7 @@ typedef struct buffers {
     void *states; /* a set behind each chunk but the last, then two sets of gradients */
 } buffers;
 
-/* What runs at once: the window, or a chunk of it. A set of states is NULL where it is zeros, or not
+/* What runs at once: the window, or a chunk of it. A set of states is NULL where it is zeros or not
  * wanted. */
 typedef struct chunk {
     size_t steps;
@@ -281,7 +281,7 @@ static ashlar_status take_all(step *s) {
                              : ASHLAR_OK;
 }
 
-/* Forward to the last border; then, from the last chunk to the first, forward again and backward. */
+/* Forward to the last border; then from the last chunk to the first, forward again and back. */
 static ashlar_status run_chunks(step *s) {
     ASHLAR_TRY(take_all(s));
     if (s->is_dry_run) {

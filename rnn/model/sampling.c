@@ -78,8 +78,8 @@ static void rank(ashlar_sampling *c) {
     }
 }
 
-/* How many of the `count` likeliest have a share of top_p < 1 among them. It ends: both sums add the
- * same numbers in the same order. */
+/* How many of the `count` likeliest have a share of top_p < 1 among them. It ends, since both sums
+ * add the same numbers in the same order. */
 static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
     double total = 0, mass = 0;
     size_t kept = 0;

@@ -5,8 +5,8 @@
  *     of each sentence    words' vectors beside those states -> RNN -> linear layer -> log-softmax
  *
  * With label feedback the linear layer also reads a vector of the label predicted for the word
- * before (zeros for the first), so that words are labelled one after the other. That label counts as
- * a constant in the gradient. Training, too, feeds back the predicted label, not the right one.
+ * before (zeros for the first), so that words are labelled one after the other. In the gradient
+ * that label is a constant. Training, too, feeds back the predicted label, not the right one.
  *
  * All weights lie in one arena, under PyTorch's names:
  *
@@ -120,7 +120,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
 
 /*
  * Queue forward only, and the copy of the predicted labels [T, B] to the host; labels past a
- * sentence's end mean nothing. It takes the buffers of a training step, so that a plan of such steps
+ * sentence's end mean nothing. It takes the buffers of a training step, so that a plan of those
  * serves it. No output is dropped.
  *
  * loss     device memory, ADDED TO: the mean over the batch's words

@@ -15,7 +15,7 @@ typedef struct step_layout {
     size_t length; /* int32 [1], always 1 */
     size_t x;      /* [E], of the model's type, as what follows */
     size_t y;      /* [P] */
-    size_t states; /* [2][2][L, H]: h (P <= H) and c, twice: a step reads one and writes the other */
+    size_t states; /* [2][2][L, H]: h (P <= H) and c; a step reads one pair, writes the other */
     size_t logits; /* [V] */
     size_t work;
     size_t bytes;

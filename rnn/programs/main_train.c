@@ -33,7 +33,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* What is told on standard output. */
+/* Print what comes after a training. */
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
                                const ashlar_train_report *report,
                                const ashlar_tagger_evaluation *test) {
@@ -46,8 +46,8 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
 }
 
 /*
- * Everything after the training that needs the model. What would be lost comes first, and a
- * failure does not keep the rest from being tried; the first one is returned.
+ * Everything after the training that needs the model; first what would otherwise be lost. A failure
+ * does not keep the rest from being tried; the first one is returned.
  */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
@@ -88,7 +88,7 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* told at once, and by a quiet run too */
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* at once, and in a quiet run too */
         if ((now->found & 1u << tag) != 0) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
@@ -135,7 +135,7 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     return status;
 }
 
-/* The task is the trainer's from the first on. */
+/* The trainer takes the task, also where it fails. */
 static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
                            ashlar_task *task) {
     ashlar_trainer *trainer = NULL;

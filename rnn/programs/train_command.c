@@ -9,7 +9,7 @@
 #include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
-/* `is_tagger`: those of the shared options are its own. */
+/* A tagger has other defaults of the shared options. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
         .model = is_tagger ? "tagger" : "text",
@@ -196,8 +196,8 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
     outputs[4] = (output){"losses", c->losses};
 }
 
-/* An output is neither a text to train on, nor one of those after it, nor, but for --save, the
- * training that is resumed. */
+/* An output must differ from the texts to train on, from the outputs after it up to `end`, and, but
+ * for --save, from the resumed file. */
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
@@ -235,7 +235,7 @@ static bool read_dtype(const char *name, ashlar_dtype *out) {
     return false;
 }
 
-/* The options that say which stack it is. */
+/* Read and check the options of the recurrent stack. */
 static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
     if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
@@ -277,7 +277,7 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* What no single option can be blamed for. */
+/* Check combinations of options. */
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     if (c->data.count == 0) {
@@ -297,7 +297,7 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* Options that only the other model has are not given. */
+/* Refuse options that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, const ashlar_option *options,
                                  int argc, char **argv) {
     const size_t text_end = SHARED_COUNT + TEXT_COUNT;

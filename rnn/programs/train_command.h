@@ -19,7 +19,7 @@ typedef struct ashlar_train_rule {
 } ashlar_train_rule;
 
 /*
- * Bring the rule into `config`, whose other values are complete. Errors: ASHLAR_EINVAL, naming the
+ * Apply the rule to `config`, whose other values are complete. Errors: ASHLAR_EINVAL, naming the
  * option.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
@@ -48,9 +48,9 @@ typedef struct ashlar_train_command {
 } ashlar_train_command;
 
 /*
- * Read the command line; what it does not say has its default. The texts are those of argv.
+ * Read the command line; options not given have their defaults. Texts point into argv.
  *
- * Errors: ASHLAR_EINVAL, which names the option. Help may be asked for with whatever else.
+ * Errors: ASHLAR_EINVAL, naming the option. With --help, combinations are not checked.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
@@ -58,8 +58,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv
 /* Print the options of a model, with `program` as its name. */
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);
 
-/* Whether every file that is to be written can be: before hours of training, not after. Errors:
- * those of ashlar__program_check_writable(). */
+/* Check that every output can be written, before hours of training. Errors: those of
+ * ashlar__program_check_writable(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c);
 
 #endif /* ASHLAR_TRAIN_COMMAND_H */

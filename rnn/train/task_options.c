@@ -23,7 +23,7 @@ void ashlar__metadata_add_count(ashlar_metadata *f, const char *key, uint64_t va
     (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%" PRIu64, value);
 }
 
-/* With as few digits as give the same number again: people read them too. */
+/* With as few digits as restore the same number: people read them too. */
 void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value) {
     char *text = ashlar__metadata_add(f, key);
     int digits = 0;
@@ -45,7 +45,7 @@ static const char *name_of(const char *key) {
     return key + strlen(prefix);
 }
 
-/* Into the file or the fingerprint, of which a text too long for it is cut off. */
+/* Add to the file, or to the fingerprint, which is cut off where it is full. */
 static void put(ashlar_task_listener *l, const char *key, const char *value) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_text(l->metadata, key, value);
@@ -82,7 +82,7 @@ void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key,
     }
 }
 
-/* Its sizes depend on whether there is any, not on how much. */
+/* Sizes depend on whether there is dropout, not on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);

@@ -21,8 +21,9 @@ struct ashlar_metadata {
 };
 
 /*
- * A new key; the caller prints its text into the ASHLAR_METADATA_TEXT_BYTES bytes that are
- * returned. `key` must outlive the metadata. There are at most ASHLAR_METADATA_MAX.
+ * Texts under keys, at most ASHLAR_METADATA_MAX. `key` must outlive the metadata. The first returns
+ * ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the text into. Real numbers are written
+ * so that reading them restores every bit.
  */
 char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
 
@@ -42,13 +43,13 @@ void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
 
 /* Who is told of an option. */
 enum {
-    ASHLAR_FOR_FILE = 1,   /* a training's file: a training goes on with the same value only */
+    ASHLAR_FOR_FILE = 1,   /* the training's file; a training resumes with the same value only */
     ASHLAR_FOR_REPORT = 2, /* the report in JSON, without "ashlar." */
     ASHLAR_FOR_PLAN = 4,   /* the plans' fingerprint: the sizes of buffers depend on it */
     ASHLAR_FOR_ALL = 7,
 };
 
-/* One who is told, as a task's list_options() has it. */
+/* A listener of a task's list_options(). */
 struct ashlar_task_listener {
     unsigned who;
     ashlar_metadata *metadata;  /* FILE */
@@ -57,20 +58,20 @@ struct ashlar_task_listener {
     size_t bytes, used;         /* of which `used` are written */
 };
 
-/* An option that concerns `who`. `key` begins with "ashlar." and lives as long as the facts. */
+/* Tell of an option that concerns `who`. `key` begins with "ashlar." and outlives the metadata. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                          const char *value);
 void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
                           uint64_t value);
 void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
 
-/* Those of the recurrent layers, which every task has. */
+/* Tell of the options of the recurrent layers, which every task has. */
 void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
-/* What must be the same for a training to go on: the options, and the data, told by a sum. */
+/* Add what must be the same for a training to go on: the options, and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
-/* What the sizes of a step's buffers depend on, beside the length. */
+/* Print what the sizes of a step's buffers depend on beside the length. */
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
 /* Add the options to an open object. */

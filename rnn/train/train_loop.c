@@ -6,11 +6,11 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 
-/* Odd numbers, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
+/* Odd, so that each of 2^64 steps has its own seed, far from those of trainings with near seeds. */
 static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
 static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
 
-/* Every back end adds gradients, and losses, to what is there. */
+/* Zero the gradients, and before the first part the losses: back ends add to both. */
 static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
     ASHLAR_TRY(part > 0
                    ? ASHLAR_OK
@@ -18,7 +18,7 @@ static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
     return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
 }
 
-/* From the batch's part to updated weights. */
+/* Queue a part: forward, backward, update of the weights. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     const size_t buffer = ashlar__prefetch_buffer(step);
     const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
@@ -28,7 +28,7 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
-/* The same on the plan of its length. */
+/* Queue a part on the plan of its length. */
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
     ashlar_status status =
@@ -46,7 +46,7 @@ static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
                                             ashlar__prefetch_buffer(step) * t->outcome_bytes);
 }
 
-/* Queue one step on the batch drawn for it. Its outcome is there once it has been waited for. */
+/* Queue a step on the batch drawn for it. Its outcome is valid once it has been waited for. */
 static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
     ashlar_train_outcome *out = outcome_of(t, step);
     const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
@@ -100,12 +100,12 @@ typedef struct run {
     unsigned found;   /* tags that grow, not shown yet */
 } run;
 
-/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+/* With loss scaling the optimizer skips a step whose gradients are no numbers. */
 static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
     return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
 }
 
-/* Of the last few steps, so that it does not jump with every batch. */
+/* The mean over the last few steps, which does not jump with every batch. */
 static double recent_loss(const ashlar_train_state *s) {
     double nats = 0, tokens = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
@@ -135,7 +135,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
-/* Wait for a step, and look at what it was. */
+/* Wait for a step, account it and show it. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
@@ -165,14 +165,14 @@ static ashlar_status finish_step(run *r, size_t step) {
     return ASHLAR_OK;
 }
 
-/* The last step is left to whoever saves the end: it would be written twice. */
+/* Not after the last step, which the caller saves. */
 static bool is_save_due(const ashlar_trainer *t, size_t step) {
     const ashlar_train_config *c = &t->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
            step != c->steps;
 }
 
-/* Behind a queued step: look at the one before, or where this one is to be saved, at both. */
+/* After queuing a step finish the one before; this one too where it is the last or to be saved. */
 static ashlar_status follow(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
@@ -186,7 +186,7 @@ static ashlar_status follow(run *r, size_t step) {
     return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
 }
 
-/* What is held now that all of a step is queued, and its buffers are given back. */
+/* Check what is held after a step has been queued and has given back its buffers. */
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
