@@ -308,8 +308,4 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
     }
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())
