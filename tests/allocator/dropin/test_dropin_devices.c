@@ -27,6 +27,90 @@ static bool set_up(const char *spec) {
     return ashlar__soft_configure(spec) == ASHLAR_OK;
 }
 
+/* ---- children; first, before this process has a device ---- */
+
+/* The status with which a child ends that runs `body`, -1 if it does not end by itself. What it
+ * writes to stderr is in `text`. */
+static int in_child(int (*body)(void), char *text, size_t text_bytes) {
+    int ends[2], status = 0;
+    size_t length = 0;
+    fflush(NULL);
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)alarm(20); /* a lock that nobody gives back */
+        (void)dup2(ends[1], STDERR_FILENO);
+        const int result = body();
+        exit(result); /* with all handlers */
+    }
+    (void)close(ends[1]);
+    for (ssize_t got = 1; child > 0 && got > 0 && length + 1 < text_bytes;) {
+        got = read(ends[0], text + length, text_bytes - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+    }
+    text[length] = '\0';
+    (void)close(ends[0]);
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : -1;
+}
+
+static int use_fresh(void) {
+    ashlar_allocator *a = NULL;
+    void *block;
+    return ashlar__dropin_allocator(0, &a) == ASHLAR_OK &&
+                   ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK
+               ? 0
+               : 1;
+}
+
+CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1")) {
+    char text[4096];
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
+    setenv("ASHLAR_CONF", "leaks=on", 1);
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "on", 1);
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK_HAS(text, "ashlar: leak: soft:0: 1 blocks of 1000 bytes are still live\n");
+}
+
+static int fail_and_report(void) {
+    ashlar_allocator *a;
+    const ashlar_status status = ashlar__dropin_allocator(99, &a);
+    ashlar__dropin_report("a trial");
+    return status == ASHLAR_EINVAL ? 0 : 1;
+}
+
+static int report_at_length(void) {
+    char name[ASHLAR_DEVICE_NAME_BYTES];
+    char what[4096];
+    memset(what, 'x', sizeof what - 1);
+    what[sizeof what - 1] = '\0';
+    (void)snprintf(name, sizeof name, "%d", ashlar_error_set(ASHLAR_EIO, what));
+    ashlar__dropin_report(what);
+    return 0;
+}
+
+CASE_WITH(reports_go_to_stderr_only_when_asked_for, set_up("devices=1")) {
+    char text[4096];
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "off", 1);
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "on", 1);
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "ashlar: a trial: device 99: ordinals are 0 to 63\n") == 0);
+    CHECK(in_child(report_at_length, text, sizeof text) == 0);
+    CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
+}
+
+/* ---- one process ---- */
+
 CASE_WITH(an_allocator_is_made_at_the_first_call_and_kept, set_up("devices=2")) {
     ashlar_allocator *a = NULL, *again = NULL;
     CHECK(ashlar__dropin_peek(1) == NULL);
@@ -224,35 +308,7 @@ CASE(threads_that_ask_at_once_get_the_same) {
     }
 }
 
-/* ---- children ---- */
-
-/* The status with which a child ends that runs `body`, -1 if it does not end by itself. What it
- * writes to stderr is in `text`. */
-static int in_child(int (*body)(void), char *text, size_t text_bytes) {
-    int ends[2], status = 0;
-    size_t length = 0;
-    fflush(NULL);
-    if (pipe(ends) != 0) {
-        return -1;
-    }
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)alarm(20); /* a lock that nobody gives back */
-        (void)dup2(ends[1], STDERR_FILENO);
-        const int result = body();
-        exit(result); /* with all handlers */
-    }
-    (void)close(ends[1]);
-    for (ssize_t got = 1; child > 0 && got > 0 && length + 1 < text_bytes;) {
-        got = read(ends[0], text + length, text_bytes - 1 - length);
-        length += got > 0 ? (size_t)got : 0;
-    }
-    text[length] = '\0';
-    (void)close(ends[0]);
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
-               ? WEXITSTATUS(status)
-               : -1;
-}
+/* ---- children of a process that has a device ---- */
 
 static void *inherited;
 
@@ -296,59 +352,6 @@ CASE_WITH(a_child_waits_for_no_lock_that_was_held_at_the_fork, set_up("devices=1
     CHECK(status == 0);
     CHECK(strcmp(text, "") == 0);
     CHECK(ashlar_free(a, inherited) == ASHLAR_OK);
-}
-
-static int use_fresh(void) {
-    ashlar_allocator *a = NULL;
-    void *block;
-    return ashlar__dropin_allocator(0, &a) == ASHLAR_OK &&
-                   ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK
-               ? 0
-               : 1;
-}
-
-/* Run first, before this process has a device. */
-CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1")) {
-    char text[4096];
-    CHECK(in_child(use_fresh, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
-    setenv("ASHLAR_CONF", "leaks=on", 1);
-    CHECK(in_child(use_fresh, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "on", 1);
-    CHECK(in_child(use_fresh, text, sizeof text) == 0);
-    CHECK_HAS(text, "ashlar: leak: soft:0: 1 blocks of 1000 bytes are still live\n");
-}
-
-static int fail_and_report(void) {
-    ashlar_allocator *a;
-    const ashlar_status status = ashlar__dropin_allocator(99, &a);
-    ashlar__dropin_report("a trial");
-    return status == ASHLAR_EINVAL ? 0 : 1;
-}
-
-static int report_at_length(void) {
-    char name[ASHLAR_DEVICE_NAME_BYTES];
-    char what[4096];
-    memset(what, 'x', sizeof what - 1);
-    what[sizeof what - 1] = '\0';
-    (void)snprintf(name, sizeof name, "%d", ashlar_error_set(ASHLAR_EIO, what));
-    ashlar__dropin_report(what);
-    return 0;
-}
-
-CASE_WITH(reports_go_to_stderr_only_when_asked_for, set_up("devices=1")) {
-    char text[4096];
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "off", 1);
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "on", 1);
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "ashlar: a trial: device 99: ordinals are 0 to 63\n") == 0);
-    CHECK(in_child(report_at_length, text, sizeof text) == 0);
-    CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
 }
 
 RUN_CASES()
