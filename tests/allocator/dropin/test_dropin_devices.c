@@ -155,7 +155,7 @@ CASE(without_the_environments_word_the_device_is_cudas) {
 CASE_WITH(a_block_is_known_to_the_allocator_that_it_came_from, set_up("devices=2,memory=64MiB")) {
     ashlar_allocator *a[DEVICES] = {NULL};
     void *block[DEVICES];
-    int foreign;
+    int foreign = 0;
     CHECK(ashlar__dropin_owner(&foreign) == NULL);
     for (int i = 0; i < DEVICES; i++) {
         REQUIRE(ashlar__dropin_allocator(i, &a[i]) == ASHLAR_OK);
