@@ -151,17 +151,32 @@ static inline void check_enlist(check_case *entry) {
     CHECK_ENLIST(test, as, flag)   \
     static void test(void)
 
+#define CASE_TWICE_WITH(test, as, flag, set_up) \
+    static void test##_body(void);              \
+    CASE_TWICE(test, as, flag) {                \
+        REQUIRE(set_up);                        \
+        test##_body();                          \
+    }                                           \
+    static void test##_body(void)
+
 /* ---- what runs when a case ends ---- */
 
 enum { CHECK_ENDS_MAX = 16 };
 static void (*check_ends[CHECK_ENDS_MAX])(void);
 static int check_end_count;
+static void (*check_each)(void); /* for main(): runs behind every case and its tear-downs */
 
 /*
- * `act` runs when the case ends, wherever it is left: the last one registered first, and no other
- * that is called by it and takes its registration back. True, so that a set-up can end with it.
+ * `act` runs once when the case ends, wherever it is left: the last one registered first, and no
+ * other that is called by it and takes its registration back. True, so that a set-up can end with
+ * it.
  */
 static inline bool check_at_end(void (*act)(void)) {
+    for (int i = 0; i < check_end_count; i++) {
+        if (check_ends[i] == act) {
+            return true;
+        }
+    }
     CHECK(check_end_count < CHECK_ENDS_MAX);
     if (check_end_count < CHECK_ENDS_MAX) {
         check_ends[check_end_count++] = act;
@@ -180,13 +195,15 @@ static inline void check_forget(void (*act)(void)) {
 }
 
 static inline void check_run(void (*test)(void), const char *name) {
-    const int before = check_end_count; /* of main() */
     check_ran = 0;
     check_failed = 0;
     check_skipped = NULL;
     test();
-    while (check_end_count > before) {
+    while (check_end_count > 0) {
         check_ends[--check_end_count]();
+    }
+    if (check_each != NULL && check_ran > 0) {
+        check_each();
     }
     check_case_count++;
     if (check_skipped != NULL) {
@@ -219,10 +236,13 @@ static inline int check_report(void) {
     return check_bad_cases == 0 && check_case_count > 0 ? 0 : 1;
 }
 
-#define RUN_CASES()            \
+#define RUN_CASES_AFTER(begin) \
     int main(void) {           \
+        begin;                 \
         check_run_cases();     \
         return check_report(); \
     }
+
+#define RUN_CASES() RUN_CASES_AFTER((void)0)
 
 #endif /* ASHLAR_CHECK_H */

@@ -58,5 +58,7 @@ static inline void check_filled(unsigned char *ptr, size_t bytes, unsigned char 
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_segmented, &use_vmm)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_segmented, &use_vmm, set_up)
 
 #endif /* ASHLAR_LIMITS_FIXTURE_H */

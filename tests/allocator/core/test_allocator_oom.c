@@ -211,6 +211,7 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
     ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
+        check_forget(tear_down_device);
     } else {
         tear_down_device();
     }

@@ -90,6 +90,7 @@ CASE_WITH(work_that_comes_too_late_is_the_devices_error, set_up_guarded(LATE, AS
                 "CUDA_ERROR_ILLEGAL_ADDRESS");
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
+    check_forget(tear_down_device);
 }
 
 CASE(addresses_are_used_again_after_the_whole_range_only) {

@@ -26,10 +26,7 @@ static void *leak(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-/*
- * The process's end. These cases come first: a process that has used the software device cannot use
- * it in a forked child.
- */
+/* ---- the process's end; first: a device used by the parent works in no child ---- */
 
 static int report_fd;
 static uint64_t calls_at_exit;
@@ -139,7 +136,7 @@ CASE(a_destroyed_allocator_is_not_reported_again) {
 
 static void leak_and_be_in_it(void) {
     leak_at_exit();
-    pthread_mutex_lock(&allocator->lock); /* as a thread does that will never come back */
+    (void)pthread_mutex_lock(&allocator->lock.mutex); /* as a thread does that will never come back */
 }
 
 CASE(an_allocator_that_a_thread_is_in_is_left_out) {
@@ -148,7 +145,7 @@ CASE(an_allocator_that_a_thread_is_in_is_left_out) {
     CHECK(strcmp(said, "0 calls\n") == 0);
 }
 
-/* ---- live blocks ---- */
+/* ---- the allocator's end ---- */
 
 CASE_WITH(nothing_is_said_where_nothing_is_live, set_up_leaking(ASHLAR_GUARD_OFF)) {
     give(leak(1000, ASHLAR_TAG_USER)); /* a block in the thread's cache is no leak */

@@ -3,8 +3,7 @@
 
 /* ---- limit ---- */
 
-CASE_BOTH(the_limit_binds_at_once_and_exactly) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(the_limit_binds_at_once_and_exactly, set_up_limits("memory=32MiB")) {
     CHECK(ashlar_allocator_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
     unsigned char *full = take(8 * MIB, streams[0]);
     check_refused(1, "of the device's 33554432 (limit 8388608)");
@@ -18,8 +17,7 @@ CASE_BOTH(the_limit_binds_at_once_and_exactly) {
     give(more);
 }
 
-CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(a_limit_below_what_is_in_use_holds_and_says_so, set_up_limits("memory=32MiB")) {
     unsigned char *used = take_filled(8 * MIB, 0x5A), *rest = take(4 * MIB, streams[0]);
     give(rest);
     CHECK_FAILS(ashlar_allocator_set_limit(allocator, 4 * MIB), ASHLAR_ENOMEM,
@@ -37,8 +35,7 @@ CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
     give(take(4 * MIB, streams[0]));
 }
 
-CASE_BOTH(no_limit_and_one_above_the_device_mean_the_device) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(no_limit_and_one_above_the_device_mean_the_device, set_up_limits("memory=32MiB")) {
     const size_t values[] = {0, 64 * MIB, SIZE_MAX};
     for (size_t i = 0; i < 3; i++) {
         CHECK(ashlar_allocator_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
@@ -90,16 +87,14 @@ CASE_BOTH(a_reservation_is_one_growth_and_serves_without_a_call) {
     give(all);
 }
 
-CASE_BOTH(a_reservation_beyond_the_limit_changes_nothing) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(a_reservation_beyond_the_limit_changes_nothing, set_up_limits("memory=32MiB")) {
     CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
     CHECK_FAILS(ashlar_allocator_reserve(allocator, 11 * MIB), ASHLAR_ENOMEM, "limit");
     CHECK_ZU(reserved(), 0);
     CHECK(ashlar_allocator_reserve(allocator, 10 * MIB) == ASHLAR_OK);
 }
 
-CASE_BOTH(memory_can_be_reserved_at_creation) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(memory_can_be_reserved_at_creation, set_up_options("memory=32MiB")) {
     options.reserve_bytes = 6 * MIB;
     REQUIRE(open_allocator());
     CHECK_ZU(reserved(), 6 * MIB);
@@ -164,8 +159,7 @@ CASE_BOTH(memory_that_queued_work_touches_stays) {
     give(between);
 }
 
-CASE_BOTH(trim_empties_caches) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(trim_empties_caches, set_up_options("memory=32MiB")) {
     options.cache_bytes = 16 * MIB;
     REQUIRE(open_allocator());
     give(take(2 * MIB, streams[0]));
@@ -236,8 +230,7 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     give(take(16 * MIB, streams[0])); /* nobody is told */
 }
 
-CASE_BOTH(refusing_serves_from_what_there_is) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(refusing_serves_from_what_there_is, set_up_options("memory=32MiB")) {
     options.seal = ASHLAR_SEAL_ERROR;
     REQUIRE(open_allocator());
     unsigned char *first = take(4 * MIB, streams[0]), *second = take(4 * MIB, streams[0]);

@@ -27,7 +27,7 @@ static bool set_up(const char *spec) {
     return ashlar__soft_configure(spec) == ASHLAR_OK;
 }
 
-/* ---- children of a process that has no device yet: these cases come first ---- */
+/* ---- children; first, before this process has a device ---- */
 
 /* The status with which a child ends that runs `body`, -1 if it does not end by itself. What it
  * writes to stderr is in `text`. */
@@ -66,10 +66,8 @@ static int use_fresh(void) {
                : 1;
 }
 
-/* The first case: this process has no device yet. */
-CASE(a_child_of_a_process_without_devices_starts_afresh) {
+CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1")) {
     char text[4096];
-    REQUIRE(set_up("devices=1"));
     CHECK(in_child(use_fresh, text, sizeof text) == 0);
     CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
     setenv("ASHLAR_CONF", "leaks=on", 1);
@@ -97,9 +95,8 @@ static int report_at_length(void) {
     return 0;
 }
 
-CASE(reports_go_to_stderr_only_when_asked_for) {
+CASE_WITH(reports_go_to_stderr_only_when_asked_for, set_up("devices=1")) {
     char text[4096];
-    REQUIRE(set_up("devices=1"));
     CHECK(in_child(fail_and_report, text, sizeof text) == 0);
     CHECK(strcmp(text, "") == 0);
     setenv("ASHLAR_REPORT", "off", 1);
@@ -112,7 +109,7 @@ CASE(reports_go_to_stderr_only_when_asked_for) {
     CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
 }
 
-/* ---- allocators ---- */
+/* ---- one process ---- */
 
 CASE_WITH(an_allocator_is_made_at_the_first_call_and_kept, set_up("devices=2")) {
     ashlar_allocator *a = NULL, *again = NULL;
@@ -311,7 +308,7 @@ CASE(threads_that_ask_at_once_get_the_same) {
     }
 }
 
-/* ---- children of a process that has devices ---- */
+/* ---- children of a process that has a device ---- */
 
 static void *inherited;
 

@@ -136,5 +136,7 @@ static inline size_t holes(void) {
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_in_segments, &use_segments, set_up)
 
 #endif /* ASHLAR_HEAP_FIXTURE_H */

@@ -74,5 +74,7 @@ static inline void check_no_map(size_t offset, size_t bytes, ashlar_status want)
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_in_segments, &use_segments, set_up)
 
 #endif /* ASHLAR_RANGE_FIXTURE_H */

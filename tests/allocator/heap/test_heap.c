@@ -5,8 +5,7 @@
 
 static ashlar_block *blocks[4];
 
-CASE_BOTH(a_new_heap_is_empty) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_new_heap_is_empty, set_up_heap("memory=16MiB")) {
     CHECK(heap.first == NULL && heap.last == NULL && ashlar__free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
 }
@@ -29,8 +28,7 @@ CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == front);
 }
 
-CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_cached_block_counts_as_used_until_it_is_put_back, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     blocks[1]->requested = 0;
     check_heap();
@@ -52,8 +50,7 @@ CASE_WITH(blocks_lie_on_two_cache_lines_at_most, set_up_heap("memory=16MiB")) {
     CHECK((uintptr_t)blocks[0] % 64 == 0); /* the first of its chunk */
 }
 
-CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_block_taken_whole_leaves_no_rest, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     cut(blocks[1], UNIT, &order_a);
@@ -132,8 +129,7 @@ CASE_BOTH(a_use_that_has_passed_since_yields_to_the_other) {
     }
 }
 
-CASE_BOTH(two_past_uses_make_an_idle_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(two_past_uses_make_an_idle_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     order_a.completed = 6;
     order_b.completed = 4;
@@ -159,8 +155,7 @@ CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
     }
 }
 
-CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_block_between_two_streams_joins_one_of_them, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[0], &order_a, 3);
     put(blocks[2], &order_b, 4);
@@ -202,8 +197,7 @@ CASE_BOTH(what_is_merged_is_the_lowest_block) {
 }
 
 /* While busy on two streams, neighbours are not merged. */
-CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_sweep_goes_on_behind_what_it_has_merged, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
         put(blocks[i], i % 2 == 0 ? &order_a : &order_b, 3);
@@ -256,8 +250,7 @@ CASE_WITH(growth_goes_above_a_live_last_block, set_up_heap("memory=16MiB")) {
     CHECK(grown->prev == blocks[3] && blocks[3]->next == grown && grown->next == NULL);
 }
 
-CASE_BOTH(growth_that_fails_changes_nothing) {
-    REQUIRE(set_up_heap("memory=4MiB"));
+CASE_BOTH_WITH(growth_that_fails_changes_nothing, set_up_heap("memory=4MiB")) {
     ashlar_block *out = NULL;
     ashlar__host_fail_at(1);
     CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 1, &out), ASHLAR_EHOSTMEM, "block descriptors");
@@ -272,8 +265,7 @@ CASE_BOTH(growth_that_fails_changes_nothing) {
 
 /* ---- sweeping and finding ---- */
 
-CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_sweep_makes_past_blocks_idle_and_merges_them, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[0], &order_a, 1);
     put(blocks[1], &order_b, 2);
@@ -292,8 +284,7 @@ CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
     CHECK(ashlar__free_bins_is_empty(&order_a.free) && ashlar__free_bins_is_empty(&order_b.free));
 }
 
-CASE_BOTH(every_offset_is_found_in_its_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(every_offset_is_found_in_its_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (size_t i = 0; i < 4; i++) {
         CHECK(ashlar__heap_find(&heap, origin() + i * UNIT) == blocks[i]);
@@ -305,8 +296,7 @@ CASE_BOTH(every_offset_is_found_in_its_block) {
 
 /* ---- host memory ---- */
 
-CASE_BOTH(a_take_without_host_memory_changes_nothing) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=16MiB")) {
     ashlar_block *block = grow(4 * UNIT, &order_a);
     for (int n = 1; n <= 2; n++) { /* the leaf of the page map; the node of the rest */
         if (n == 2) {
@@ -323,8 +313,7 @@ CASE_BOTH(a_take_without_host_memory_changes_nothing) {
     cut(block, UNIT, &order_a);
 }
 
-CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(the_last_spare_node_is_used_before_more_are_fetched, set_up_heap("memory=16MiB")) {
     ashlar_block *block = grow(4 * UNIT, &order_a);
     CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     const size_t spares = heap.spare_count;
@@ -337,8 +326,7 @@ CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
     heap.spare_count = spares - 1;
 }
 
-CASE_BOTH(nodes_are_used_again) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=16MiB")) {
     ashlar_block *rest = grow(4 * UNIT, &order_a);
     static ashlar_block *many[600];
     const size_t used = use_segments ? 2 : 1; /* the hole below the segment */

@@ -9,8 +9,7 @@ static ashlar_block *blocks[16];
 
 /* ---- trim ---- */
 
-CASE_BOTH(everything_idle_can_be_given_back) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(everything_idle_can_be_given_back, set_up_heap("memory=64MiB")) {
     fill(blocks, 4, 8);
     for (int i = 0; i < 4; i++) {
         put_idle(blocks[i]);
@@ -23,8 +22,7 @@ CASE_BOTH(everything_idle_can_be_given_back) {
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
 }
 
-CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(memory_is_given_back_from_the_top_down_to_the_target, set_up_heap("memory=64MiB")) {
     fill(blocks, 6, 4);
     put_idle(blocks[1]);
     put_idle(blocks[2]);
@@ -62,8 +60,7 @@ CASE_WITH(holes_side_by_side_become_one, set_up_heap("memory=64MiB")) {
     CHECK(heap.last == blocks[0]);
 }
 
-CASE_BOTH(a_chunk_in_part_in_use_stays) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_chunk_in_part_in_use_stays, set_up_heap("memory=64MiB")) {
     fill_four(blocks);
     fill(blocks + 4, 1, 4);
     put_idle(blocks[4]);
@@ -75,8 +72,7 @@ CASE_BOTH(a_chunk_in_part_in_use_stays) {
     CHECK(heap.last == block_at(3));
 }
 
-CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(memory_still_in_use_by_a_stream_stays, set_up_heap("memory=64MiB")) {
     fill(blocks, 2, 4);
     put(blocks[0], &order_a, 5);
     trim(0);
@@ -109,8 +105,7 @@ CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
     }
 }
 
-CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_trim_without_host_memory_changes_nothing, set_up_heap("memory=64MiB")) {
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
     const size_t spares = heap.spare_count;
@@ -169,8 +164,7 @@ CASE(segments_side_by_side_stay_apart) {
 
 /* ---- reserve ---- */
 
-CASE_BOTH(a_reserve_is_one_idle_block) {
-    REQUIRE(set_up_heap("memory=256MiB"));
+CASE_BOTH_WITH(a_reserve_is_one_idle_block, set_up_heap("memory=256MiB")) {
     CHECK(ashlar__heap_reserve(&heap, 100 * MIB + 1) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 102 * MIB);
@@ -186,8 +180,7 @@ CASE_BOTH(a_reserve_is_one_idle_block) {
     }
 }
 
-CASE_BOTH(a_reserve_that_fails_changes_nothing) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_reserve_that_fails_changes_nothing, set_up_heap("memory=64MiB")) {
     fill(blocks, 2, 4);
     CHECK_FAILS(ashlar__heap_reserve(&heap, 65 * MIB), ASHLAR_ENOMEM,
                 "would exceed the limit of 67108864");
@@ -203,8 +196,7 @@ CASE_BOTH(a_reserve_that_fails_changes_nothing) {
 
 /* ---- growing into holes ---- */
 
-CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_heap_grows_up_to_the_limit_of_its_range, set_up_heap("memory=64MiB")) {
     CHECK_ZU(heap.range.limit_bytes, 64 * MIB);
     heap.range.limit_bytes = 5 * MIB;
     ashlar_block *out = NULL;

@@ -39,8 +39,7 @@ CASE_WITH(large_mappings_are_cut_into_chunks_and_opened_at_once, set_up_range("m
     CHECK_ZU(CALLS(mem_set_access) - opened, 2);
 }
 
-CASE_BOTH(memory_comes_from_the_allocators_device) {
-    REQUIRE(set_up_device("devices=2,memory=16MiB"));
+CASE_BOTH_WITH(memory_comes_from_the_allocators_device, set_up_device("devices=2,memory=16MiB")) {
     ashlar_device *second = NULL;
     size_t offset = 0;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
@@ -55,8 +54,7 @@ CASE_BOTH(memory_comes_from_the_allocators_device) {
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
 }
 
-CASE_BOTH(many_chunks_are_all_returned) {
-    REQUIRE(set_up_range("memory=256MiB"));
+CASE_BOTH_WITH(many_chunks_are_all_returned, set_up_range("memory=256MiB")) {
     for (size_t i = 0; i < 70; i++) { /* the list of them doubles from 16 to 128 */
         map(i * 2 * MIB, 2 * MIB);
         CHECK_ZU(range.chunk_count, i + 1);
@@ -75,8 +73,7 @@ CASE_WITH(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs, set_up_range("
     CHECK_ZU(range.chunk_capacity, 32);
 }
 
-CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
-    REQUIRE(set_up_range("memory=16GiB"));
+CASE_BOTH_WITH(a_step_is_a_part_of_what_is_mapped, set_up_range("memory=16GiB")) {
     const size_t part = use_segments ? 16 : 64;
     CHECK_ZU(ashlar__range_growth_bytes(&range), 0);
     map(0, 2 * part * MIB - 2 * MIB);
@@ -93,8 +90,7 @@ CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
 
 /* ---- the limit ---- */
 
-CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_BOTH_WITH(the_limit_is_refused_before_any_driver_call, set_up_range("memory=16MiB")) {
     map(0, 4 * MIB);
     range.limit_bytes = 7 * MIB;
     CHECK_ZU(ashlar__range_left(&range), 3 * MIB);
@@ -141,8 +137,7 @@ CASE(a_failing_mapping_changes_nothing) {
     map(2 * MIB, 70 * MIB);
 }
 
-CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
-    REQUIRE(set_up_range("memory=64MiB"));
+CASE_BOTH_WITH(missing_host_memory_for_the_list_changes_nothing, set_up_range("memory=64MiB")) {
     ashlar__host_fail_at(1);
     check_no_map(0, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 16 chunks");

@@ -12,8 +12,7 @@ static void unmap(size_t idx) {
 
 /* ---- unmapping ---- */
 
-CASE_BOTH(an_unmapped_chunk_is_the_devices_again) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_BOTH_WITH(an_unmapped_chunk_is_the_devices_again, set_up_range("memory=16MiB")) {
     for (size_t i = 0; i < 3; i++) {
         map(i * 2 * MIB, 2 * MIB);
     }

@@ -331,8 +331,4 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     tear_down();
 }
 
-int main(void) {
-    find_fake();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(find_fake())

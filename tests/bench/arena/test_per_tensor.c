@@ -26,7 +26,22 @@ static const ashlar_arena_list_limits pieces = {3, 5, CHUNK};
 static const ashlar_arena_list_limits *const limits_of[SUBJECTS] = {
     &ashlar__list_limits_one, &ashlar__list_limits_36, &pieces};
 
+static void drop_all(void) {
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        ashlar__per_tensor_destroy(scattered[i]);
+        scattered[i] = NULL;
+    }
+    ashlar_optimizer_destroy(optimizer);
+    ashlar_arena_destroy(arena);
+    optimizer = NULL;
+    arena = NULL;
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(allocator, &stats);
+    CHECK_ZU((size_t)stats.live_blocks, 0);
+}
+
 static ashlar_status declare(void) {
+    (void)check_at_end(drop_all);
     ashlar_status status = ashlar_arena_create(&arena);
     for (size_t i = 0; i < TENSORS && status == ASHLAR_OK; i++) {
         char name[16];
@@ -60,20 +75,6 @@ static ashlar_status make_all(double clip_norm) {
         status = ashlar__per_tensor_create(arena, &config, limits_of[i], streams[0], &scattered[i]);
     }
     return status;
-}
-
-static void drop_all(void) {
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        ashlar__per_tensor_destroy(scattered[i]);
-        scattered[i] = NULL;
-    }
-    ashlar_optimizer_destroy(optimizer);
-    ashlar_arena_destroy(arena);
-    optimizer = NULL;
-    arena = NULL;
-    ashlar_stats stats;
-    ashlar_allocator_get_stats(allocator, &stats);
-    CHECK_ZU((size_t)stats.live_blocks, 0);
 }
 
 static void synchronize(void) {
@@ -128,7 +129,6 @@ CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
     before = CALLS(launch_host_func);
     CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
-    drop_all();
 }
 
 CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=256MiB")) {
@@ -140,7 +140,6 @@ CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT1), 0);
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT2), 0);
     }
-    drop_all();
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
@@ -164,7 +163,6 @@ CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up
         CHECK(distance(scattered[i], ASHLAR_REGION_MOMENT2) < 1e-6);
         CHECK(distance(scattered[i], ASHLAR_REGION_PARAMETERS) < 1e-5);
     }
-    drop_all();
 }
 
 CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
@@ -176,7 +174,6 @@ CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_GRADIENTS), 0);
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
     }
-    drop_all();
 }
 
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
@@ -195,7 +192,6 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
               ashlar__per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    drop_all();
 }
 
 CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) {
@@ -211,7 +207,6 @@ CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) 
         ashlar__per_tensor_drop_replica(scattered[i]);
         CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
     }
-    drop_all();
 }
 
 CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
@@ -229,7 +224,6 @@ CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
                      info.bytes) == 0);
     }
     ashlar__safetensors_close(file);
-    drop_all();
 }
 
 CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
@@ -243,7 +237,6 @@ CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256Mi
     }
     CHECK_ZU(behind, 0);
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
-    drop_all();
 }
 
 CASE(other_tensors_and_optimizers_are_refused) {
@@ -261,7 +254,6 @@ CASE(other_tensors_and_optimizers_are_refused) {
         ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor),
         ASHLAR_EINVAL, "tensor t9 ");
     CHECK(per_tensor == NULL);
-    drop_all();
 }
 
 CASE(without_host_memory_there_are_no_scattered_tensors) {
@@ -279,8 +271,6 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     CHECK(n > 8 && n < 100);
     ashlar__per_tensor_destroy(per_tensor);
     ashlar__per_tensor_destroy(NULL);
-    drop_all();
-    tear_down(); /* the device has all memory back */
 }
 
 /* Any call of the driver that copies, fills or launches, also the last one. */
@@ -315,7 +305,6 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
     CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    drop_all();
 }
 
 int main(void) {

@@ -516,6 +516,7 @@ CASE(any_failing_driver_call_ends_cleanly) {
     ashlar__workload_finish(&w);
     CHECK(ashlar__soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
     ashlar_device_close(device);
+    check_forget(tear_down_device);
 }
 
 RUN_CASES()

@@ -67,7 +67,8 @@ static const unsigned char packed_large[] = {
 };
 
 static ashlar_status read_log(void) {
-    log_of = NULL;
+    drop_log();
+    (void)check_at_end(drop_log);
     return ashlar__rmm_log_read(path, &log_of);
 }
 
@@ -76,7 +77,6 @@ CASE(a_plain_file_is_read) {
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK(strcmp(log_of->name, path) == 0);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 5));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_long_file_is_read_to_its_end) {
@@ -94,7 +94,6 @@ CASE(a_long_file_is_read_to_its_end) {
     CHECK(close(after) == 0 && after == before); /* the file is closed */
     CHECK_ZU(log_of->event_count, 2 * PAIRS);
     CHECK(event_is(2 * PAIRS - 1, ASHLAR_RMM_FREE, 2 * PAIRS + 1, PAIRS - 1, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {
@@ -117,12 +116,10 @@ CASE(a_gzip_file_is_told_by_its_content) {
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 1);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 512));
-    ashlar__rmm_log_free(log_of);
     write_bytes(packed_large, sizeof packed_large);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 8000);
     CHECK(event_is(7999, ASHLAR_RMM_FREE, 8001, 3999, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 /* Two gzip files in a row are one, as gunzip has it; `extra` bytes of `filler` behind them. */
@@ -140,7 +137,6 @@ CASE(gzip_files_may_follow_each_other) {
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    ashlar__rmm_log_free(log_of);
     write_bytes(bytes, join_packed(bytes, 3, 'x'));
     CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "3 bytes that are no gzip data");
 }
@@ -176,7 +172,6 @@ CASE(running_out_of_host_memory_is_survived) {
         CHECK(!has_passed || n > 6);
     }
     CHECK(has_passed);
-    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES_IN_FOLDER()

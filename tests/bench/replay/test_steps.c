@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/check.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -334,7 +333,6 @@ CASE(marks_are_where_steps_begin) {
     begins[1] = 3;
     begins[2] = 5;
     check_steps(2);
-    ashlar__rmm_log_free(log_of);
 }
 
 /* A mark at the end says where the last step ended. */
@@ -345,11 +343,9 @@ CASE(what_follows_the_last_mark_is_a_step_if_it_allocates) {
     begins[0] = 0;
     begins[1] = 2;
     check_steps(1);
-    ashlar__rmm_log_free(log_of);
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0\n1,0,step,,0,0\n1,0,free,0x10,1,0\n") == ASHLAR_OK);
     REQUIRE(find(log_of));
     check_none();
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(marks_win_over_a_period) {

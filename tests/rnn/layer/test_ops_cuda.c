@@ -156,7 +156,6 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     setenv("ASHLAR_CUBLAS", good, 1);
     CHECK(ops == NULL);
     free(good);
-    check_clean();
 }
 
 CASE(each_operation_launches_what_it_needs_and_no_more) {
@@ -174,7 +173,6 @@ CASE(each_operation_launches_what_it_needs_and_no_more) {
     }
     gpu_give_all();
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 CASE(products_of_fp32_are_in_fp32) {
@@ -192,7 +190,6 @@ CASE(products_of_fp32_are_in_fp32) {
         gpu_give_all();
         ashlar__ops_destroy(ops);
     }
-    check_clean();
 }
 
 CASE(what_cublas_cannot_count_is_refused) {
@@ -209,7 +206,6 @@ CASE(what_cublas_cannot_count_is_refused) {
     }
     CHECK(strcmp(launch_log(), "") == 0);
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 CASE(every_call_of_an_operation_may_fail) {
@@ -243,7 +239,6 @@ CASE(every_call_of_an_operation_may_fail) {
                 "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
     gpu_give_all();
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 /* Returns the status of a creation that fails, or succeeds and is undone. */
@@ -288,7 +283,6 @@ CASE(creation_fails_whole) {
     CHECK_FAILS(try_creation(), ASHLAR_ENOTSUP, "ops: no CUDA kernels for ");
     unsetenv("FAKE_CUDA");
     CHECK(try_creation() == ASHLAR_OK);
-    check_clean();
 }
 
 /* Operations are still queued when it goes. */
@@ -299,7 +293,6 @@ CASE(destroying_waits_for_what_is_queued) {
     CHECK(embed(ops, &b) == ASHLAR_OK && multiply(ops, &b) == ASHLAR_OK);
     ashlar__ops_destroy(ops);
     gpu_give_all();
-    check_clean();
 }
 
 static void find(void *library, const char *name, void *function) {
@@ -319,6 +312,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuBLAS\n");
         return 1;
     }
+    check_each = check_clean;
     check_run_cases();
     gpu_end();
     return check_report();

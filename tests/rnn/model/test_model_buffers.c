@@ -51,6 +51,7 @@ CASE(no_buffer_is_held_longer_than_it_is_needed) {
     CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_DATA], always + s.y + s.x); /* dy, dx */
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_WEIGHTS], always + s.x);    /* dx */
+    close_model(); /* before the back end goes */
 }
 
 /* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
@@ -233,6 +234,7 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_step(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
+    close_model(); /* before the back end goes */
 }
 
 RUN_CASES()

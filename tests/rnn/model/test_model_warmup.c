@@ -193,6 +193,7 @@ CASE(a_rehearsal_may_have_to_wait_for_memory) {
     CHECK_ZU(visits[3], 2); /* two passes */
     const ashlar_stats stats = stats_now();
     CHECK(stats.is_sealed && stats.served_after_sync == 1);
+    close_model(); /* before the back end goes */
 }
 
 /* ---- after it ---- */

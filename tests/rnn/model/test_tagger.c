@@ -238,8 +238,4 @@ CASE(the_batch_is_read_before_the_call_returns) {
     CHECK(*loss == want);
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

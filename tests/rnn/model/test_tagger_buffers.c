@@ -306,10 +306,7 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_tags(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
+    close_tagger(); /* before the back end goes */
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

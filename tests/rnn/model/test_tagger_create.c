@@ -229,8 +229,4 @@ CASE(whatever_fails_nothing_is_left_behind) {
     usual_tagger();
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

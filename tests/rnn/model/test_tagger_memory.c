@@ -235,8 +235,4 @@ CASE(the_estimate_is_printed_with_its_reasons) {
     CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

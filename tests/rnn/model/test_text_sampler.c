@@ -277,6 +277,7 @@ CASE(a_create_that_fails_leaves_nothing_behind) {
         CHECK(n > 4 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "19 symbols"));
     }
     CHECK(n > 6);
+    close_sampler();
 }
 
 CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
@@ -337,6 +338,7 @@ CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) 
     for (size_t i = 0; i < count; i++) {
         CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
     }
+    close_model(); /* before the back end goes */
 }
 
 /* The state moves on only with a symbol that was read: after a failure it is fed again. */

@@ -380,8 +380,4 @@ CASE_WITH(batches_that_cannot_be_counted_are_refused, open_tags("memory=64MiB", 
     CHECK(task == NULL);
 }
 
-int main(void) {
-    usual_tags();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tags())
