@@ -9,7 +9,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/slow_path.h"
-#include "allocator/core/limits.h"
 
 /* ---- memory ---- */
 
