@@ -3,11 +3,10 @@
  *
  * See plan.h for why what is handed out here overlaps nothing live.
  *
- * Invariants while a plan is replayed (ashlar__replay_is_sound), with `next` the slot that comes
+ * Invariants while a plan is replayed (is_sound in plan_replay.c), with `next` the slot that comes
  * next, whether held or not:
  *   plan->slots <= next <= plan->slots + plan->count
- *   expired <= plan->expiry_count,  unserved <= next - plan->slots
- *   late_count == sum of late_count of its plan memories
+ *   expired <= plan->expiry_count
  *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX
  */
 #ifndef ASHLAR_PLAN_REPLAY_H

@@ -49,7 +49,6 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
 /* ---- keys ---- */
 
 void ashlar__step_key_drop_plan(ashlar_step_key *key) {
-    ASHLAR_CHECK2(key->replay_count == 0);
     ashlar__plan_free(key->plan);
     key->plan = NULL;
 }

@@ -68,10 +68,10 @@ void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 /* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner);
 
-/* Free a key's plan, which no step replays. */
+/* Free a key's plan. */
 void ashlar__step_key_drop_plan(ashlar_step_key *key);
 
-/* Free a key that is in no list and that no step uses. NULL is allowed. */
+/* Free a key that is in no list. NULL is allowed. */
 void ashlar__planner_free_key(ashlar_step_key *key);
 
 /* Free every key. */

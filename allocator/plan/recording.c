@@ -90,7 +90,6 @@ bool ashlar__recording_end(ashlar_recording *r, const ashlar_block *block, bool 
     if (i >= r->count || r->blocks[i] != block) {
         return false;
     }
-    ASHLAR_CHECK2(r->allocs[i].end == 0); /* it was live until now */
     r->blocks[i] = NULL;
     r->allocs[i].end = is_planned ? r->count : ASHLAR_NOT_PLANNED;
     return true;
