@@ -5,6 +5,9 @@
  * run in the order in which they stand there. One passes only if it ran at least one check and none
  * failed. A program that prepares something writes a main() of its own: that, check_run_cases(),
  * and `return check_report();`.
+ *
+ * What a case sets up is torn down at its end by itself: the set-up function ends with
+ * check_at_end(tear_down_x). A case calls tear_down_x() only in its middle.
  */
 #ifndef ASHLAR_CHECK_H
 #define ASHLAR_CHECK_H
@@ -73,11 +76,33 @@ static const char *check_skipped; /* why this case was skipped, NULL if it was n
         }                                                                               \
     } while (0)
 
+/* The call fails with `status`, and the detail message contains `part`. */
+#define CHECK_FAILS(call, status, part)           \
+    do {                                          \
+        CHECK((call) == (status));                \
+        CHECK_HAS(ashlar_error_detail(), (part)); \
+    } while (0)
+
+/* A statement during which the n-th host allocation fails; for files that include host.h. */
+#define HOST_FAILS_AT(n, statement) \
+    do {                            \
+        ashlar__host_fail_at(n);    \
+        statement;                  \
+        ashlar__host_fail_at(0);    \
+    } while (0)
+
 /* Leave this case as skipped. */
 #define SKIP(why)              \
     do {                       \
         check_skipped = (why); \
         return;                \
+    } while (0)
+
+#define SKIP_IF(condition, why) \
+    do {                        \
+        if (condition) {        \
+            SKIP(why);          \
+        }                       \
     } while (0)
 
 typedef struct check_case {
@@ -110,6 +135,15 @@ static inline void check_enlist(check_case *entry) {
     CHECK_ENLIST(test, test, NULL) \
     static void test(void)
 
+/* A case that stands on `set_up`: it is required before the first line. */
+#define CASE_WITH(test, set_up)    \
+    static void test##_body(void); \
+    CASE(test) {                   \
+        REQUIRE(set_up);           \
+        test##_body();             \
+    }                              \
+    static void test##_body(void)
+
 /* The case, and behind it once more as `as` with the flag turned over. */
 #define CASE_TWICE(test, as, flag) \
     static void test(void);        \
@@ -117,11 +151,60 @@ static inline void check_enlist(check_case *entry) {
     CHECK_ENLIST(test, as, flag)   \
     static void test(void)
 
+#define CASE_TWICE_WITH(test, as, flag, set_up) \
+    static void test##_body(void);              \
+    CASE_TWICE(test, as, flag) {                \
+        REQUIRE(set_up);                        \
+        test##_body();                          \
+    }                                           \
+    static void test##_body(void)
+
+/* ---- what runs when a case ends ---- */
+
+enum { CHECK_ENDS_MAX = 16 };
+static void (*check_ends[CHECK_ENDS_MAX])(void);
+static int check_end_count;
+static void (*check_each)(void); /* for main(): runs behind every case and its tear-downs */
+
+/*
+ * `act` runs once when the case ends, wherever it is left: the last one registered first, and no
+ * other that is called by it and takes its registration back. True, so that a set-up can end with
+ * it.
+ */
+static inline bool check_at_end(void (*act)(void)) {
+    for (int i = 0; i < check_end_count; i++) {
+        if (check_ends[i] == act) {
+            return true;
+        }
+    }
+    CHECK(check_end_count < CHECK_ENDS_MAX);
+    if (check_end_count < CHECK_ENDS_MAX) {
+        check_ends[check_end_count++] = act;
+    }
+    return true;
+}
+
+/* First in a tear-down that stands on no other: `act` is done, and what stood on it is gone. */
+static inline void check_forget(void (*act)(void)) {
+    for (int i = check_end_count - 1; i >= 0; i--) {
+        if (check_ends[i] == act) {
+            check_end_count = i;
+            break;
+        }
+    }
+}
+
 static inline void check_run(void (*test)(void), const char *name) {
     check_ran = 0;
     check_failed = 0;
     check_skipped = NULL;
     test();
+    while (check_end_count > 0) {
+        check_ends[--check_end_count]();
+    }
+    if (check_each != NULL && check_ran > 0) {
+        check_each();
+    }
     check_case_count++;
     if (check_skipped != NULL) {
         printf("ok %d - %s # SKIP %s\n", check_case_count, name, check_skipped);
@@ -153,10 +236,13 @@ static inline int check_report(void) {
     return check_bad_cases == 0 && check_case_count > 0 ? 0 : 1;
 }
 
-#define RUN_CASES()            \
+#define RUN_CASES_AFTER(begin) \
     int main(void) {           \
+        begin;                 \
         check_run_cases();     \
         return check_report(); \
     }
+
+#define RUN_CASES() RUN_CASES_AFTER((void)0)
 
 #endif /* ASHLAR_CHECK_H */

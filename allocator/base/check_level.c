@@ -1,3 +1,4 @@
+/* check_level.c - the last words of a process whose assertion failed. */
 #include "allocator/base/check_level.h"
 
 #include <stdio.h>

@@ -13,6 +13,7 @@
 #ifndef ASHLAR_DEBUG
 #error "build with -DASHLAR_DEBUG=0..3 (meson option debug_level)"
 #endif
+_Static_assert(ASHLAR_DEBUG >= 0 && ASHLAR_DEBUG <= 3, "the levels that there are");
 
 _Noreturn void ashlar__assert_fail(const char *expr, const char *file, int line);
 

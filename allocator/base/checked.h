@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/base/check_level.h"
+
 _Static_assert(sizeof(size_t) == 8, "device sizes need a 64-bit size_t");
 
 static inline bool ashlar__add(size_t a, size_t b, size_t *out) {
@@ -31,6 +33,7 @@ static inline bool ashlar__mul(size_t a, size_t b, size_t *out) {
 /* Round up to a multiple of `align`, a power of two. */
 static inline bool ashlar__align_up(size_t a, size_t align, size_t *out) {
     size_t sum;
+    ASHLAR_CHECK2(align > 0 && (align & (align - 1)) == 0);
     if (!ashlar__add(a, align - 1, &sum)) {
         return false;
     }

@@ -12,15 +12,15 @@
 /* Have memory brought to the nearest cache, or only to the second one. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
 #define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
-/* A thread-local that is found without a call: the library then has to be loaded at start, or find
- * the few bytes in the room that the C library keeps for such cases. The drop-in libraries do
- * without, since who loads one may have filled that room. */
+/* A thread-local that is read without a call. Its library must be loaded at start, or find room for
+ * it in the few bytes that the C library keeps for later ones. The drop-in libraries do without,
+ * since the program that loads one may have used these bytes up. */
 #if defined(ASHLAR_DYNAMIC_TLS)
 #define ASHLAR_INITIAL_EXEC
 #else
 #define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 #endif
-/* Where the function that this stands in returns to; NULL: not known. */
+/* Where the function around this returns to; NULL: not known. */
 #define ASHLAR_RETURN_ADDRESS() __builtin_return_address(0)
 #else
 #define ASHLAR_PRINTF(format_idx, args_idx)
@@ -33,7 +33,7 @@
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif
 
-/* Before a loop of at most 32 turns, whose number is known where it is compiled. */
+/* Before a loop of at most 32 turns, a number that the compiler knows. */
 #if defined(__clang__)
 #define ASHLAR_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -42,7 +42,7 @@
 #define ASHLAR_UNROLL
 #endif
 
-/* What a loop that waits for another thread does in each turn. */
+/* For each turn of a loop that waits for another thread. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ASHLAR_PAUSE() __builtin_ia32_pause()
 #else
@@ -64,7 +64,7 @@
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")
 
-/* What two threads must not share if neither is to wait for the other. */
+/* Data that different threads write lies this far apart, or each write takes the line away. */
 #define ASHLAR_CACHE_LINE 64
 
 #endif /* ASHLAR_COMPILER_H */

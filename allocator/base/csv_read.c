@@ -1,12 +1,14 @@
-/* csv_read.c - lines, fields, and where the header puts each column. */
+/* csv_read.c - lines and fields of a table, and where its header puts each column. */
 #include "allocator/base/csv_read.h"
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
     char shown[ASHLAR_SHOWN_BYTES];
+    ASHLAR_CHECK2(csv->line > 0); /* lines count from 1, so one has been read */
     return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
                         ashlar__piece_show(field, shown));
 }
@@ -25,6 +27,7 @@ static bool next_line(ashlar_csv *csv, ashlar_piece *line) {
 
 /* The next field of a line; *is_last where no other follows. */
 static ashlar_piece next_field(ashlar_piece *line, bool *is_last) {
+    ASHLAR_CHECK2(line->text != NULL);
     *is_last = memchr(line->text, ',', line->bytes) == NULL;
     return ashlar__piece_trim(ashlar__piece_cut(line, ','));
 }
@@ -52,9 +55,10 @@ static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
 
 ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
                                 const char *text, size_t bytes) {
-    static const char mark[] = "\xef\xbb\xbf"; /* of the byte order */
+    static const char mark[] = "\xef\xbb\xbf"; /* U+FEFF, which some editors put first */
     const size_t skipped = bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
     ashlar_piece line = {"", 0};
+    ASHLAR_CHECK2(format->count >= 1 && format->count <= ASHLAR_CSV_COLUMNS_MAX);
     *csv = (ashlar_csv){
         .format = format, .name = name, .rest = {text + skipped, bytes - skipped}};
     for (size_t c = 0; c < format->count; c++) {
@@ -74,12 +78,14 @@ ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format
             return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no column %s; %s", name, csv->line,
                                 format->columns[c], format->begins);
         }
+        ASHLAR_CHECK2(csv->places[c] < csv->field_count);
     }
     return ASHLAR_OK;
 }
 
 bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count) {
     ashlar_piece line;
+    ASHLAR_CHECK2(csv->field_count > 0); /* ashlar__csv_begin() has succeeded */
     if (!next_line(csv, &line)) {
         return false;
     }

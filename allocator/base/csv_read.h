@@ -1,8 +1,8 @@
 /*
  * csv_read.h - a table in lines of text: its columns by name, its fields by column (internal).
  *
- * The first line that is not blank names the columns, in any order; further ones are passed over.
- * Lines end with LF or CRLF, fields at commas; nothing is quoted. Every piece is of the caller's
+ * The first line that is not blank names the columns, in any order; unknown ones are ignored. Lines
+ * end with LF or CRLF, fields at commas; nothing is quoted. Every piece points into the caller's
  * text, without the blanks around it.
  */
 #ifndef ASHLAR_CSV_READ_H
@@ -18,7 +18,7 @@ enum { ASHLAR_CSV_COLUMNS_MAX = 8 };
 typedef struct ashlar_csv_format {
     const char *const *columns; /* [count], each there once */
     size_t count;               /* 1 .. ASHLAR_CSV_COLUMNS_MAX */
-    const char *const *refused; /* columns that change what the others mean; ends with NULL */
+    const char *const *refused; /* columns that would change the others; ends with NULL */
     const char *begins;         /* for messages: how such a table begins */
 } ashlar_csv_format;
 
@@ -27,12 +27,12 @@ typedef struct ashlar_csv {
     const char *name;                      /* of the file, for messages */
     ashlar_piece rest;                     /* what has not been read yet */
     size_t line;                           /* number of the line read last */
-    size_t places[ASHLAR_CSV_COLUMNS_MAX]; /* which field of a row a column is, from 0 */
+    size_t places[ASHLAR_CSV_COLUMNS_MAX]; /* by column: its field's number in a row, from 0 */
     size_t field_count;                    /* of the header */
 } ashlar_csv;
 
 /*
- * Read the header. Copying a reader remembers the place.
+ * Read the header. A copy of a reader reads on from the same place.
  *
  * Ownership: name, text and format must outlive the reader, which has nothing to give back.
  * Errors:    ASHLAR_EFORMAT; the detail begins with FILE:LINE: and names the column.
@@ -40,11 +40,11 @@ typedef struct ashlar_csv {
 ASHLAR_MUST_CHECK ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format,
                                                   const char *name, const char *text, size_t bytes);
 
-/* The fields of the next line that is not blank, by column, empty where it is too short for one;
- * false at the end. *count is how many fields there are. */
+/* Read the next line that is not blank: its fields by column, empty where the line is too short for
+ * one, and in *count how many it has. False at the end. */
 bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count);
 
-/* That a line has as many fields as the header. Errors: ASHLAR_EFORMAT. */
+/* Check that a line with `count` fields has as many as the header. Errors: ASHLAR_EFORMAT. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count);
 
 /* ASHLAR_EFORMAT: "FILE:LINE: WHAT, not "FIELD"". */

@@ -17,8 +17,8 @@ enum { ASHLAR_DETAIL_BYTES = 1024 };
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* Leave the function with the first status that is no success. Where something is to be undone, a
- * status is kept and looked at instead. */
+/* Return from the function with the call's status unless it is ASHLAR_OK. Not for functions that
+ * have something to undo first. */
 #define ASHLAR_TRY(call)                      \
     do {                                      \
         const ashlar_status status_ = (call); \

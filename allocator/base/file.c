@@ -1,5 +1,7 @@
+/* file.c - replacing a file whole: its temporary, its lock, the rename, and what was left over. */
 #include "allocator/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,19 +10,89 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file_stale.h"
 #include "allocator/base/host.h"
+
+enum { SUFFIX_BYTES = 48 }; /* of ".<process>.<number>.tmp" and its end */
+_Static_assert(SUFFIX_BYTES >= sizeof ".-9223372036854775808.4294967295.tmp", "for any numbers");
 
 struct ashlar_file {
     int fd;                /* of the temporary; -1: not open */
     mode_t mode;           /* permissions of the file to be replaced; 0: there is none */
     char target[PATH_MAX]; /* links resolved where the file exists */
-    char temporary[PATH_MAX + ASHLAR_FILE_SUFFIX_BYTES]; /* "": none, or not ours */
+    char temporary[PATH_MAX + SUFFIX_BYTES]; /* "": none, or not ours */
 };
+
+/* ---- temporaries that killed writers left ---- */
+
+/* Whether the file still has its name. Once that is gone, another file may get it, and removing the
+ * name would remove that file. */
+static bool has_name(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 0;
+}
+
+bool ashlar__file_lock(int fd) {
+    ASHLAR_CHECK2(fd >= 0);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        return errno != EWOULDBLOCK; /* without locks nobody removes anything */
+    }
+    return has_name(fd);
+}
+
+/* The text after ".<digits>"; NULL: it does not begin so. */
+static const char *skip_number(const char *text) {
+    const size_t digits = *text == '.' ? strspn(text + 1, "0123456789") : 0;
+    return digits > 0 ? text + 1 + digits : NULL;
+}
+
+static bool is_temporary(const char *name, const char *base) {
+    const size_t bytes = strlen(base);
+    const char *next = strncmp(name, base, bytes) == 0 ? skip_number(name + bytes) : NULL;
+    next = next != NULL ? skip_number(next) : NULL;
+    return next != NULL && strcmp(next, ".tmp") == 0;
+}
+
+static void remove_if_stale(int folder, const char *name) {
+    /* Non-blocking, or a pipe of that name would wait for its writer. */
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && has_name(fd)) {
+        (void)unlinkat(folder, name, 0);
+    }
+    (void)close(fd);
+}
+
+void ashlar__file_remove_stale(const char *target) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(target, '/');
+    const char *base = slash != NULL ? slash + 1 : target;
+    const size_t bytes = (size_t)(base - target); /* with its slash */
+    if (bytes >= sizeof path) {
+        return;
+    }
+    memcpy(path, target, bytes);
+    path[bytes] = '\0';
+    DIR *folder = opendir(bytes > 0 ? path : ".");
+    if (folder == NULL) {
+        return; /* creating the file will tell why */
+    }
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        if (is_temporary(entry->d_name, base)) {
+            remove_if_stale(dirfd(folder), entry->d_name);
+        }
+    }
+    (void)closedir(folder);
+}
+
+/* ---- writing ---- */
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
@@ -35,7 +107,7 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
             return ashlar__fail(ASHLAR_EINVAL,
                                 "%s is a link to nothing; remove it, or make the file", path);
         }
-        /* No such file yet, most often; what else is wrong, opening the temporary will tell. */
+        /* Most often there is no such file yet. Opening the temporary tells what else is wrong. */
         const size_t bytes = strlen(path) + 1;
         if (bytes == 1 || bytes > sizeof file->target) {
             return ashlar__fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
@@ -58,13 +130,18 @@ static ashlar_status open_temporary(ashlar_file *file) {
     static atomic_uint next_number;
     bool is_ours;
     do {
-        (void)snprintf(file->temporary, sizeof file->temporary, "%s.%ld.%u.tmp", file->target,
-                       (long)getpid(), atomic_fetch_add(&next_number, 1));
+        ASHLAR_CHECK2(file->fd < 0); /* or its descriptor would leak */
+        const int bytes =
+            snprintf(file->temporary, sizeof file->temporary, "%s.%ld.%u.tmp", file->target,
+                     (long)getpid(), atomic_fetch_add(&next_number, 1));
+        ASHLAR_CHECK2(bytes > 0 && (size_t)bytes < sizeof file->temporary);
+        (void)bytes;
         file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        /* One that exists is of a process of this number elsewhere, or was left by one. */
+        /* One that exists belongs to a process of the same number on another machine, or did. */
         is_ours = file->fd >= 0 ? ashlar__file_lock(file->fd) : errno != EEXIST;
         if (file->fd >= 0 && !is_ours) {
             (void)close(file->fd);
+            file->fd = -1;
         }
     } while (!is_ours);
     if (file->fd < 0) {
@@ -100,11 +177,13 @@ ashlar_status ashlar__file_create(const char *path, ashlar_file **out) {
 ashlar_status ashlar__file_write(ashlar_file *file, const void *data, size_t bytes) {
     enum { WRITE_MAX = 1 << 30 }; /* Linux writes no more than 2^31 - 4096 bytes at once */
     const char *next = data;
+    ASHLAR_CHECK2(file->fd >= 0);
     while (bytes > 0) {
         const ssize_t put = write(file->fd, next, bytes < WRITE_MAX ? bytes : WRITE_MAX);
         if (put < 0 && errno != EINTR) {
             return fail_errno("write", file->temporary);
         }
+        ASHLAR_CHECK2(put < 0 || (size_t)put <= bytes);
         if (put > 0) {
             next += put;
             bytes -= (size_t)put;
@@ -140,10 +219,11 @@ static ashlar_status sync_folder(ashlar_file *file) {
 
 ashlar_status ashlar__file_commit(ashlar_file *file) {
     ashlar_status status = ASHLAR_OK;
+    ASHLAR_CHECK2(file->fd >= 0 && file->temporary[0] != '\0'); /* neither ended nor failed */
     if (fsync(file->fd) != 0) {
         status = fail_errno("make durable", file->temporary);
     }
-    /* Not closed yet: that would give up the lock, and others may remove what has none. */
+    /* Do not close it yet: that would give up the lock, and a file without one may be removed. */
     if (status == ASHLAR_OK && rename(file->temporary, file->target) != 0) {
         status = fail_errno("replace", file->target);
     }

@@ -5,14 +5,14 @@
  * over it. Whoever opens the target meanwhile, or after a crash, finds the old file or the new.
  *
  * A process that is killed leaves its temporary, TARGET.<process>.<number>.tmp. The next
- * ashlar__file_create() of the same target removes it (see file_stale.h), so there are never more
- * of them than writers were killed since.
+ * ashlar__file_create() of the same target removes it, so that they do not pile up.
  *
  * Threads: one at a time per file.
  */
 #ifndef ASHLAR_FILE_H
 #define ASHLAR_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <ashlar/status.h>
@@ -30,7 +30,7 @@ typedef struct ashlar_file ashlar_file;
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_create(const char *path, ashlar_file **out);
 
 /*
- * Append `bytes` bytes. Errors: ASHLAR_EIO; abort the file then, for what it holds is unknown.
+ * Append `bytes` bytes. Errors: ASHLAR_EIO; then abort the file, whose contents are unknown.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write(ashlar_file *file, const void *data,
                                                    size_t bytes);
@@ -46,8 +46,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_commit(ashlar_file *file);
 /* Remove the temporary and leave the target alone. Ends `file`; NULL is allowed. */
 void ashlar__file_abort(ashlar_file *file);
 
-/* All in one: replace the file `path` by `text` and an end of line. Errors: as above. */
+/* Replace the file `path` by `text` and an end of line. Errors: those of the functions above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
                                                         size_t bytes);
+
+/*
+ * A writer holds a lock (flock(2)) on its temporary until that has become the target, and the
+ * kernel drops the locks of a process that dies. So a temporary that can be locked has no writer:
+ *
+ *     remove it   <=>   it is locked by us and still has its name
+ *
+ * Where a file system has no such locks, nothing is removed. Both are for file.c and its tests.
+ */
+
+/* Remove what killed writers of `target` left; what cannot be removed stays, without a word. */
+void ashlar__file_remove_stale(const char *target);
+
+/* Lock a temporary just created. False: another process has taken it for stale; create another. */
+bool ashlar__file_lock(int fd);
 
 #endif /* ASHLAR_FILE_H */

@@ -1,3 +1,4 @@
+/* file_buffer.c - collecting small writes, and remembering the first that failed. */
 #include "allocator/base/file_buffer.h"
 
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 enum { BUFFER_BYTES = 1 << 16 };
 
-/* Invariant: used < BUFFER_BYTES. */
+/* Invariant between calls: used < BUFFER_BYTES. */
 struct ashlar_file_buffer {
     ashlar_file *file;
     ashlar_status status; /* the first failure */
@@ -34,6 +35,7 @@ ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **
 }
 
 static void flush(ashlar_file_buffer *buffer) {
+    ASHLAR_CHECK2(buffer->used <= BUFFER_BYTES);
     if (buffer->status == ASHLAR_OK) {
         buffer->status = ashlar__file_write(buffer->file, buffer->bytes, buffer->used);
     }
@@ -42,6 +44,7 @@ static void flush(ashlar_file_buffer *buffer) {
 
 void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes) {
     const char *next = data;
+    ASHLAR_CHECK2(buffer->used < BUFFER_BYTES);
     while (bytes > 0) {
         const size_t room = BUFFER_BYTES - buffer->used;
         const size_t part = bytes < room ? bytes : room;
@@ -53,6 +56,7 @@ void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_
             flush(buffer);
         }
     }
+    ASHLAR_CHECK2(buffer->used < BUFFER_BYTES);
 }
 
 void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...) {

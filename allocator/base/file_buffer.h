@@ -1,8 +1,8 @@
 /*
  * file_buffer.h - many small writes to a file that is replaced whole or not at all (internal).
  *
- * The first failure is remembered, further writes do nothing, and the commit tells it: a writer of
- * a format need not look at each of its writes.
+ * After the first failure further writes do nothing, and the commit returns its status. So whoever
+ * writes a format need not check each write.
  *
  * Threads: one at a time per buffer.
  */
@@ -34,7 +34,7 @@ void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, .
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *buffer);
 
-/* Leave the old file. Ends `buffer`; NULL is allowed. */
+/* Leave the old file in place. Ends `buffer`; NULL is allowed. */
 void ashlar__file_buffer_abort(ashlar_file_buffer *buffer);
 
 #endif /* ASHLAR_FILE_BUFFER_H */

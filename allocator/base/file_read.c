@@ -1,3 +1,4 @@
+/* file_read.c - reading files and pipes to their end. */
 #include "allocator/base/file_read.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -15,7 +17,7 @@ static ashlar_status fail_errno(const char *path) {
                         strerror(errno));
 }
 
-/* As far as the file goes: it may have been cut since it was asked for its size. */
+/* Read *bytes bytes, or as many as there are: the file may have shrunk since its size was read. */
 static ashlar_status read_into(int fd, const char *path, char *text, size_t *bytes) {
     size_t got = 0;
     while (got < *bytes) {
@@ -28,6 +30,7 @@ static ashlar_status read_into(int fd, const char *path, char *text, size_t *byt
         }
         got += part > 0 ? (size_t)part : 0;
     }
+    ASHLAR_CHECK2(got <= *bytes);
     *bytes = got;
     return ASHLAR_OK;
 }
@@ -41,6 +44,7 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
         return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
                             path);
     }
+    ASHLAR_CHECK2(info.st_size >= 0);
     size_t got = (size_t)info.st_size;
     char *text = ashlar__host_calloc(got + 1, 1);
     if (text == NULL) {
@@ -51,6 +55,7 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
         ashlar__host_free(text);
         return status;
     }
+    ASHLAR_CHECK2(text[got] == '\0');
     *out = text;
     *bytes = got;
     return ASHLAR_OK;
@@ -67,7 +72,8 @@ ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
     return status;
 }
 
-/* To the end, without asking for the size first: a pipe has none. *text is the caller's. */
+/* Read to the end without asking for the size: a pipe has none. The caller frees *text, also on
+ * failure. */
 static ashlar_status read_to_end(FILE *file, const char *path, char **text, size_t *bytes) {
     enum { FIRST = 1 << 16 };
     for (size_t capacity = 0;;) {
@@ -79,6 +85,7 @@ static ashlar_status read_to_end(FILE *file, const char *path, char **text, size
             }
             *text = grown;
         }
+        ASHLAR_CHECK2(*bytes < capacity);
         const size_t got = fread(*text + *bytes, 1, capacity - *bytes, file);
         *bytes += got;
         if (got == 0) {

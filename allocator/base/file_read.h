@@ -16,7 +16,7 @@
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes);
 
-/* The same of whatever can be opened, a pipe too, which is read to its end. */
+/* The same for whatever can be opened; a pipe, for example, is read to its end. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
                                                          size_t *bytes);
 

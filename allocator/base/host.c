@@ -1,3 +1,4 @@
+/* host.c - the C library's memory, whose n-th request a test can make fail. */
 #include "allocator/base/host.h"
 
 #include <stdatomic.h>
@@ -5,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 
 static _Atomic unsigned long fail_countdown; /* 0: off */
@@ -50,9 +52,12 @@ size_t ashlar__host_memory_bytes(void) {
 
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes) {
     enum { FIRST = 64 };
+    ASHLAR_CHECK2((*items == NULL) == (*capacity == 0));
+    ASHLAR_CHECK2(count <= *capacity && item_bytes > 0);
     if (count < *capacity) {
         return true;
     }
+    ASHLAR_CHECK2(*capacity <= SIZE_MAX / 2);
     const size_t wanted = *capacity == 0 ? FIRST : 2 * *capacity;
     void *grown = ashlar__host_realloc(*items, wanted, item_bytes);
     if (grown == NULL) {

@@ -29,10 +29,10 @@ bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item
 
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 
-/* Memory of the machine; where that is not told, more than any has. */
+/* The machine's memory; where the system does not tell, more than any machine has. */
 size_t ashlar__host_memory_bytes(void);
 
-/* Tests: the n-th (from 1) of the two calls above from now on fails, once; 0 switches it off. */
+/* Tests: the n-th (from 1) call of calloc or realloc from now on fails, once; 0 switches it off. */
 void ashlar__host_fail_at(unsigned long n);
 
 #endif /* ASHLAR_HOST_H */

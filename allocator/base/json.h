@@ -1,5 +1,5 @@
 /*
- * json.h - JSON text: a writer that streams into one growing buffer, a strict reader (internal).
+ * json.h - JSON text: a writer that appends to one growing buffer, and a strict reader (internal).
  *
  * Numbers survive the round trip: integers in 64 bits, doubles to the last bit, whatever the
  * process's locale. Neither side nests deeper than ASHLAR_JSON_DEPTH.
@@ -18,8 +18,8 @@
 enum { ASHLAR_JSON_DEPTH = 64 };
 
 /*
- * Bytes of the well-formed UTF-8 character that `text` begins with, 1 .. 4; 0 if there is none
- * (overlong forms, surrogates, a character that `left` > 0 bytes cut off).
+ * The length of the well-formed UTF-8 character that `text` begins with, 1 .. 4 bytes; 0 where none
+ * does (an overlong form, a surrogate, a character cut off by the end, `left` > 0 bytes away).
  */
 size_t ashlar__json_utf8_bytes(const char *text, size_t left);
 
@@ -38,8 +38,8 @@ typedef struct ashlar_json_writer {
 
 /*
  * Begin a document of one value. A failure is kept until ashlar__json_writer_text(), so that no
- * call in between needs a check. A call where the grammar has no place for it (a value without a
- * key in an object, a second value) is an assertion.
+ * call in between needs a check. A call that the grammar does not allow there (a value without a
+ * key in an object, a second value) fails an assertion.
  *
  * indent   0: compact, on one line; else one item a line, `indent` blanks deeper than its parent
  */
@@ -51,10 +51,10 @@ void ashlar__json_close_object(ashlar_json_writer *writer);
 void ashlar__json_open_array(ashlar_json_writer *writer);
 void ashlar__json_close_array(ashlar_json_writer *writer);
 
-/* The key of an object's next value. */
+/* Write the key of an object's next value. */
 void ashlar__json_put_key(ashlar_json_writer *writer, const char *key);
 
-/* Bytes that are not UTF-8 become U+FFFD, one for each. */
+/* Each byte that is not part of UTF-8 becomes U+FFFD. */
 void ashlar__json_put_string(ashlar_json_writer *writer, const char *text);
 void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
 
@@ -79,11 +79,12 @@ void ashlar__json_add_bool(ashlar_json_writer *writer, const char *key, bool val
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer,
                                                          const char **text, size_t *bytes);
 
-/* Write the finished document and a line's end, whole or not at all. Errors: also ASHLAR_EIO. */
+/* Write the finished document and an end of line to a file, whole or not at all.
+ * Errors: ASHLAR_EHOSTMEM, and those of ashlar__file_write_line(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
                                                          const char *path);
 
-/* The same, and finish the writer, also where that fails. */
+/* The same, and then finish the writer, also on failure. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_end(ashlar_json_writer *writer,
                                                         const char *path);
 
@@ -116,12 +117,12 @@ struct ashlar_json {
 };
 
 /*
- * Parse a document as RFC 8259 has it, with nothing added. Equal keys of one object are kept.
+ * Parse a document of RFC 8259, without extensions. Equal keys of one object are all kept.
  *
  * out     the document's value
- * Ownership: the caller owns *out until ashlar__json_free(); the text may go at once.
- * Errors:    ASHLAR_EFORMAT (the detail has the byte where it went wrong; also for nesting that is
- *            too deep and numbers beyond a double), ASHLAR_EHOSTMEM.
+ * Ownership: the caller owns *out until ashlar__json_free(); it does not refer to the text.
+ * Errors:    ASHLAR_EFORMAT (the detail names the byte that is wrong; also if nesting is too deep
+ *            or a number is beyond a double), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
  * Cost:      one block of host memory.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,

@@ -1,3 +1,4 @@
+/* json_read.c - parsing JSON into one block of memory. */
 #include "allocator/base/json.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@
  * The document is one block: the values, then the characters of strings and keys. Both sizes are
  * known before parsing:
  *   values      <= 1 + commas + opening brackets: an array or object of k > 0 items has k-1 commas
- *   characters  <= bytes + 1: a string is at most as long, with its 0, as its source in quotes
- *                  (an escape gives at most half of the bytes it is written with), and a number is
- *                  copied with its 0 to the free end, which its source and the + 1 leave room for
+ *   characters  <= bytes + 1: a string with its 0 is no longer than its source with its quotes (an
+ *                  escape gives at most half the bytes of its source), and a number is copied for
+ *                  a moment, with a 0, to the free end, where its source and the + 1 leave room
  */
 typedef struct parser {
     const char *text;
@@ -25,9 +26,10 @@ typedef struct parser {
     size_t at; /* next byte, <= bytes */
     size_t depth;
     ashlar_json *values; /* the block */
-    size_t value_count;
-    char *free_chars; /* the block's unused characters */
+    size_t value_count, value_max;
+    char *free_chars, *chars_end; /* the block's unused characters */
 } parser;
+_Static_assert(ASHLAR_JSON_NULL == 0, "a zeroed value is null until it is parsed");
 
 static ashlar_status parse_value(parser *p, ashlar_json *value);
 
@@ -37,6 +39,7 @@ static ashlar_status fail_at(size_t at, const char *what) {
 
 /* The next byte; 0, which is never valid, at the end. */
 static char peek(const parser *p) {
+    ASHLAR_CHECK2(p->at <= p->bytes);
     return p->at < p->bytes ? p->text[p->at] : '\0';
 }
 
@@ -67,6 +70,8 @@ static bool parse_hex4(parser *p, unsigned int *out) {
 
 static void put_utf8(parser *p, unsigned int code) {
     char *s = p->free_chars;
+    ASHLAR_CHECK2(code <= 0x10ffff && (code < 0xd800 || code >= 0xe000)); /* no half of a pair */
+    ASHLAR_CHECK2(p->chars_end - s >= 4);
     if (code < 0x80) {
         *s++ = (char)code;
     } else if (code < 0x800) {
@@ -144,6 +149,7 @@ static ashlar_status parse_string(parser *p, const char **text, size_t *count) {
         if (length == 0 || (unsigned char)*s < 0x20) {
             return fail_at(p->at, length == 0 ? "not UTF-8" : "a control character in a string");
         }
+        ASHLAR_CHECK2(length < (size_t)(p->chars_end - p->free_chars)); /* and the closing 0 */
         memcpy(p->free_chars, s, length);
         p->free_chars += length;
         p->at += length;
@@ -168,7 +174,7 @@ static size_t skip_digits(parser *p) {
     return p->at - start;
 }
 
-/* Move over a number; false at the byte that is wrong. */
+/* Skip a number. False: p->at is the byte that is wrong. */
 static bool scan_number(parser *p, bool *is_integer) {
     p->at += peek(p) == '-';
     if (peek(p) == '0') {
@@ -200,6 +206,7 @@ static ashlar_status parse_number(parser *p, ashlar_json *value) {
     }
     /* strtod needs a terminated copy, and a locale whose decimal point is a point. */
     char *copy = p->free_chars;
+    ASHLAR_CHECK2(p->at - start < (size_t)(p->chars_end - copy));
     memcpy(copy, p->text + start, p->at - start);
     copy[p->at - start] = '\0';
     value->kind = ASHLAR_JSON_NUMBER;
@@ -268,6 +275,7 @@ static ashlar_status parse_items(parser *p, ashlar_json *value) {
         return ASHLAR_OK;
     }
     for (;;) {
+        ASHLAR_CHECK2(p->value_count < p->value_max);
         ashlar_json *item = &p->values[p->value_count++];
         ashlar_status status = is_object ? parse_key(p, item) : ASHLAR_OK;
         if (status == ASHLAR_OK) {
@@ -292,6 +300,8 @@ static ashlar_status parse_items(parser *p, ashlar_json *value) {
 }
 
 static ashlar_status parse_value(parser *p, ashlar_json *value) {
+    ASHLAR_CHECK2(p->depth <= ASHLAR_JSON_DEPTH);
+    ASHLAR_CHECK2(value->kind == ASHLAR_JSON_NULL && value->item == NULL); /* still zeroed */
     skip_blanks(p);
     const char c = peek(p);
     if (c == '"') {
@@ -321,6 +331,7 @@ static ashlar_status parse_document(parser *p) {
     if (status != ASHLAR_OK) {
         return status;
     }
+    ASHLAR_CHECK2(p->depth == 0);
     skip_blanks(p);
     return p->at == p->bytes ? ASHLAR_OK : fail_at(p->at, "text after the document's end");
 }
@@ -345,7 +356,9 @@ ashlar_status ashlar__json_parse(const char *text, size_t bytes, ashlar_json **o
         .text = text,
         .bytes = bytes,
         .values = values,
+        .value_max = value_max,
         .free_chars = (char *)(values + value_max),
+        .chars_end = (char *)(values + value_max) + bytes + 1,
     };
     const ashlar_status status = parse_document(&p);
     if (status != ASHLAR_OK) {
@@ -353,6 +366,7 @@ ashlar_status ashlar__json_parse(const char *text, size_t bytes, ashlar_json **o
         return status;
     }
     ASHLAR_ASSERT(p.value_count <= value_max);
+    ASHLAR_CHECK2(p.free_chars <= p.chars_end);
     *out = values;
     return ASHLAR_OK;
 }
@@ -367,6 +381,7 @@ const ashlar_json *ashlar__json_member(const ashlar_json *value, const char *key
     }
     const size_t bytes = strlen(key);
     for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
+        ASHLAR_CHECK2(item->key != NULL);
         if (item->key_bytes == bytes && memcmp(item->key, key, bytes) == 0) {
             return item;
         }

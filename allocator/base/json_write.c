@@ -1,6 +1,8 @@
+/* json_write.c - writing JSON, with a stack of what is open. */
 #include "allocator/base/json.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,16 +15,18 @@
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
 
-/* What a frame is, and what has been written into it. */
+/* Bits of a frame: what it is, and what has been written into it. */
 enum {
     IS_OBJECT = 1,
     IS_ARRAY = 2, /* neither: the document */
     HAS_ITEM = 4,
     HAS_KEY = 8, /* a key waits for its value */
 };
+_Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY) <= UCHAR_MAX, "a frame is one byte");
 
 size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     const unsigned char *s = (const unsigned char *)text;
+    ASHLAR_CHECK2(left > 0);
     if (s[0] < 0x80) {
         return 1;
     }
@@ -66,6 +70,7 @@ static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
         writer->text = grown;
         writer->capacity = more;
     }
+    ASHLAR_CHECK2(writer->bytes + bytes < writer->capacity);
     memcpy(writer->text + writer->bytes, text, bytes);
     writer->bytes += bytes;
     writer->text[writer->bytes] = '\0';
@@ -81,8 +86,9 @@ static void begin_line(ashlar_json_writer *writer) {
     }
 }
 
-/* What is due before a key or a value: a comma, a new line. */
+/* Write what comes before a key or a value: a comma, a new line. */
 static void begin_item(ashlar_json_writer *writer) {
+    ASHLAR_CHECK2(writer->depth <= ASHLAR_JSON_DEPTH);
     unsigned char *frame = &writer->frames[writer->depth];
     if ((*frame & HAS_ITEM) != 0) {
         append(writer, ",", 1);
@@ -116,9 +122,10 @@ static void open_frame(ashlar_json_writer *writer, unsigned char kind, const cha
 }
 
 static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
-    /* Exactly the frame that is open, and no key without its value. */
+    /* The frame that is open is of this kind, and no key lacks its value. */
     const unsigned char frame = writer->frames[writer->depth];
     ASHLAR_ASSERT((frame & ~HAS_ITEM) == kind);
+    ASHLAR_CHECK2(writer->depth > 0); /* the document is neither kind */
     writer->depth--;
     if ((frame & HAS_ITEM) != 0) {
         begin_line(writer);
@@ -133,6 +140,7 @@ static void append_quoted(ashlar_json_writer *writer, const char *text, size_t b
     for (size_t i = 0; i < bytes;) {
         const size_t length = ashlar__json_utf8_bytes(text + i, bytes - i);
         const char *pair = NULL;
+        ASHLAR_CHECK2(length <= bytes - i);
         for (size_t k = 0; k + 1 < sizeof names && pair == NULL; k += 2) {
             pair = names[k] == text[i] ? names + k : NULL;
         }
@@ -220,6 +228,7 @@ void ashlar__json_put_double(ashlar_json_writer *writer, double value) {
     (void)snprintf(text, sizeof text, "%.15g", value);
     if (strtod(text, NULL) != value) {
         (void)snprintf(text, sizeof text, "%.17g", value);
+        ASHLAR_CHECK2(strtod(text, NULL) == value); /* 17 digits always survive */
     }
     (void)uselocale(before);
     put_literal(writer, text);
@@ -239,6 +248,7 @@ ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer, const char **
     if (writer->has_failed) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);
     }
+    ASHLAR_CHECK2(writer->text[writer->bytes] == '\0');
     *text = writer->text;
     *bytes = writer->bytes;
     return ASHLAR_OK;

@@ -1,4 +1,4 @@
-/* lock.c - the locks that each thread holds, which debug builds record. */
+/* lock.c - the list of the locks that each thread holds, which debug builds keep. */
 #include "allocator/base/lock.h"
 
 #include <stddef.h>
@@ -15,7 +15,7 @@ bool ashlar__lock_is_held(const ashlar_lock *lock) {
     return held == lock;
 }
 
-/* Shards of one table are all taken at times: by address, which is an order too. */
+/* One thread may take all shards of a table: by address, which is an order too. */
 static bool may_follow(const ashlar_lock *lock, const ashlar_lock *held) {
     return held->rank < lock->rank ||
            (held->rank == lock->rank && lock->rank == ASHLAR_RANK_PINNED_SHARD && held < lock);
@@ -28,6 +28,7 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
 }
 
 void ashlar__lock_acquired(ashlar_lock *lock) {
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* or the list would be a circle */
     lock->next_held = held_locks;
     held_locks = lock;
 }

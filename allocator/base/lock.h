@@ -2,8 +2,8 @@
  * lock.h - mutexes with a rank and, in debug builds, a record of who holds them (internal).
  *
  * A thread takes locks in the order of their ranks, so no two threads can wait for each other. At
- * debug level 2 taking one out of order is a failed assertion, whether or not another thread is
- * there to deadlock with. Below level 2 a lock is a mutex and nothing else.
+ * debug level 2 taking one out of order fails an assertion, whether or not there is another thread
+ * to deadlock with. Below level 2 a lock is a mutex and nothing else.
  */
 #ifndef ASHLAR_LOCK_H
 #define ASHLAR_LOCK_H
@@ -13,7 +13,7 @@
 
 #include "allocator/base/check_level.h"
 
-/* A thread that holds a lock takes only locks that stand below it here. */
+/* A thread that holds a lock takes only locks that are listed below it here. */
 typedef enum ashlar_lock_rank {
     ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer: a handle of cuDNN or cuBLAS */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
@@ -61,16 +61,16 @@ typedef struct ashlar_lock {
  */
 #define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar__lock_is_held(lock))
 
-/* Whether the calling thread holds the lock. For assertions: always true below debug level 2. */
+/* Whether the calling thread holds the lock. Only for assertions: always true below level 2. */
 bool ashlar__lock_is_held(const ashlar_lock *lock);
 
-/* The record of debug builds. about_to_acquire: asserts the order of ranks, before the thread can
+/* The record of debug builds. about_to_acquire asserts the order of ranks before the thread can
  * block. */
 void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
 void ashlar__lock_acquired(ashlar_lock *lock);
 void ashlar__lock_about_to_release(ashlar_lock *lock);
 
-/* Also for a lock that a forked child finds taken by a thread that it does not have. */
+/* Also frees a lock in a forked child, where the thread that held it does not exist. */
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
 void ashlar__lock_finish(ashlar_lock *lock); /* nobody holds it */
 

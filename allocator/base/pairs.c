@@ -1,4 +1,4 @@
-/* pairs.c - splitting a line of options, and what is said of bad ones. */
+/* pairs.c - splitting a line of options into pairs, and messages about bad ones. */
 #include "allocator/base/pairs.h"
 
 #include <stdio.h>
@@ -6,6 +6,8 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+
+_Static_assert(ASHLAR_PAIRS_KEYS_MAX <= 32, "a bit of *seen for each key");
 
 ashlar_status ashlar__pairs_refuse(const char *source, const char *key, ashlar_piece value,
                                    const char *allowed) {
@@ -15,11 +17,12 @@ ashlar_status ashlar__pairs_refuse(const char *source, const char *key, ashlar_p
 }
 
 static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, ashlar_piece value) {
-    enum { KEY_BYTES = 16 }; /* of the longest one, and what stands before it */
+    enum { KEY_BYTES = 16 }; /* of a key and ", ", on average at most */
     char keys[ASHLAR_PAIRS_KEYS_MAX * KEY_BYTES] = "";
     char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
     for (size_t i = 0, at = 0; i < f->count && at < sizeof keys; i++) {
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
+        ASHLAR_CHECK2(at < sizeof keys); /* the message names all */
     }
     return ashlar__fail(ASHLAR_EINVAL,
                         "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
@@ -52,6 +55,7 @@ ashlar_status ashlar__pairs_read(const ashlar_pairs_format *format, const char *
     uint32_t seen = 0;
     ashlar_piece rest = ashlar__piece_of(text);
     ASHLAR_ASSERT(format->count <= ASHLAR_PAIRS_KEYS_MAX);
+    ASHLAR_CHECK2(format->count > 0 && format->set != NULL);
     for (bool is_last = rest.bytes == 0; !is_last;) {
         is_last = memchr(rest.text, ',', rest.bytes) == NULL;
         const ashlar_piece pair = ashlar__piece_cut(&rest, ',');

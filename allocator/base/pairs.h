@@ -10,7 +10,7 @@
 
 enum { ASHLAR_PAIRS_KEYS_MAX = 32 };
 
-/* Take the value of key `i`. Errors: those of ashlar__pairs_refuse(), which end the reading. */
+/* Set key `i` to the value. Errors: those of ashlar__pairs_refuse(); the first ends the reading. */
 typedef ashlar_status (*ashlar_pairs_fn)(void *context, size_t i, ashlar_piece value);
 
 typedef struct ashlar_pairs_format {
@@ -20,8 +20,8 @@ typedef struct ashlar_pairs_format {
     ashlar_pairs_fn set;
 } ashlar_pairs_format;
 
-/* Have every pair set, in the line's order. Errors: ASHLAR_EINVAL (an unknown key, one given
- * twice), and those of set; the pairs before it are set then. */
+/* Call `set` for each pair, in the order of the line. Errors: ASHLAR_EINVAL (a key unknown or given
+ * twice), and those of `set`; the pairs before that one stay set. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pairs_read(const ashlar_pairs_format *format,
                                                    const char *text, void *context);
 

@@ -1,4 +1,4 @@
-/* parse.c - pieces of text, and numbers read and written in decimal. */
+/* parse.c - cutting and trimming pieces of text; reading and writing decimal numbers. */
 #include "allocator/base/parse.h"
 
 #include <inttypes.h>
@@ -8,9 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
+
 /* Unit i is 2^(10 i) bytes. */
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 enum { UNIT_COUNT = sizeof units / sizeof units[0], UNIT_SHIFT = 10 };
+_Static_assert((UNIT_COUNT - 1) * UNIT_SHIFT < 64, "the largest unit fits in 64 bits");
+_Static_assert(ASHLAR_NUMBER_BYTES >= sizeof "18446744073709551615TiB", "room for every size");
+_Static_assert(ASHLAR_NUMBER_BYTES >= sizeof "2.2250738585072014e-308", "and every fraction");
 
 #define DIGITS "0123456789"
 
@@ -29,6 +34,7 @@ ashlar_piece ashlar__piece_cut(ashlar_piece *rest, char mark) {
     const size_t bytes = end == NULL ? rest->bytes : (size_t)(end - rest->text);
     const size_t used = end == NULL ? bytes : bytes + 1;
     const ashlar_piece front = {rest->text, bytes};
+    ASHLAR_CHECK2(used <= rest->bytes);
     *rest = (ashlar_piece){rest->text + used, rest->bytes - used};
     return front;
 }
@@ -61,7 +67,7 @@ const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOW
 
 /* ---- whole numbers ---- */
 
-/* The digits at the front; *rest is what follows. False: none, or more than 64 bits. */
+/* Read the digits at the front; *rest is what follows. False: none, or more than 64 bits. */
 static bool parse_digits(ashlar_piece piece, uint64_t *out, ashlar_piece *rest) {
     uint64_t sum = 0;
     size_t i = 0;
@@ -72,6 +78,7 @@ static bool parse_digits(ashlar_piece piece, uint64_t *out, ashlar_piece *rest) 
         }
         sum = sum * 10 + digit;
     }
+    ASHLAR_CHECK2(i <= piece.bytes);
     *out = sum;
     *rest = (ashlar_piece){piece.text + i, piece.bytes - i};
     return i > 0;
@@ -121,12 +128,12 @@ void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
 
 /* ---- fractions ---- */
 
-/* Here a decimal point is a point. "C" needs no memory and cannot fail. */
+/* In this locale the decimal point is a point. "C" needs no memory and cannot fail. */
 static locale_t enter_c_locale(void) {
     return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
 }
 
-/* DIGITS [. DIGITS] [e [+-] DIGITS]: strtod alone takes blanks, signs, 0x, "inf" and "nan". */
+/* DIGITS [. DIGITS] [e [+-] DIGITS]: strtod() takes blanks, signs, 0x, "inf" and "nan" too. */
 static bool is_real(const char *text) {
     size_t count = strspn(text, DIGITS);
     text += count;
@@ -143,7 +150,7 @@ static bool is_real(const char *text) {
 }
 
 bool ashlar__parse_real(ashlar_piece piece, double *out) {
-    char copy[61]; /* strtod needs its end */
+    char copy[61]; /* strtod() needs a 0 at the end */
     if (piece.bytes >= sizeof copy) {
         return false;
     }
@@ -155,6 +162,7 @@ bool ashlar__parse_real(ashlar_piece piece, double *out) {
     const locale_t before = enter_c_locale();
     const double value = strtod(copy, NULL);
     (void)uselocale(before);
+    ASHLAR_CHECK2(value >= 0); /* is_real() has no sign and no nan */
     if (!isfinite(value)) {
         return false;
     }
@@ -167,6 +175,7 @@ void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.15g", value); /* 0.1, not 0.10000000000000001 */
     if (strtod(out, NULL) != value) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.17g", value);
+        ASHLAR_CHECK2(!isfinite(value) || strtod(out, NULL) == value); /* 17 digits are enough */
     }
     (void)uselocale(before);
 }

@@ -1,3 +1,4 @@
+/* pickle.c - the opcodes of Python's pickle format, and what may follow what. */
 #include "allocator/base/pickle.h"
 
 #include <string.h>
@@ -28,22 +29,27 @@ enum {
 
 enum { PROTOCOL = 2 };
 
+_Static_assert(ASHLAR_PICKLE_WORDS - 1 <= UINT8_MAX, "the number of a word is one byte");
+
 static void put_byte(ashlar_pickle *pickle, unsigned value) {
     const unsigned char byte = (unsigned char)value;
+    ASHLAR_CHECK2(value <= UINT8_MAX);
     ashlar__file_buffer_put(pickle->file, &byte, 1);
 }
 
 /* The low `count` bytes of a number, lowest first. */
 static void put_bytes(ashlar_pickle *pickle, uint64_t value, unsigned count) {
+    ASHLAR_CHECK2(count >= 8 || value >> 8 * count == 0);
     for (unsigned i = 0; i < count; i++) {
         put_byte(pickle, (unsigned)(value >> (8 * i)) & 0xff);
     }
 }
 
-/* What is due before a value: a list's batch begins or is appended. */
+/* Write what comes before a value: in a list, the end of a full batch and the start of the next. */
 static void begin_value(ashlar_pickle *pickle) {
     ashlar_pickle_frame *frame = &pickle->frames[pickle->depth];
     ASHLAR_ASSERT(pickle->depth > 0 || frame->item_count == 0);
+    ASHLAR_CHECK2(!frame->is_list || frame->item_count <= ASHLAR_PICKLE_BATCH);
     if (frame->is_list && frame->item_count == ASHLAR_PICKLE_BATCH) {
         put_byte(pickle, OP_APPENDS);
         frame->item_count = 0;
@@ -119,6 +125,8 @@ void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
             count++;
         }
         const bool needs_zero = value >> 63 != 0;
+        /* The highest bit written is 0, so that readers take the number as positive. */
+        ASHLAR_CHECK2(needs_zero ? count == 8 : value >> (8 * count - 1) == 0);
         put_byte(pickle, OP_LONG1);
         put_byte(pickle, count + needs_zero);
         put_bytes(pickle, value, count);

@@ -1,11 +1,11 @@
 /*
  * pickle.h - writing Python's pickle format, protocol 2 (internal).
  *
- * Only opcodes that build plain values: whoever reads the file can refuse all others. Lists are
- * appended to in batches, as Python does it, for there are readers that pass a batch as arguments.
+ * Only opcodes that build plain values are used, so a reader can refuse all others. Lists grow in
+ * batches, as in Python's own files, because some readers pass a batch as a call's arguments.
  *
- * A document is begin, one value, end. A value is one put, or an open, its items, a close; a
- * dictionary's items are keys and values in turn. A value in the wrong place is an assertion.
+ * A document is a begin, one value, an end. A value is one put, or an open, its items, a close; the
+ * items of a dictionary are keys and values in turn. A value in the wrong place fails an assertion.
  *
  * Threads: one at a time per writer.
  */
@@ -19,8 +19,8 @@
 
 enum {
     ASHLAR_PICKLE_DEPTH = 8,    /* lists and dictionaries inside each other */
-    ASHLAR_PICKLE_WORDS = 256,  /* strings that are written once; an index is one byte */
-    ASHLAR_PICKLE_BATCH = 1000, /* items of a list that are appended at once */
+    ASHLAR_PICKLE_WORDS = 256,  /* strings that are written once; a number is one byte */
+    ASHLAR_PICKLE_BATCH = 1000, /* items that a list grows by at once */
 };
 
 typedef struct ashlar_pickle_frame {
@@ -57,8 +57,8 @@ void ashlar__pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t secon
 void ashlar__pickle_put_text(ashlar_pickle *pickle, const char *text);
 
 /*
- * A string that comes often: word number `idx`, below ASHLAR_PICKLE_WORDS, which is `text` each
- * time. Two bytes but for the first time.
+ * A string that comes often: word number `idx`, below ASHLAR_PICKLE_WORDS, whose `text` never
+ * changes. From the second time on it takes two bytes.
  */
 void ashlar__pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text);
 

@@ -1,6 +1,5 @@
+/* random.c - xoshiro256**: random bits, fractions, and numbers below a bound. */
 #include "allocator/base/random.h"
-
-#include "allocator/base/check_level.h"
 
 static uint64_t rotate_left(uint64_t x, unsigned int bits) {
     return (x << bits) | (x >> (64 - bits));
@@ -15,6 +14,7 @@ void ashlar__random_init(ashlar_random *random, uint64_t seed) {
 
 uint64_t ashlar__random_next(ashlar_random *random) {
     uint64_t *s = random->s;
+    ASHLAR_CHECK2((s[0] | s[1] | s[2] | s[3]) != 0); /* else it gives nothing but 0 */
     const uint64_t result = rotate_left(s[1] * 5, 7) * 9;
     const uint64_t shifted = s[1] << 17;
     s[2] ^= s[0];
@@ -32,7 +32,7 @@ double ashlar__random_uniform(ashlar_random *random) {
 
 uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound) {
     ASHLAR_ASSERT(bound > 0);
-    /* 2^64 mod bound: the numbers below it are what a plain remainder would favour. */
+    /* 2^64 mod bound: so many of the 2^64 values are left over, and drawn again. */
     const uint64_t excess = (UINT64_MAX - bound + 1) % bound;
     uint64_t bits = ashlar__random_next(random);
     while (bits < excess) {

@@ -11,11 +11,13 @@
 
 #include <stdint.h>
 
+#include "allocator/base/check_level.h"
+
 typedef struct ashlar_random {
     uint64_t s[4]; /* never all 0 */
 } ashlar_random;
 
-/* Start anew from `seed`; every seed is good, 0 too. */
+/* Start anew from `seed`; every seed is good, even 0. */
 void ashlar__random_init(ashlar_random *random, uint64_t seed);
 
 /* The next 64 random bits. */
@@ -28,8 +30,8 @@ double ashlar__random_uniform(ashlar_random *random);
 uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound);
 
 /*
- * splitmix64, whose state is one word, any: for where a generator must be small, or a number is to
- * be mixed. The results for successive words look random; no two words give the same.
+ * splitmix64, whose state is one word of any value: for small generators, and to hash a number. The
+ * results for successive words look random, and no two words give the same one.
  */
 static inline uint64_t ashlar__random_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -47,8 +49,9 @@ static inline double ashlar__random_step_uniform(uint64_t *state) {
     return (double)(ashlar__random_step(state) >> 11) * 0x1p-53;
 }
 
-/* In 0 .. bound-1, good enough for small bounds. Requires bound > 0. */
+/* In 0 .. bound-1, nearly uniform for small bounds. Requires bound > 0. */
 static inline uint64_t ashlar__random_step_below(uint64_t *state, uint64_t bound) {
+    ASHLAR_CHECK2(bound > 0);
     return ashlar__random_step(state) % bound;
 }
 

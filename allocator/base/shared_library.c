@@ -1,3 +1,4 @@
+/* shared_library.c - opening a shared library and filling a table with its functions, once. */
 #include "allocator/base/shared_library.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,7 @@ _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym() gives both");
 static ashlar_status open_library(const ashlar_shared_library *library, void **handle) {
     const char *given = getenv(library->variable);
     void *opened = NULL;
+    ASHLAR_CHECK2(library->variable != NULL && library->names[0] != NULL);
     if (given != NULL) {
         opened = dlopen(given, RTLD_NOW | RTLD_LOCAL);
     }
@@ -27,19 +29,24 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
     return ASHLAR_OK;
 }
 
-static ashlar_status fill(const ashlar_shared_library *library, void *functions) {
+/* Table lock: held. */
+static ashlar_status fill_locked(const ashlar_shared_table *table,
+                                 const ashlar_shared_library *library, void *functions) {
     void *handle = NULL;
+    ASHLAR_OWNS(&table->lock);
+    ASHLAR_CHECK2(!table->is_filled && library->function_count > 0);
     const ashlar_status status = open_library(library, &handle);
     if (status != ASHLAR_OK) {
         return status;
     }
     for (size_t i = 0; i < library->function_count; i++) {
+        ASHLAR_CHECK2(library->functions[i] != NULL);
         const void *address = dlsym(handle, library->functions[i]);
         if (address == NULL) {
             return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
                                 library->what, library->functions[i], library->variable);
         }
-        /* ISO C has no cast for it. */
+        /* ISO C has no cast from an object's address to a function's. */
         memcpy((char *)functions + i * sizeof address, &address, sizeof address);
     }
     return library->check != NULL ? library->check(functions) : ASHLAR_OK;
@@ -48,11 +55,11 @@ static ashlar_status fill(const ashlar_shared_library *library, void *functions)
 ashlar_status ashlar__shared_load(ashlar_shared_table *table, const ashlar_shared_library *library,
                                   void *functions) {
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&table->lock);
+    ashlar__lock_acquire(&table->lock);
     if (!table->is_filled) {
-        status = fill(library, functions);
+        status = fill_locked(table, library, functions);
         table->is_filled = status == ASHLAR_OK;
     }
-    pthread_mutex_unlock(&table->lock);
+    ashlar__lock_release(&table->lock);
     return status;
 }

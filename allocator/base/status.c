@@ -1,8 +1,11 @@
+/* status.c - names and texts of statuses, and the detail of each thread's last failure. */
 #include "allocator/base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+_Static_assert(ASHLAR_OK == 0, "what is zeroed has not failed");
 
 static _Thread_local char detail[ASHLAR_DETAIL_BYTES];
 

@@ -1,9 +1,14 @@
+/* svg.c - colours, beginning and end of a picture, and text that XML accepts. */
 #include "allocator/base/svg.h"
 
-const char *const ashlar__svg_colours[ASHLAR_SVG_COLOURS] = {
+#include "allocator/base/check_level.h"
+
+const char *const ashlar__svg_colours[] = {
     "#1f5f99", "#f0a830", "#38a08c", "#b03a2e", "#b79ae0", "#55702a", "#6fc3ee", "#5c5c66"};
+ASHLAR_TABLE_IS_FULL(ashlar__svg_colours, ASHLAR_SVG_COLOURS);
 
 void ashlar__svg_begin(ashlar_file_buffer *file, int width, int height) {
+    ASHLAR_CHECK2(width > 0 && height > 0);
     ashlar__file_buffer_print(
         file,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "

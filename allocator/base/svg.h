@@ -1,6 +1,6 @@
 /*
- * svg.h - what all of our pictures have in common: a self-contained SVG of one size, with a light
- * background of its own, that fetches and executes nothing (internal).
+ * svg.h - what all our pictures have in common: each is one SVG file with a light background, which
+ * fetches and executes nothing (internal).
  *
  * Lengths are tenths of a pixel: whole numbers make short elements.
  */
@@ -17,7 +17,7 @@ extern const char *const ashlar__svg_colours[ASHLAR_SVG_COLOURS];
 void ashlar__svg_begin(ashlar_file_buffer *file, int width, int height);
 void ashlar__svg_end(ashlar_file_buffer *file);
 
-/* At most `most` bytes of the text, as XML has to have them; what is not ASCII becomes "?". */
+/* Write at most `most` bytes of the text, escaped for XML; what is not ASCII becomes "?". */
 void ashlar__svg_put_text(ashlar_file_buffer *file, const char *text, size_t most);
 
 #endif /* ASHLAR_SVG_H */

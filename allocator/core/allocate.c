@@ -1,70 +1,56 @@
 /*
- * allocate.c - allocating under the lock: whatever a thread's cache does not serve.
+ * allocate.c - allocating under the lock, where the thread's cache does not serve.
  */
 #include "allocator/core/allocator_impl.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/ladder.h"
-#include "allocator/core/lookup.h"
-#include "allocator/core/note.h"
-#include "allocator/core/dry_run.h"
-#include "allocator/core/report.h"
 #include "allocator/core/deferred_free.h"
-#include "allocator/core/seal.h"
+#include "allocator/core/dry_run.h"
+#include "allocator/core/note.h"
+#include "allocator/core/report.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
 
-static uint64_t *served_by(ashlar_stats *stats, ashlar_rung rung) {
-    switch (rung) {
-    case ASHLAR_RUNG_SAME_STREAM:
-        return &stats->served_same_stream;
-    case ASHLAR_RUNG_IDLE:
-        return &stats->served_idle;
-    case ASHLAR_RUNG_COMPLETED:
-        return &stats->served_completed;
-    case ASHLAR_RUNG_WAITED:
-        return &stats->served_waited;
-    case ASHLAR_RUNG_MAPPED:
-        return &stats->served_mapped;
-    case ASHLAR_RUNG_DRAINED:
-        return &stats->served_drained;
-    case ASHLAR_RUNG_RECLAIMED:
-        return &stats->served_reclaimed;
-    case ASHLAR_RUNG_AFTER_SYNC:
-        return &stats->served_after_sync;
-    case ASHLAR_RUNG_GATHERED:
-        return &stats->served_gathered;
-    case ASHLAR_RUNG_PLANNED:
-    case ASHLAR_RUNG_CACHED:
-        break;
-    }
-    return NULL;
-}
+/* The counter of each rung. */
+static const size_t served_at[] = {
+    [ASHLAR_RUNG_PLANNED] = offsetof(ashlar_stats, served_planned),
+    [ASHLAR_RUNG_CACHED] = offsetof(ashlar_stats, served_cached),
+    [ASHLAR_RUNG_SAME_STREAM] = offsetof(ashlar_stats, served_same_stream),
+    [ASHLAR_RUNG_IDLE] = offsetof(ashlar_stats, served_idle),
+    [ASHLAR_RUNG_COMPLETED] = offsetof(ashlar_stats, served_completed),
+    [ASHLAR_RUNG_WAITED] = offsetof(ashlar_stats, served_waited),
+    [ASHLAR_RUNG_MAPPED] = offsetof(ashlar_stats, served_mapped),
+    [ASHLAR_RUNG_DRAINED] = offsetof(ashlar_stats, served_drained),
+    [ASHLAR_RUNG_RECLAIMED] = offsetof(ashlar_stats, served_reclaimed),
+    [ASHLAR_RUNG_AFTER_SYNC] = offsetof(ashlar_stats, served_after_sync),
+    [ASHLAR_RUNG_GATHERED] = offsetof(ashlar_stats, served_gathered),
+};
+ASHLAR_TABLE_IS_FULL(served_at, ASHLAR_RUNG_COUNT);
 
 static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_rung rung) {
-    uint64_t *served = served_by(&a->stats, rung);
-    if (rung == ASHLAR_RUNG_PLANNED) {
-        return; /* the step's run knows */
-    }
-    if (served == NULL) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(rung < ASHLAR_RUNG_COUNT && served_at[rung] != 0);
+    if (rung == ASHLAR_RUNG_CACHED) {
         counters->hit_count++;
-    } else {
-        ++*served;
+    } else if (rung != ASHLAR_RUNG_PLANNED) { /* which the replay counts */
+        ++*(uint64_t *)((char *)&a->stats + served_at[rung]);
         a->stats.alloc_count++;
     }
 }
 
 /* ---- tracing ---- */
 
-/* What is free: an upper bound, but it costs no call of the driver. */
+/* The event's bytes are an upper bound of what is free: to be exact would cost a driver call. */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_range *range = &a->heap.range;
     ashlar__trace_put_if(a->client.trace, &(ashlar_trace_event){
                                               .action = ASHLAR_TRACE_OOM,
@@ -78,12 +64,13 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /* ---- allocating ---- */
 
 /*
- * As ashlar__stream_state_of_locked(), but mostly it is the stream of the thread's recent
- * magazines: where a stream has magazines its handle means the same to the whole of the thread (see
- * free.c), but for one that was found to be gone.
+ * As ashlar__stream_state_of_locked(), without a search where the thread's recent magazines are the
+ * stream's: a stream with magazines keeps its handle (see may_cache() in free.c) until it is found
+ * to be gone.
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *recent =
         own != NULL && own->stream == stream ? own->recent->stream_state : NULL;
     if (recent == NULL || recent->is_gone) {
@@ -97,14 +84,17 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *stat
     if (own == NULL) {
         return NULL;
     }
+    ASHLAR_OWNS(&own->allocator->lock);
+    ASHLAR_CHECK2(own->thread == ashlar__thread_number());
     ashlar_magazines *m = own->recent;
     m = m->stream_state == state ? m : ashlar__cache_find_state(own, state);
     return m != NULL ? ashlar__cache_pop(own, m, bytes) : NULL;
 }
 
-/* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
+/* The ladder; where it finds no memory, once more without guard=fill's quarantine. */
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ashlar__ladder_find_locked(a, request, out, rung);
     if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
@@ -125,13 +115,14 @@ static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, 
 
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     *out = pop_own_locked(request->own, request->stream_state, request->bytes);
     *rung = ASHLAR_RUNG_CACHED;
     if (*out != NULL) {
         return ASHLAR_OK;
     }
     ashlar_status status = climb_locked(a, request, out, rung);
-    /* Memory that the ladder mapped counts as reserved even if the rest fails. */
+    /* Memory that the ladder mapped is reserved even if the rest fails. */
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
         status = ashlar__heap_take(&a->heap, *out, request->bytes);
@@ -139,26 +130,40 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     return status;
 }
 
-static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
-                                  ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
-    ashlar_rung rung = ASHLAR_RUNG_PLANNED;
+/* A block of the step's plan, or any that serves; the request's stream state is known then. */
+static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
+                                   ashlar_tag tag, ashlar_stream stream, ashlar_block **out,
+                                   ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = NULL;
-    ashlar_status status = ASHLAR_OK;
-    if (block != NULL) {
-        request->stream_state = block->stream_state;
-    } else if (request->is_idle) {
-        status = ashlar__stream_state_idle_locked(a, &state);
-    } else {
-        status = state_of_locked(a, request->own, stream, &state);
+    *out = ask_plan_locked(request, requested, tag, stream);
+    if (*out != NULL) {
+        request->stream_state = (*out)->stream_state;
+        *rung = ASHLAR_RUNG_PLANNED;
+        return ASHLAR_OK;
     }
-    if (status == ASHLAR_OK && block == NULL) {
-        request->stream_state = state->pool != NULL ? state->pool : state;
-        status = find_block_locked(a, request, &block, &rung);
-    }
+    const ashlar_status status = request->is_idle
+                                     ? ashlar__stream_state_idle_locked(a, &state)
+                                     : state_of_locked(a, request->own, stream, &state);
     if (status != ASHLAR_OK) {
         return status;
     }
+    request->stream_state = state->pool != NULL ? state->pool : state;
+    return find_block_locked(a, request, out, rung);
+}
+
+static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
+                                  ashlar_tag tag, ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_block *block = NULL;
+    ashlar_rung rung = ASHLAR_RUNG_PLANNED;
+    ashlar_status status = choose_locked(a, requested, request, tag, stream, &block, &rung);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    /* Nobody's until now, and large enough; a slot block is not marked as taken yet. */
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested == 0);
+    ASHLAR_CHECK2(block->bytes >= requested && !ashlar__block_is_shared(block));
     ashlar_counters *counters = ashlar__counters_of(a, request->own);
     block->stream_state = request->stream_state;
     block->requested = requested;
@@ -181,10 +186,11 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     return ASHLAR_OK;
 }
 
-/* An address without memory; with it, where it is not recorded. */
+/* An address without memory, or a block where the recording leaves the request out. */
 static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t bytes,
                                                     ashlar_request *request, ashlar_tag tag,
                                                     ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
     void *ptr = NULL;
     const ashlar_status status =
         ashlar__dry_run_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
@@ -199,6 +205,7 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = NULL;
     ashlar_guarded_block *block = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
@@ -209,6 +216,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
         return status;
     }
     ashlar__update_reserved_peak_locked(a);
+    ASHLAR_CHECK2(block->is_live && block->requested == bytes && block->bytes >= bytes);
     count_rung_locked(a, &a->counters, ASHLAR_RUNG_MAPPED);
     ashlar__count_alloc(&a->counters, bytes, (unsigned)tag);
     ashlar__counters_publish(&a->counters, &a->stats);
@@ -221,19 +229,19 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
                                   : ashlar__block_bytes(bytes, out);
 }
 
-/*
- * cause   why: the last rung's own words
- */
+/* cause   the last rung's own words */
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    const char *cause) {
+    ASHLAR_OWNS(&a->lock);
     note_refusal_locked(a, bytes, tag, stream);
     return ashlar__no_memory_locked(a, bytes, tag, cause);
 }
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
-    /* A request beyond all memory needs no search, and its rounding might not fit. */
+    ASHLAR_OWNS(&a->lock);
+    /* A request beyond all memory needs no search, and rounding it up might overflow. */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
@@ -246,13 +254,14 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
                : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
-/* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
+/* Whom to tell, without the lock, that a sealed allocator mapped memory; warn is NULL: nobody. */
 typedef struct warning {
     ashlar_warn_fn warn;
     void *user;
 } warning;
 
 static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
+    ASHLAR_OWNS(&a->lock);
     const bool is_due = a->stats.is_sealed && a->seal == ASHLAR_SEAL_WARN &&
                         a->heap.range.mapped_bytes > mapped_before;
     return (warning){is_due ? a->warn : NULL, a->warn_user};
@@ -275,11 +284,11 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
         return ashlar__fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
     }
     request.own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const size_t mapped_before = a->heap.range.mapped_bytes;
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
     const warning w = warning_locked(a, mapped_before);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (w.warn != NULL) {
         give_warning(&w, bytes, tag);
     }

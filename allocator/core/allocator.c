@@ -1,16 +1,18 @@
+/*
+ * allocator.c - making an allocator by its options, and destroying it.
+ */
 #include "allocator/core/allocator_impl.h"
 
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/findings.h"
-#include "allocator/core/leaks.h"
 #include "allocator/core/note.h"
+#include "allocator/core/report.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 
-/* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
+/* One thread's cache may hold 1/32 of the device by default, half of it in large blocks. */
 enum { CACHE_DIVISOR = 32 };
 
 /* The smaller of the two limits. */
@@ -28,9 +30,10 @@ static void fix(ashlar_allocator *a) {
     a->constants.base = a->heap.range.base;
     a->constants.range_bytes = a->heap.range.bytes;
     a->constants.map = a->heap.map;
+    ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 
-/* Events are put under the lock, so whatever makes one has to come there. */
+/* Events are put under the lock, so with a trace every call must take it. */
 static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     if (event_count == 0) {
         return ASHLAR_OK;
@@ -43,7 +46,7 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     return status;
 }
 
-/* A guard mode sees every call, so that there is none that a cache could serve. */
+/* A guard mode must see every call: there is none that a cache could serve. */
 static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;
@@ -92,7 +95,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->seal = config->seal;
     a->planner.options = ashlar__plan_defaults;
     fix(a);
-    pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
+    ashlar__lock_init(&a->lock, ASHLAR_RANK_ALLOCATOR);
     status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
     if (status != ASHLAR_OK) {
         ashlar_allocator_destroy(a);
@@ -124,9 +127,9 @@ static void report_at_end(ashlar_allocator *a) {
     while (ashlar__guard_take_finding(a) != ASHLAR_OK) {
     }
     if (a->reports_leaks) {
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         ashlar__leaks_report_locked(a);
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
 }
 
@@ -150,13 +153,14 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {
         ashlar_stream_state *state = a->stream_states;
+        ASHLAR_CHECK2(state->waiter_count == 0); /* nobody is in a call on the allocator */
         a->stream_states = state->next;
         ashlar__stream_state_finish(state, &a->client);
         ashlar__host_free(state);
     }
     ashlar__heap_finish(&a->heap);
     ashlar__trace_finish(&a->ring);
-    pthread_mutex_destroy(&a->lock);
+    ashlar__lock_finish(&a->lock);
     ashlar__host_free(a);
 }
 
@@ -167,7 +171,7 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 /* ---- statistics ---- */
 
 void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__stats_sum_locked(a, stats);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }

@@ -1,7 +1,10 @@
+/*
+ * allocator_check.c - ashlar_allocator_check(): the statistics against a walk of all blocks.
+ */
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
-#include "allocator/core/findings.h"
+#include "allocator/core/report.h"
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
@@ -41,6 +44,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
                                : status;
 }
 
+/* What a walk of the heap finds. */
 typedef struct census {
     uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
     uint64_t shared_bytes;
@@ -144,7 +148,7 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
 
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats stats;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar__heap_check(&a->heap);
@@ -164,6 +168,6 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
         status = check_equations(&stats);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }

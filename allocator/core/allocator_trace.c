@@ -3,14 +3,14 @@
 
 #include <ashlar/trace.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/plan_memory.h"
 #include "allocator/trace/snapshot.h"
-#include "allocator/trace/trace_csv.h"
-#include "allocator/trace/trace_picture.h"
+#include "allocator/trace/trace_files.h"
 
-/* What the ring still holds; no events and no array where there is no ring. */
+/* A copy of what the ring still holds; empty where there is no ring. */
 typedef struct events {
     ashlar_trace_event *events;
     size_t count;
@@ -116,8 +116,8 @@ static bool starts_segment(const ashlar_block *block) {
 }
 
 /*
- * a plan's memory as its slot blocks' blocks, and what is between them. out: where to, or NULL:
- * only count. Returns how many there are.
+ * A plan's memory as its live slot blocks and what lies between them, copied to `out`, unless that
+ * is NULL. Returns how many there are.
  */
 static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memory,
                                ashlar_snapshot_block *out) {
@@ -127,6 +127,7 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
     while (at < end) {
         const bool is_slot_block = next != memory->next;
         const size_t begin = is_slot_block ? next->offset : end;
+        ASHLAR_CHECK2(at <= begin && begin <= end); /* live slot blocks do not overlap */
         if (begin > at) {
             if (out != NULL) {
                 out[count] = (ashlar_snapshot_block){.address = heap->range.base + at,
@@ -150,7 +151,7 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
     return count;
 }
 
-/* What a block of the heap's is in the snapshot; as above. */
+/* What a block of the heap is in the snapshot: several, for a plan's memory; as above. */
 static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
                           ashlar_snapshot_block *out) {
     if (block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
@@ -163,7 +164,7 @@ static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
 }
 
 static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
-    ashlar_snapshot_segment *segment = snapshot->segments; /* one behind the last so far */
+    ashlar_snapshot_segment *segment = snapshot->segments; /* behind the last one written */
     ashlar_snapshot_block *copy = snapshot->blocks;
     for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (starts_segment(block)) {
@@ -172,12 +173,14 @@ static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
         }
         if (is_mapped(block)) {
             copy += copy_mapped(heap, block, copy);
+            ASHLAR_CHECK2(segment > snapshot->segments); /* a mapped run begins with its start */
             segment[-1].bytes += block->bytes;
         }
     }
 }
 
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
+    ASHLAR_OWNS(&a->lock);
     size_t segment_count = 0, block_count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
         segment_count += starts_segment(block);
@@ -198,11 +201,11 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
 }
 
 ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapshot **out) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_status status = take_claimed(a, out);
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -213,14 +216,14 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     if (status != ASHLAR_OK) {
         return status;
     }
-    pthread_mutex_lock(&a->lock); /* both of one moment */
+    ashlar__lock_acquire(&a->lock); /* events and snapshot are of one moment */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     status = take_claimed(a, &snapshot);
     if (status == ASHLAR_OK) {
         read_events(a, &e);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status == ASHLAR_OK) {
         status = ashlar__snapshot_write_pickle(snapshot, e.events, e.count, path);
     }

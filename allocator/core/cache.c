@@ -1,25 +1,28 @@
+/*
+ * cache.c - a thread's caches from their first use to the thread's end, what goes back from them to
+ * the heap, and how another thread shuts their owner out.
+ */
 #include "allocator/core/cache.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/thread_number.h"
 #include "allocator/core/allocator_impl.h"
 
 enum {
     SMALL_DIVISOR = 64,
-    LISTS_AT_ONCE = 4, /* that are looked at for whether one has a block */
+    LISTS_AT_ONCE = 4, /* looked through for a block without a branch between them */
 };
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
 /* Small blocks that a cache may hold however little is mapped. */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 
-/* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
+/* Of no allocator, for none has the id 0: with it a hit need not ask whether there is a cache. */
 static ashlar_cache no_cache;
 
 ashlar_magazines ashlar__no_magazines;
@@ -29,15 +32,15 @@ static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by n
 static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
 /*
- * Guards ashlar_cache.allocator of all caches: a thread that ends and an allocator that is
- * destroyed both part a cache from its allocator. Taken before an allocator's lock.
+ * Guards ashlar_cache.allocator of all caches, which two events end: the thread's end and the
+ * allocator's.
  */
-static pthread_mutex_t parting_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
 
 static pthread_key_t ending_key;
 static bool has_ending_key;
 
-/* Whether every call is to go by the lock: for a trace, or for a step that is recorded. */
+/* Every call must take the lock where a trace or a step's recording is to see it. */
 static unsigned watched(const ashlar_allocator *a) {
     return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
 }
@@ -45,6 +48,8 @@ static unsigned watched(const ashlar_allocator *a) {
 /* ---- lists ---- */
 
 static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(cache->allocator == a && cache->allocator_id == a->constants.id);
     cache->prev = NULL;
     cache->next = a->caches;
     if (a->caches != NULL) {
@@ -54,14 +59,18 @@ static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
 }
 
 static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
-    *(cache->prev != NULL ? &cache->prev->next : &a->caches) = cache->next;
+    ASHLAR_OWNS(&a->lock);
+    ashlar_cache **link = cache->prev != NULL ? &cache->prev->next : &a->caches;
+    ASHLAR_CHECK2(*link == cache && (cache->next == NULL || cache->next->prev == cache));
+    *link = cache->next;
     if (cache->next != NULL) {
         cache->next->prev = cache->prev;
     }
 }
 
 static void delete_cache(ashlar_cache *cache) {
-    if (cache->own_replay != NULL) { /* its allocator is gone, and what the run knew with it */
+    ASHLAR_CHECK2(cache != &no_cache && cache != ashlar__cache_recent);
+    if (cache->own_replay != NULL) { /* its allocator is gone, and the step with it */
         ashlar__recording_finish(&cache->own_replay->recording);
         ashlar__host_free(cache->own_replay);
     }
@@ -75,13 +84,15 @@ static void delete_cache(ashlar_cache *cache) {
 
 /* ---- the thread's end ---- */
 
-/* Perhaps within a step: that is over. */
+/* The step that the thread ends in, if it does, is over. */
 static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = cache->own_replay;
     if (replay == NULL) {
         return;
     }
     if (replay->depth > 0) {
+        ASHLAR_CHECK2(a->planner.active_step_count > 0);
         a->planner.active_step_count--;
         if (replay->is_recorded) {
             ashlar__replay_stop_recording(replay, &a->planner);
@@ -97,39 +108,43 @@ static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 /* The thread's default stream ends with it. */
 static void end_own_streams_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         state->is_ended = state->is_ended || state->thread == ashlar__thread_number();
     }
     ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
 
-/* Give everything back to the allocator, if it still is. Lock: parting_lock. */
+/* Give everything back to the allocator, if it still exists. Lock: parting_lock. */
 static void return_cache(ashlar_cache *cache) {
+    ASHLAR_OWNS(&parting_lock);
     ashlar_allocator *a = cache->allocator;
     if (a == NULL) {
         return;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     abandon_step_locked(a, cache);
     ashlar__cache_flush_locked(cache);
     ashlar__counters_publish(&cache->counters, &a->stats);
     end_own_streams_locked(a);
     unlink_locked(a, cache);
-    pthread_mutex_unlock(&a->lock);
+    ASHLAR_CHECK2(ashlar__cache_is_empty(cache) && cache->pending == NULL);
+    ASHLAR_CHECK2(cache->own_replay == NULL && cache->counters.all.live == 0);
+    ashlar__lock_release(&a->lock);
 }
 
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true;
     ashlar__cache_recent = &no_cache;
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
         return_cache(caches_of_thread);
         delete_cache(caches_of_thread);
         caches_of_thread = next;
     }
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 static void make_key(void) {
@@ -140,22 +155,23 @@ static void make_key(void) {
 static bool expect_end(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    /* Any value but NULL: only such keys are passed to their function. */
+    /* Any value but NULL would do: end_thread() is called where there is one. */
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
 void ashlar__caches_disown(ashlar_allocator *a) {
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ASHLAR_CHECK2(cache->allocator == a);
         cache->allocator = NULL;
     }
     a->caches = NULL;
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 /* Free the thread's caches whose allocators are gone. */
 static void forget_disowned(void) {
-    pthread_mutex_lock(&parting_lock);
+    ashlar__lock_acquire(&parting_lock);
     for (ashlar_cache **link = &caches_of_thread; *link != NULL;) {
         ashlar_cache *cache = *link;
         if (cache->allocator != NULL) {
@@ -168,7 +184,7 @@ static void forget_disowned(void) {
         }
         delete_cache(cache);
     }
-    pthread_mutex_unlock(&parting_lock);
+    ashlar__lock_release(&parting_lock);
 }
 
 /* ---- finding and making ---- */
@@ -179,27 +195,32 @@ static void forget_recent(ashlar_cache *cache) {
 }
 
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
+    ASHLAR_OWNS(&cache->allocator->lock);
+    ASHLAR_MAY_TOUCH(cache);
     cache->active_replay = replay;
     forget_recent(cache);
 }
 
 void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
     ashlar_replay *replay = cache->active_replay;
+    ASHLAR_CHECK2(ashlar__cache_is_replaying(cache) && replay == cache->own_replay);
     ashlar__cache_count_planned(cache);
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     ashlar__replay_end_replay(replay, planner, cache->counters.planned_count);
 }
 
-/* While a step is replayed no stream is the last one asked for, so that every request asks it. */
+/* While a step is replayed, `stream` matches no request, so that each one asks the step first. */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     cache->recent = m;
     cache->stream = ashlar__cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
 }
 
 void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
+    ASHLAR_OWNS(&cache->allocator->lock);
+    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
     const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
-    /* A single block of just that size is not too heavy. */
+    /* So that a single block of just that size fits. */
     cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar__cache_weight(half);
 }
@@ -212,16 +233,16 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     cache->allocator_id = a->constants.id;
     cache->allocator = a;
     cache->thread = ashlar__thread_number();
-    ashlar__cache_set_replay(cache, &ashlar__no_replay);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
+    ashlar__cache_set_replay(cache, &ashlar__no_replay);
     ashlar__cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
     atomic_store(&cache->attention, watched(a));
-    /* Begins with what it takes to be a peak. */
+    /* There are no counts yet: this sets the value at which a change is a new peak. */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return cache;
 }
 
@@ -261,7 +282,18 @@ ashlar_cache *ashlar__cache_get(ashlar_allocator *a) {
     return ASHLAR_LIKELY(recent->allocator_id == a->constants.id) ? recent : find_or_make(a);
 }
 
+static ashlar_magazines *magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state) {
+    ashlar_magazines *m = cache->magazines;
+    while (m != NULL && m->stream_state != state) {
+        m = m->next;
+    }
+    return m;
+}
+
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&cache->allocator->lock);
+    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
+    ASHLAR_CHECK2(magazines_of(cache, state) == NULL);
     ashlar_magazines *m = ashlar__host_calloc(1, sizeof *m);
     if (m != NULL) {
         m->stream_state = state;
@@ -273,10 +305,7 @@ ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_st
 
 ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
                                                            const ashlar_stream_state *state) {
-    ashlar_magazines *m = cache->magazines;
-    while (m != NULL && m->stream_state != state) {
-        m = m->next;
-    }
+    ashlar_magazines *m = magazines_of(cache, state);
     if (m != NULL) {
         set_recent(cache, m, state->stream);
     }
@@ -298,6 +327,9 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar
 /* ---- giving back ---- */
 
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
+    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
+    ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
+    ASHLAR_CHECK2((cache->pending == NULL) == (cache->pending_count == 0));
     const size_t bytes = cache->pending_bytes + block->bytes;
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
         return false;
@@ -310,18 +342,22 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
 }
 
 /*
- * The stream's present tick, not the one at the free: it may be later, never earlier, and an event
- * recorded since then comes after the last use all the same.
+ * Stamps the blocks with the stream's present tick. It is not earlier than the one at the free, so
+ * that an event recorded after it comes after the last use all the same.
  */
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
+    ASHLAR_OWNS(&a->lock);
     while (list != NULL) {
         ashlar_block *next = list->older;
+        ASHLAR_CHECK2(list->requested == 0 && list->stream_state != NULL);
         ashlar__release_block_locked(&a->heap, list, list->stream_state);
         list = next;
     }
 }
 
 void ashlar__cache_flush_pending_locked(ashlar_cache *cache) {
+    ASHLAR_OWNS(&cache->allocator->lock);
+    ASHLAR_MAY_TOUCH(cache);
     ashlar_block *list = cache->pending;
     cache->pending = NULL;
     cache->pending_count = 0;
@@ -330,17 +366,21 @@ void ashlar__cache_flush_pending_locked(ashlar_cache *cache) {
 }
 
 static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
+    ASHLAR_MAY_TOUCH(cache);
     ashlar_block *list = m->lists[idx];
+    size_t *const total = &cache->weight[idx == ASHLAR_CACHE_LARGE_LIST];
     m->lists[idx] = NULL;
     for (const ashlar_block *block = list; block != NULL; block = block->older) {
-        cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= ashlar__cache_weight(block->bytes);
+        const size_t weight = ashlar__cache_weight(block->bytes);
+        ASHLAR_CHECK2(block->list == idx && weight <= *total);
+        *total -= weight;
     }
     put_list_locked(cache->allocator, list);
 }
 
 /*
- * Which of the lists for small blocks have any: few, and it is as good as random which. So they are
- * looked at by groups, and those of a group without a branch that would be guessed wrong.
+ * Which of the lists for small blocks are not empty: few, in no pattern that a processor could
+ * guess. So there is one branch for a group of them, and none for each list.
  */
 static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
     size_t count = 0;
@@ -372,12 +412,14 @@ void ashlar__cache_flush_locked(ashlar_cache *cache) {
          m = m->next) {
         empty_lists_locked(cache, m);
     }
+    ASHLAR_CHECK2(ashlar__cache_is_empty(cache) && cache->pending_bytes == 0);
 }
 
 void ashlar__cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
         empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
     }
+    ASHLAR_CHECK2(cache->weight[1] == 0);
 }
 
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
@@ -399,6 +441,7 @@ void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state 
 }
 
 size_t ashlar__cache_bytes(const ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
     size_t bytes = cache->pending_bytes;
     if (ashlar__cache_is_empty(cache)) {
         return bytes;
@@ -423,7 +466,17 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
+/* For assertions. */
+static bool are_all_touchable(const ashlar_allocator *a) {
+    const ashlar_cache *cache = a->caches;
+    while (cache != NULL && ashlar__cache_may_touch(cache)) {
+        cache = cache->next;
+    }
+    return cache == NULL;
+}
+
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
         return;
     }
@@ -431,21 +484,25 @@ void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ashlar__barrier_everywhere();
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
-            sched_yield(); /* its thread is in the middle of a hit, and may have lost its core */
+            sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */
         }
     }
+    ASHLAR_CHECK3(are_all_touchable(a));
 }
 
 void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     set_attention(a, own, watched(a));
 }
 
 void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     set_attention(a, NULL, watched(a));
 }
 
 void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, own);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_flush_locked(cache);
@@ -466,6 +523,7 @@ static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state 
 }
 
 ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
     size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
     for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
         for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {

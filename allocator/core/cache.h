@@ -6,29 +6,31 @@
  * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
  * were freed on that stream, so its later work may have them.
  *
- * Who may touch a cache: its thread, between ashlar__cache_enter() and ashlar__cache_leave(), or
- * while it holds the allocator's lock; another thread that holds the lock, between
- * ashlar__caches_claim_locked() and ashlar__caches_release_locked(). Entering is two plain stores
- * and a load. What makes that enough is that the claiming thread, which is rare, pays for both:
- * between its store to `attention` and its load of `is_busy` it has the kernel put a full barrier
- * into every running thread (membarrier(2)). So either the owner sees the claim, or the claimer
- * sees that the owner is inside and waits for it to leave; it never waits for more than one hit.
+ * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
+ *   its owner      between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
+ *   any other one  with the lock, between ashlar__caches_claim_locked() and _release_locked()
+ *
+ * Entering costs the owner a plain store and a load. The claiming thread, which is rare, pays for
+ * both: between its store to `attention` and its load of `is_busy` it has the kernel put a full
+ * barrier into every running thread (membarrier(2)). So either the owner sees the claim, or the
+ * claimer sees that the owner is inside and waits for it to leave, which takes one hit at most.
  *
  * Invariants (ashlar__cache_check_locked):
- *   weight[large] == weights of the blocks in the magazines, by large or not
+ *   weight[0], weight[1] == weights of the small and of the large blocks in the magazines
  *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
- *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
- *   magazines' stream state
+ *   every block here is used for the heap and free for the caller (requested == 0)
+ *   a block in magazines has their stream state and lies in the list of its size
  */
 #ifndef ASHLAR_CACHE_H
 #define ASHLAR_CACHE_H
 
 #include <stdatomic.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/core/counters.h"
-#include "allocator/heap/stream_state.h"
 #include "allocator/heap/size_class.h"
+#include "allocator/heap/stream_state.h"
 #include "allocator/plan/plan_replay.h"
 
 enum {
@@ -36,10 +38,11 @@ enum {
     ASHLAR_CACHE_LISTS,
     ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
 };
+_Static_assert(ASHLAR_CACHE_LISTS <= UINT16_MAX, "a block's `list` holds the number of any list");
 
 /*
- * What a block counts for, so that one limit bounds both the bytes of a cache and, for the sake of
- * whoever has to empty it, the number of its blocks.
+ * Added to a block's bytes, so that one limit bounds both the bytes that a cache holds and the
+ * number of its blocks, which is the time that emptying it takes.
  */
 #define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
 
@@ -47,12 +50,12 @@ static inline size_t ashlar__cache_weight(size_t block_bytes) {
     return block_bytes + ASHLAR_CACHE_BLOCK_WEIGHT;
 }
 
-/* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
+/* Why the owner must leave its fast path: bits of ashlar_cache.attention. */
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
 /*
- * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
- * has before and behind them, for that may be another thread's.
+ * A hit writes to both structs. Each is a cache line away from its neighbours in host memory, which
+ * may be another thread's.
  */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
@@ -69,51 +72,65 @@ struct ashlar_cache {
     _Atomic unsigned is_busy;   /* written by the owner only */
     _Atomic unsigned attention; /* written under the allocator's lock only */
     uint64_t allocator_id;      /* const; 0: of no allocator */
-    ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
-    ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
-    ashlar_replay *active_replay; /* the step that is replayed; then `stream` is none. Or one that
-                                 * serves nothing: not NULL */
-    size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
-    size_t limit[2];            /* changed by the owner only */
+    ashlar_stream stream;       /* the last request's, or ASHLAR_NO_STREAM, ... */
+    ashlar_magazines *recent;   /* ... and its magazines, or ashlar__no_magazines; never NULL */
+    ashlar_replay *active_replay; /* the step being replayed, and then `stream` is ASHLAR_NO_STREAM;
+                                   * or ashlar__no_replay; never NULL */
+    size_t weight[2]; /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
+    size_t limit[2];  /* of weight; changed by the owner only */
     ashlar_counters counters;
     ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
     ashlar_replay *own_replay; /* the thread's steps, one at a time; NULL: none so far */
-    /* Of the cycle since the last trough of live bytes, and of the one before it; see ladder.c. */
-    uint64_t trough, crest;   /* the fewest and the most live bytes that misses saw */
+    /* The cycle since the last trough of live bytes, and the one before it; see ladder.c. */
+    uint64_t trough, crest; /* the fewest and the most live bytes that misses saw */
     uint64_t misses;
-    uint64_t hits_before;     /* counters.hit_count when the cycle began */
+    uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;
-    /* Lists: of the allocator, under its lock; of the thread, its own. */
-    ashlar_cache *next, *prev;
-    ashlar_cache *next_of_thread;
-    ashlar_allocator *allocator; /* NULL once it is destroyed. Lock: that of all caches */
-    uint64_t thread;             /* a number for each thread, never used again */
+    ashlar_cache *next, *prev;     /* of the allocator's caches. Lock: the allocator's */
+    ashlar_cache *next_of_thread;  /* of the thread's caches */
+    ashlar_allocator *allocator;   /* NULL once it is destroyed. Lock: parting_lock, in cache.c */
+    uint64_t thread;               /* const; the owner's ashlar__thread_number() */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* No stream's, without blocks: so that a hit need not ask whether there are any. */
+/* Of no stream, always empty: with it `recent` is never NULL, and a hit need not ask. */
 extern ashlar_magazines ashlar__no_magazines;
 
-/* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
+/* The calling thread's cache of the allocator that it used last; at first, one of no allocator. */
 extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
+
+/*
+ * The calling thread owns the cache or has claimed it (level 2). It sees no claim by a third
+ * thread: there is only one holder of the lock.
+ */
+#define ASHLAR_MAY_TOUCH(cache) ASHLAR_CHECK2(ashlar__cache_may_touch(cache))
+
+static inline bool ashlar__cache_may_touch(const ashlar_cache *cache) {
+    return cache->thread == ashlar__thread_number() ||
+           (atomic_load_explicit(&cache->attention, memory_order_relaxed) &
+            ASHLAR_CACHE_CLAIMED) != 0;
+}
 
 static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
     return cache->active_replay != &ashlar__no_replay;
 }
 
-/* Bring the count of blocks served by plans up to date, which hits leave to the run. */
+/* Bring the count of blocks served by plans up to date: hits on a plan only move its replay on. */
 static inline void ashlar__cache_count_planned(ashlar_cache *cache) {
     if (ashlar__cache_is_replaying(cache)) {
         cache->counters.planned_count = ashlar__replay_served(cache->active_replay);
     }
 }
 
+/* False: the owner has to take the lock. */
 static inline bool ashlar__cache_enter(ashlar_cache *cache) {
+    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
+    ASHLAR_CHECK2(atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0);
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
-    /* The compiler keeps the order; that the processor need not is the claimer's to see to. */
+    /* Orders the compiler. The processor is the claimer's to order, by membarrier(2). */
     atomic_signal_fence(memory_order_seq_cst);
     if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
         return true;
@@ -123,6 +140,7 @@ static inline bool ashlar__cache_enter(ashlar_cache *cache) {
 }
 
 static inline void ashlar__cache_leave(ashlar_cache *cache) {
+    ASHLAR_CHECK2(atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 1);
     atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
 }
 
@@ -132,13 +150,13 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
 ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The list of a block that is handed out. */
+/* The list of the magazines that a block of this size goes into. */
 static inline size_t ashlar__cache_list(size_t block_bytes) {
     return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar__sc_of_bytes(block_bytes).idx
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
 }
 
-/* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has just this size. */
+/* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has exactly this size. */
 static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
                                                     size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
@@ -146,6 +164,7 @@ static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_
     if (block == NULL || block->bytes != want) {
         return NULL;
     }
+    ASHLAR_CHECK2(block->older == NULL && cache->weight[1] == ashlar__cache_weight(want));
     m->lists[ASHLAR_CACHE_LARGE_LIST] = NULL;
     cache->weight[1] = 0;
     return block;
@@ -160,6 +179,8 @@ static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazi
     ashlar_block **link = &m->lists[ashlar__sc_of_bytes(bytes).idx];
     ashlar_block *block = *link;
     if (ASHLAR_LIKELY(block != NULL)) {
+        ASHLAR_CHECK2(block->requested == 0 && block->marks == 0 && block->bytes >= bytes);
+        ASHLAR_CHECK2(cache->weight[0] >= ashlar__cache_weight(block->bytes));
         *link = block->older;
         cache->weight[0] -= ashlar__cache_weight(block->bytes);
     }
@@ -169,9 +190,11 @@ static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazi
 /* Put a block in; false where the cache is full. */
 static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                       ashlar_block *block) {
+    ASHLAR_CHECK2(block->list == ashlar__cache_list(block->bytes) && block->marks == 0);
+    ASHLAR_CHECK2(block->stream_state == m->stream_state);
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
-    /* One large block at most: that one is given up at the next miss. */
+    /* One large block at most, which the next miss gives up. */
     if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
         return false;
     }
@@ -181,7 +204,7 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/* Let a block that the cache is too full for wait for its companions; false: there are enough. */
+/* Keep a block that the magazines have no room for until the next miss; false: too many wait. */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside ---- */
@@ -190,15 +213,15 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 bool ashlar__cache_switch(uint64_t allocator_id);
 
 /*
- * The calling thread's cache of this allocator, made at its first use, and from then the recent
- * one. NULL where it can have none: no host memory, a kernel without membarrier(2), a thread that
+ * The calling thread's cache of this allocator, which becomes the recent one; the first call makes
+ * it. NULL where there can be none: no host memory, a kernel without membarrier(2), a thread that
  * is ending, an allocator without caches. Lock: not held.
  */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
 /*
- * Limit what the cache holds: half of cache_bytes for large blocks, which a miss of one gives up;
- * for the others, which lie between blocks in use, as much but no more than 1/64 of what is mapped.
+ * Limit what the cache holds: half of cache_bytes for large blocks, which any miss gives up; the
+ * same for small ones, which may keep holes apart, but no more than 1/64 of what is mapped.
  * Lock: held.
  */
 void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
@@ -206,7 +229,7 @@ void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t ma
 /* Make magazines for `state`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/* Have requests ask this step first, or &ashlar__no_replay. Lock: held. */
+/* Have requests ask this step first; &ashlar__no_replay: none. Lock: held. */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
 /* The step that the cache's thread replays is over. Lock: held. */
@@ -214,7 +237,7 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 
-/* Tell every cache anew whether its hits are to go by the lock. */
+/* Tell every cache whether its hits must take the lock: whenever the reasons have changed. */
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
@@ -224,7 +247,7 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
-/* Give blocks to the heap: those pending, all; of a claimed cache or of the caller's own. */
+/* Give the pending blocks, all blocks, or the large ones to the heap. */
 void ashlar__cache_flush_pending_locked(ashlar_cache *cache);
 void ashlar__cache_flush_locked(ashlar_cache *cache);
 void ashlar__cache_flush_large_locked(ashlar_cache *cache);
@@ -246,7 +269,7 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
-/* Part with every cache: their threads free them later. No call on the allocator is under way. */
+/* Part with every cache; its thread frees it later. No call on the allocator is under way. */
 void ashlar__caches_disown(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_CACHE_H */

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
-/* What the public table says of an option, but for its type. */
+/* A row of the public table, without the type. */
 typedef struct option {
     const char *field, *key;
     kind kind;
@@ -42,7 +43,7 @@ enum { KEY_BYTES = 16 };
 ASHLAR_CONFIG_MAP(X)
 #undef X
 
-/* The value of an option of any type: of FRACTION `real`, of the others `whole`. */
+/* The value of an option of any kind: FRACTION uses `real`, the others `whole`. */
 typedef struct value {
     uint64_t whole;
     double real;
@@ -91,7 +92,7 @@ static bool is_allowed(const option *o, value v) {
            (has_named_initial(o) && v.whole == o->initial);
 }
 
-/* Which of the words, "a|b|c". */
+/* The number of a word in "a|b|c". */
 static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     ashlar_piece rest = ashlar__piece_of(words);
     for (uint64_t i = 0; rest.bytes > 0; i++) {
@@ -104,12 +105,13 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     return false;
 }
 
-/* Word `i`; a number that has no word as it is, for messages. */
+/* Word number i; a number without a word is written as it is, for messages. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
         ashlar__write_count(i, out);
         return;
     }
+    ASHLAR_CHECK2(o->kind == CHOICE && o->words != NULL);
     ashlar_piece rest = ashlar__piece_of(o->words);
     for (; i > 0; i--) {
         (void)ashlar__piece_cut(&rest, '|');
@@ -118,9 +120,10 @@ static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBE
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
-/* *out is zero before. */
+/* Requires that *out is zero. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
+    ASHLAR_CHECK2(out->whole == 0 && out->real == 0);
     if (has_named_initial(o) && ashlar__piece_is(text, o->words)) {
         out->whole = o->initial;
         return true;
@@ -139,7 +142,7 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         is_read = parse_word(o->words, text, &out->whole);
         break;
     }
-    /* A default above the range goes by its name alone. */
+    /* A default above the range can be given by its name alone. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
@@ -269,6 +272,7 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
         write_value(&options[i], load(config, i), text);
         length += (size_t)snprintf(line + length, sizeof line - length, "%s%s=%s",
                                    i == 0 ? "" : ",", options[i].key, text);
+        ASHLAR_CHECK2(length < sizeof line);
     }
     if (bytes != 0 && bytes <= length) {
         return ashlar__fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",

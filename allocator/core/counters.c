@@ -1,28 +1,27 @@
+/*
+ * counters.c - publishing a thread's counters: the sum, and the peak that the thread saw.
+ */
 #include "allocator/core/counters.h"
 
-#include "allocator/base/compiler.h"
-
 ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {
+    ASHLAR_CHECK2(c->has_peak && c->all.live == c->all.peak);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         c->tags_at_peak[tag] = c->tags[tag].live;
     }
     c->is_at_peak = false;
 }
 
-/* Unsigned values and their changes: arithmetic modulo 2^64 gives the right sum. */
+/* An unsigned value after a signed change: arithmetic modulo 2^64 gives the right sum. */
 static uint64_t changed(uint64_t value, int64_t change) {
     return value + (uint64_t)change;
 }
 
-/*
- * A published sum is below zero while a thread has published that it freed what another one has
- * not published that it took.
- */
+/* As signed numbers: a published sum may be below zero, see counters.h. */
 static bool is_above(uint64_t value, uint64_t other) {
     return (int64_t)value > (int64_t)other;
 }
 
-/* A new peak: the published values, and what the thread had `ahead` of them. */
+/* A new peak: the published values plus what the thread had `ahead` of them, by tag. */
 static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     stats->live_peak_bytes = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -33,10 +32,7 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/*
- * The largest total that this thread saw, in the changes' own terms. Where nothing was freed since,
- * it is the sum that is about to be published.
- */
+/* The largest total that the thread saw, unless it is the sum that is about to be published. */
 static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
     if (c->has_peak && !c->is_at_peak &&
         is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
@@ -50,8 +46,20 @@ static void publish_tag(const ashlar_live_delta *change, ashlar_tag_stats *total
     total->peak_bytes = is_above(reached, total->peak_bytes) ? reached : total->peak_bytes;
 }
 
+/* For assertions. */
+static int64_t sum_of_tags(const ashlar_counters *c) {
+    int64_t sum = 0;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        sum += c->tags[tag].live;
+    }
+    return sum;
+}
+
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     static const int64_t nothing[ASHLAR_TAG_COUNT];
+    ASHLAR_CHECK2(c->hit_count >= c->hit_count_published);
+    ASHLAR_CHECK2(c->planned_count >= c->planned_count_published);
+    ASHLAR_CHECK3(sum_of_tags(c) == c->all.live);
     publish_peak(c, stats);
     stats->alloc_count += c->hit_count - c->hit_count_published;
     stats->served_cached += c->hit_count - c->hit_count_published;
@@ -62,10 +70,11 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         publish_tag(&c->tags[tag], &stats->tags[tag]);
     }
-    /* Other threads may have published meanwhile, and the sum be a peak that none saw alone. */
+    /* With what other threads have published, the sum may be a peak that no thread saw. */
     if (is_above(stats->live_bytes, stats->live_peak_bytes)) {
         set_peak(stats, nothing);
     }
+    ASHLAR_CHECK2(!is_above(stats->live_bytes, stats->live_peak_bytes));
     *c = (ashlar_counters){
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,

@@ -1,14 +1,14 @@
 /*
- * deferred_free.h - blocks that every stream may use at once, given out and taken back as
- * cudaMalloc() and cudaFree() do it (internal).
+ * deferred_free.h - blocks that any stream may use at once, as those of cudaMalloc(), and frees
+ * that wait for all streams, as those of cudaFree() (internal).
  *
- * Such a block is taken for no stream: nothing that is queued anywhere still uses it. Its free is
- * deferred for all streams: whoever defers it finds out when all work submitted before is over, on
- * whatever stream, and then releases it. Until then it waits outside the heap, as a shared block
- * without a use; see shared.h.
+ * Such a block is taken for no stream: no queued work still uses it. Its free is deferred: the
+ * caller finds out when all work submitted before, on whatever stream, is over, and then releases
+ * it. Until then it waits outside the heap, as a shared block without a use; see shared.h.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == bytes of `shared`, of `deferred` and of the lists that were taken, not released
+ *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that were taken
+ *   and not released
  */
 #ifndef ASHLAR_DEFERRED_FREE_H
 #define ASHLAR_DEFERRED_FREE_H
@@ -18,7 +18,7 @@
 /*
  * As ashlar_alloc(), for any streams. Not in a guard mode, which would queue work on the block.
  *
- * is_at_hand   only what is reserved and free by now: nothing is mapped or waited for
+ * is_at_hand   only memory that is reserved and free now: nothing is mapped or waited for
  *
  * Errors: as ashlar_alloc(); is_at_hand: ASHLAR_ENOMEM without a report.
  */
@@ -34,16 +34,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
 
-/* Whether there is a block that was deferred and in no list taken since. Threads: any. */
+/* Whether a deferred block is in no list taken since. Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
-/* All blocks deferred so far, as a list for one of the two below; NULL: there are none. */
+/* Take all blocks deferred so far, as a list for one of the two below; NULL: there are none. */
 ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
 
-/* All work that was submitted before they were deferred is over: they are free. */
+/* Free the blocks. Call it once all work submitted before they were deferred is over. */
 void ashlar__deferred_release(ashlar_allocator *allocator, ashlar_block *list);
 
-/* They are still to be taken. */
+/* Undo ashlar__deferred_take(): the blocks are to be taken again. */
 void ashlar__deferred_put_back(ashlar_allocator *allocator, ashlar_block *list);
 
 /* Whether the allocator is in a guard mode. */

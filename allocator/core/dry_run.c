@@ -1,10 +1,16 @@
+/*
+ * dry_run.c - allocations, uses and frees of a step that is recorded without memory.
+ */
 #include "allocator/core/dry_run.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/streams.h"
 
 ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                            ashlar_tag tag, ashlar_stream stream, void **out) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(ashlar__dry_run_is_on(own));
     ashlar_replay *replay = own->own_replay;
     ashlar_recording *recording = &replay->recording;
     ashlar_stream_state *state = NULL;
@@ -16,6 +22,7 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
         return ashlar__fail(ASHLAR_EOVERFLOW, "a dry run of more than %d allocations",
                             ASHLAR_DRY_RUN_BLOCKS_MAX);
     }
+    ASHLAR_CHECK2(*out == NULL && recording->count < ASHLAR_DRY_RUN_BLOCKS_MAX);
     const uint32_t index = recording->count;
     ashlar__recording_add(recording, bytes, (unsigned)tag, state, &replay->dry_block);
     if (recording->is_incomplete) {
@@ -59,6 +66,8 @@ static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, 
 
 ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                           ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(ashlar__dry_run_is_on(own));
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;
@@ -71,6 +80,8 @@ ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own
 
 ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                           const ashlar_stream *stream) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(ashlar__dry_run_is_on(own));
     ashlar_replay *replay = own->own_replay;
     uint32_t index = 0;
     bool is_own = true;
@@ -80,6 +91,7 @@ ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own
         return status;
     }
     const bool is_planned = is_own && replay->recording.allocs[index].end != ASHLAR_NOT_PLANNED;
+    ASHLAR_CHECK2(replay->dry_block_count > 0);
     replay->dry_block.recorded = index;
     (void)ashlar__recording_end(&replay->recording, &replay->dry_block, is_planned);
     replay->dry_block_count--;

@@ -1,10 +1,9 @@
 /*
  * dry_run.h - steps that are recorded without memory (internal).
  *
- * A dry run takes and frees what a step does, and uses none of it. So while it is recorded its
- * requests get addresses with nothing behind them: the recording costs no memory, and leaves none
- * where a plan is to lie. The addresses are far above those that a process can have, so that
- * whoever uses one is told at once.
+ * A dry run takes and frees what a step does, and uses none of it. So its requests get addresses
+ * with nothing behind them: recording costs no memory, and none is left lying where the plan is to
+ * be. The addresses are far above those that a process can have, so that any use of one fails.
  */
 #ifndef ASHLAR_DRY_RUN_H
 #define ASHLAR_DRY_RUN_H
@@ -16,10 +15,13 @@
 
 enum {
     ASHLAR_DRY_RUN_STRIDE_LOG2 = 40,            /* from one address to the next */
-    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* of one step: up to where BASE ends */
+    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* of one step */
 };
+_Static_assert((uintptr_t)ASHLAR_DRY_RUN_BLOCKS_MAX << ASHLAR_DRY_RUN_STRIDE_LOG2 <=
+                   UINTPTR_MAX - ASHLAR_DRY_RUN_BASE,
+               "the last address does not wrap");
 
-/* Whether requests of this thread get no memory. `own`: its cache or NULL. */
+/* Whether this thread's requests get no memory. own: its cache, or NULL. */
 static inline bool ashlar__dry_run_is_on(const ashlar_cache *own) {
     return own != NULL && own->own_replay != NULL && own->own_replay->is_dry_run &&
            own->own_replay->is_recorded;
@@ -31,7 +33,7 @@ static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr)
 }
 
 /*
- * Record an allocation. *out stays NULL where it is not recorded, and has to get memory.
+ * Record an allocation. *out stays NULL where it is not recorded: then it needs memory.
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,

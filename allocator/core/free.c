@@ -1,14 +1,15 @@
 /*
- * free.c - freeing under the lock: whatever a thread's cache does not take.
+ * free.c - freeing under the lock: what a thread's cache does not take, and frees that are deferred
+ * for all streams.
  */
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/findings.h"
-#include "allocator/core/lookup.h"
-#include "allocator/core/note.h"
+#include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/note.h"
+#include "allocator/core/report.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
@@ -16,8 +17,9 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
- * A request finds magazines by its stream's handle. So there are none for the handle's other
- * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
+ * A request finds magazines by its stream's handle. So a state has none where the handle means
+ * something else to this thread: where the stream or its capture is over, where it is another
+ * thread's default stream, and while it is captured.
  */
 static bool may_cache(const ashlar_stream_state *state) {
     return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
@@ -25,12 +27,15 @@ static bool may_cache(const ashlar_stream_state *state) {
 }
 
 /*
- * The thread's cache takes the block where it can; else the heap, with those that wait for it. As
- * a free without the lock does: an allocator whose caches are bypassed hands out the same blocks.
+ * To the thread's cache where it can take the block, else to the heap, together with the blocks
+ * pending there. The same as a free without the lock does, so that an allocator whose caches are
+ * bypassed hands out the same blocks.
  */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_magazines *m = NULL;
+    ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
     if (ashlar__block_is_shared(block)) {
         if (ashlar__block_is_of_slot(block)) {
             atomic_store_explicit(&block->taken, ASHLAR_SLOT_BLOCK_AWAITED, memory_order_relaxed);
@@ -58,9 +63,11 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
 
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     ashlar__step_record_free_locked(a, block, state == block->stream_state);
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     if (!ashlar__block_is_of_slot(block)) {
         block->requested = 0;
     }
@@ -71,6 +78,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
 /* guard=fill */
 static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state, ashlar_call_site place) {
+    ASHLAR_OWNS(&a->lock);
     const size_t requested = block->requested;
     ashlar_status status = ashlar__shared_join_locked(a, block, state);
     if (status == ASHLAR_OK) {
@@ -79,6 +87,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     if (status != ASHLAR_OK) {
         return status;
     }
+    ASHLAR_CHECK2(!ashlar__block_is_shared(block)); /* the quarantine stamps one stream */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
@@ -86,9 +95,10 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     return ASHLAR_OK;
 }
 
-/* Whose use was the last: *stream's, or where NULL stands, that of the stream it was taken for. */
+/* Whose use was the last: *stream's; stream == NULL: that of the stream it was taken for. */
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     *out = taken_for;
     return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
 }
@@ -96,6 +106,7 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 /* guard=unmap */
 static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_guarded_block *block = NULL;
     ashlar_stream_state *state = NULL;
     ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
@@ -116,6 +127,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
 
 static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                        const ashlar_stream *stream, ashlar_call_site place) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
     ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
@@ -129,13 +141,13 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
         return free_filled_locked(a, block, state, place);
     }
     if (ashlar__block_is_of_slot(block) && state != block->stream_state) {
-        /* Its stream has it back when this one is done with it. */
+        /* The plan's stream has it back when this one is done with it. */
         status = ashlar__shared_add_use_locked(block, state);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
-    /* A graph's block is its pool's, wherever else it was used. */
+    /* A graph's block goes back to its pool, wherever else it was used. */
     free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
     return ASHLAR_OK;
 }
@@ -147,13 +159,14 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     }
     const ashlar_call_site place = {caller, ashlar__thread_number()};
     ashlar_cache *own = ashlar__cache_get(a);
-    pthread_mutex_lock(&a->lock);
+    ASHLAR_CHECK2(own == NULL || !ashlar__allocator_is_guarded(a)); /* a guard sees every call */
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status =
         ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
         : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
                                       : free_block_locked(a, own, ptr, stream, place);
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
 
@@ -169,8 +182,9 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     return free_from(a, ptr, &stream, ASHLAR_RETURN_ADDRESS());
 }
 
-/* In a guard mode what was asked for: behind it, an access is a mistake. */
+/* In a guard mode the bytes asked for: an access behind them is a mistake. */
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_guarded_block *pages = NULL;
     const ashlar_status status = a->guards.unmap != NULL
@@ -185,8 +199,75 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
 }
 
 ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = usable_bytes_locked(a, ptr, out);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
+}
+
+/* ---- for all streams ---- */
+
+static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
+    ashlar__account_free_locked(a, own, block);
+    ashlar__shared_drop_uses_locked(block); /* the deferred free waits for them, too */
+    block->requested = 0;
+    block->marks |= ASHLAR_BLOCK_SHARED;
+    block->uses = NULL;
+    block->older = a->deferred;
+    a->deferred = block;
+    a->shared_bytes += block->bytes;
+}
+
+ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
+    ashlar_block *block = NULL;
+    ashlar_cache *own = ashlar__cache_get(a);
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        defer_locked(a, own, block);
+    }
+    ashlar__lock_release(&a->lock);
+    return status;
+}
+
+bool ashlar__has_deferred(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    const bool has_any = a->deferred != NULL;
+    ashlar__lock_release(&a->lock);
+    return has_any;
+}
+
+ashlar_block *ashlar__deferred_take(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    ashlar_block *list = a->deferred;
+    a->deferred = NULL;
+    ashlar__lock_release(&a->lock);
+    return list;
+}
+
+void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
+    ashlar__lock_acquire(&a->lock);
+    while (list != NULL) {
+        ashlar_block *block = list;
+        list = block->older;
+        ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
+        ASHLAR_CHECK2(block->requested == 0 && a->shared_bytes >= block->bytes);
+        a->shared_bytes -= block->bytes;
+        block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
+        ashlar__heap_put(&a->heap, block, NULL, 0);
+    }
+    ashlar__lock_release(&a->lock);
+}
+
+void ashlar__deferred_put_back(ashlar_allocator *a, ashlar_block *list) {
+    ashlar__lock_acquire(&a->lock);
+    ashlar_block **end = &a->deferred;
+    while (*end != NULL) {
+        end = &(*end)->older;
+    }
+    *end = list;
+    ashlar__lock_release(&a->lock);
 }

@@ -1,11 +1,12 @@
 /*
  * graph_pool.c - the blocks of a captured graph, from its capture to its end.
  *
- * A pool is a record like a stream's, without events: its free blocks are never past, so nobody but
- * a request of the same capture finds them, and they do not merge with idle memory.
+ * A pool is a stream state without events: its free blocks are never past, so only requests of the
+ * same capture find them, and they do not merge with idle memory.
  */
 #include <ashlar/graph_pool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
@@ -21,6 +22,7 @@ struct ashlar_graph_pool {
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
                                   ashlar_graph_pool *pool) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *home = NULL, *state = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &home);
     if (status == ASHLAR_OK && home->pool != NULL) {
@@ -33,6 +35,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
         return status;
     }
     ashlar__caches_forget_stream_locked(a, home);
+    ASHLAR_CHECK2(state != home && home->pool == NULL);
     state->is_pool = true;
     home->pool = state;
     atomic_fetch_add(&a->device->driver->capture_count, 1);
@@ -49,9 +52,9 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = begin_locked(a, stream, pool);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         ashlar__host_free(pool);
         return status;
@@ -62,20 +65,24 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar_allocator *a = pool->allocator;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     if (pool->home != NULL) {
+        ASHLAR_CHECK2(pool->home->pool == pool->stream_state);
+        ASHLAR_CHECK2(atomic_load(&a->device->driver->capture_count) > 0);
         ashlar__caches_forget_stream_locked(a, pool->stream_state);
         pool->stream_state->is_ended = true;
         pool->home->pool = NULL;
         pool->home = NULL;
         atomic_fetch_sub(&a->device->driver->capture_count, 1);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
-/* The pool's blocks are `to`'s. Other threads' hits look at what is written here: shut them out. */
+/* Make the pool's blocks `to`'s; other threads' hits read what is written, and are shut out. */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event == NULL && !to->is_pool);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__shared_rehome_locked(a, from, to);
     for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
@@ -85,6 +92,7 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     }
     to->last_tick = ashlar__stream_state_stamp(to);
     ashlar__heap_restamp(&a->heap, from, to, to->last_tick);
+    ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->free));
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
@@ -108,9 +116,9 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
         return ASHLAR_OK;
     }
     ashlar_allocator *a = pool->allocator;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = release_locked(pool, stream);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status == ASHLAR_OK) {
         ashlar__host_free(pool);
     }

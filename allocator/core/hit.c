@@ -2,22 +2,26 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under
- * those conditions is behind ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
+ * tests/shell/shell_hit_path.sh checks that in the machine code. Everything else is behind
+ * ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
+
+#include "allocator/base/check_level.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/plan/plan_replay.h"
 
 /*
- * count: NULL for what a plan serves; see ashlar__replay_served().
+ * count   the counter to raise; NULL for what a plan serves; see ashlar__replay_served()
  *
- * The public functions call others only as their last act, so that they have nothing to save on
- * the stack: with it a hit would take a fifth more instructions.
+ * The public functions call others only as their last act, so that they have nothing to save on the
+ * stack: saving it would make a hit a fifth longer.
  */
 static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
                             size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
-    /* Atomic for a slot block, which other threads ask whether it is taken. */
+    ASHLAR_CHECK2(bytes > 0 && bytes <= block->bytes && block->state == ASHLAR_BLOCK_USED);
+    ASHLAR_CHECK2(block->taken == 0 && block->offset < a->constants.range_bytes);
+    /* Atomic because other threads ask whether a slot block is taken. */
     atomic_store_explicit(&block->taken, bytes, memory_order_relaxed);
     block->tag = (unsigned char)tag;
     if (count != NULL) {
@@ -28,7 +32,7 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar__cache_leave(cache);
 }
 
-/* For another stream than the last time, or not what a step was expected to want; inside. */
+/* For another stream than the last time, or not what the step's plan expects; inside. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
@@ -52,7 +56,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
     return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* Not for the stream that the last request was for, if there is one; inside. */
+/* Not for the last request's stream, or a step is replayed; inside. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = ashlar__replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
@@ -104,6 +108,7 @@ ashlar_status ashlar_alloc_tagged(ashlar_allocator *a, size_t bytes, ashlar_tag 
 }
 
 static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
+    ASHLAR_CHECK2(block->requested <= block->bytes && block->marks == 0);
     cache->counters.free_count++;
     ashlar__count_free(&cache->counters, block->requested, block->tag);
     block->requested = 0;
@@ -111,6 +116,7 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
 }
 
 static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *block) {
+    ASHLAR_CHECK2(ashlar__block_is_of_slot(block) && block->requested <= block->bytes);
     cache->counters.free_count++;
     ashlar__count_free(&cache->counters, block->requested, block->tag);
     ashlar__slot_block_vacate(block);
@@ -118,22 +124,23 @@ static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *b
     return ASHLAR_OK;
 }
 
-/* Just after a peak; inside the cache. */
-static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashlar_block *block) {
+/* The first free after a peak; inside. */
+static ASHLAR_NOINLINE ashlar_status free_slot_block_at_peak(ashlar_cache *cache,
+                                                             ashlar_block *block) {
     return free_slot_block(cache, block);
 }
 
-/* A block that is marked, for another stream's use or as a plan's. */
+/* A marked block: used on further streams, or a plan's. */
 static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
                                         ashlar_block *block) {
     if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar__cache_enter(cache))) {
         return ashlar__free_slow(a, ptr);
     }
     return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_slot_block(cache, block)
-                                                      : free_seat_at_peak(cache, block);
+                                                      : free_slot_block_at_peak(cache, block);
 }
 
-/* A block of another stream than the last time, or for a full cache, or just after a peak. */
+/* Of another stream than the last time, or the cache is full, or the first free after a peak. */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
     ashlar_cache *cache = ashlar__cache_recent;
@@ -150,8 +157,8 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
 }
 
 /*
- * Of another allocator than the last time, or a pointer that is no block. Always here in a guard
- * mode, which has no caches: only there the place is wanted.
+ * Of another allocator than the last time, or a pointer that is no block. In a guard mode, which
+ * has no caches, every free comes here: only there the caller's place is wanted.
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {

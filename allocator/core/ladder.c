@@ -1,5 +1,5 @@
 /*
- * ladder.c - the order in which a request is served that the thread's own cache does not have.
+ * ladder.c - the order of attempts to serve a request that the thread's own cache cannot.
  *
  *    1  a free block last used on the same stream      6  free blocks of other streams, merged
  *    2  an idle block                                  7  newly mapped memory
@@ -8,19 +8,29 @@
  *    5  another stream's block, after an in-stream    10  a wait on the host, oldest event first
  *       wait                                          11  physical pages gathered into one hole
  *
- * Each step that declines leaves *out NULL. Every step that frees something is followed by a
- * search from the first. Steps 4 and 5 may look at every stream: a block of the request's own
- * would have served in step 1.
+ * A rung that declines leaves *out NULL. After a rung that frees something the search begins anew
+ * with the first. Rungs 4 and 5 may look at every stream: a block of the request's own stream would
+ * have served in rung 1. Everything here holds the allocator's lock.
  */
-#include "allocator/core/ladder.h"
+#include "allocator/core/slow_path.h"
 
-#include "allocator/core/seal.h"
+#include "allocator/base/check_level.h"
 #include "allocator/core/shared.h"
 
-/* At a trough live bytes are in the lowest eighth of a range that is an eighth of their most. */
+/*
+ * At a trough, live bytes are in the lowest eighth of the range that they have covered, and that
+ * range is more than an eighth of the most there were.
+ */
 enum { TROUGH_DIVISOR = 8 };
 
-/* Steps 1 and 2. */
+/* For assertions: free, large enough, and no other stream's work may still use it. */
+static bool can_serve(const ashlar_block *block, const ashlar_request *r) {
+    return block->state == ASHLAR_BLOCK_FREE && block->bytes >= r->bytes &&
+           (block->stream_state == r->stream_state ||
+            ashlar__stream_state_is_past(block->stream_state, block->tick));
+}
+
+/* Rungs 1 and 2. */
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_rung *rung) {
     ashlar_block *block = ashlar__free_bins_best_fit(&r->stream_state->free, r->bytes);
@@ -29,10 +39,11 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
         block = ashlar__free_bins_best_fit(&a->heap.idle, r->bytes);
         *rung = ASHLAR_RUNG_IDLE;
     }
+    ASHLAR_CHECK2(block == NULL || can_serve(block, r));
     return block;
 }
 
-/* Where others have not published what they took, this thread's frees may outweigh the rest. */
+/* As far as published; below zero where this thread freed what others have not published yet. */
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
     const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
     return (int64_t)live < 0 ? 0 : live;
@@ -48,16 +59,18 @@ static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
     const uint64_t live = live_bytes(a, own);
     own->crest = live > own->crest ? live : own->crest;
     own->trough = live < own->trough ? live : own->trough;
+    ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
     const uint64_t range = own->crest - own->trough;
     return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
 }
 
 /*
- * Whether the cycle that ends asked for as many blocks as the one before, and for as much at most.
- * Hits are not seen, so that the crest is lower where there were more of them at the end, by no
- * more than what the cache may hold.
+ * Whether the cycle that ends asked for as many blocks as the one before, and had the same most
+ * live bytes. Only misses see live bytes: where more hits came last, the crest seen is lower, by no
+ * more than the cache may hold.
  */
 static bool is_like_the_last(ashlar_cache *own) {
+    ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
     const uint64_t hits = own->counters.hit_count - own->hits_before;
     const uint64_t requests = hits + own->misses;
     const bool is_higher = own->crest > own->last_crest;
@@ -72,17 +85,18 @@ static bool is_like_the_last(ashlar_cache *own) {
 }
 
 /*
- * Before a search: what the thread's cache has may be what keeps a hole from being large enough.
+ * Before a search: give up cached blocks that may keep free memory from being one hole.
  *
- * A program that works in steps comes back, between two of them, to where live bytes are fewest.
- * Cached blocks that lie between free ones then keep these from being one, and the next step's
- * blocks from lying as closely as the last one's. So they are given up once a step; unless the
- * steps are alike, and the cached blocks where the next one wants them. A large one goes always.
+ * In a program that works in steps, live bytes are fewest between two steps. Cached blocks that lie
+ * between free ones then keep these apart, and the next step's blocks would lie less closely than
+ * the last one's. So the cache is emptied once a step, unless the steps are alike: then the blocks
+ * lie where the next step wants them. A large block is always given up.
  *
- * And all go where the cache had no room for a block since the last miss: then it is full of sizes
- * that nobody asks for.
+ * The cache is also emptied where it has had no room for a block since the last miss: then it is
+ * full of sizes that nobody asks for.
  */
 static void make_way(ashlar_allocator *a, ashlar_cache *own) {
+    ASHLAR_CHECK2(own->allocator == a && own->thread == ashlar__thread_number());
     const bool was_full = own->pending_count > 0;
     if (was_full) {
         ashlar__cache_flush_pending_locked(own);
@@ -99,9 +113,10 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
         begin_cycle(a, own);
     }
     own->misses++;
+    ASHLAR_CHECK2(own->pending_count == 0 && own->weight[1] == 0);
 }
 
-/* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
+/* Rung 3: what this thread holds, before other streams are disturbed or memory is mapped. */
 static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_rung *rung) {
     if (r->own == NULL || ashlar__cache_is_empty(r->own)) {
         return NULL;
@@ -111,7 +126,7 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
     return best_without_wait(a, r, rung);
 }
 
-/* A stream that is being captured lends nothing, and a graph's pool never does. */
+/* A stream that is being captured lends nothing, nor does a graph's pool. */
 static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_stream_state *other,
                                    size_t bytes) {
     return ashlar__stream_state_is_closed(other, &a->client)
@@ -119,7 +134,7 @@ static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_strea
                : ashlar__free_bins_best_fit(&other->free, bytes);
 }
 
-/* Step 4: another stream's block, if asking its event shows that its last use is over. */
+/* Rung 4: another stream's block, if asking its event shows that its last use is over. */
 static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     const size_t bytes = r->bytes;
@@ -128,7 +143,8 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
         if (block == NULL) {
             continue;
         }
-        /* Asking can only help where a recording covers the block's last use. */
+        ASHLAR_CHECK2(block->stream_state == other && block->tick <= other->last_tick);
+        /* Asking helps only where a recording covers the block's last use. */
         if (!ashlar__stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
             const ashlar_status status = ashlar__stream_state_query(other, &a->client);
             if (status != ASHLAR_OK) {
@@ -148,7 +164,7 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Step 5: the best fit among other streams' blocks, its last use put before `state`'s work. */
+/* Rung 5: the best fit among other streams' blocks; the request's stream waits for its last use. */
 static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_stream_state *owner = NULL;
     ashlar_block *best = NULL;
@@ -174,14 +190,15 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
         status = ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream);
     }
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(owner->recorded > best->tick); /* what was waited for is after the use */
         *out = best;
     }
     return status;
 }
 
 /*
- * Step 6: the first two again, once the free blocks of other streams whose work is over have been
- * merged. No block alone was large enough, but several side by side may be.
+ * Rung 6: merge the free blocks of other streams whose work is over, and try the first two again.
+ * No block alone was large enough, but several side by side may be.
  */
 static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *rung) {
@@ -190,13 +207,13 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
         return ASHLAR_OK;
     }
     for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
-        /* This stream's own blocks are merged already, and merge with others while in use. */
+        /* This stream's own blocks are merged already. */
         if (other == r->stream_state || ashlar__free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
         if (ashlar__stream_state_is_closed(other, &a->client)) {
-            continue; /* what is known to be past there will do */
+            continue; /* only what is known to be past there */
         }
         const ashlar_status status = ashlar__stream_state_ask(other, &a->client, other->last_tick,
                                                               &a->stats.events_recorded);
@@ -211,10 +228,10 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     return ASHLAR_OK;
 }
 
-/* Steps 4 to 6: memory there is, last used by other streams. */
+/* Rungs 4 to 6: memory there is, last used by other streams. */
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *rung) {
-    /* What is captured may not wait for what is not: only what is known to be past will do. */
+    /* Captured work may not wait for other work: only what is known to be past will do. */
     if (ashlar__stream_state_is_closed(r->stream_state, &a->client)) {
         ashlar__heap_sweep(&a->heap);
         *out = best_without_wait(a, r, rung);
@@ -222,7 +239,7 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
     }
     *rung = ASHLAR_RUNG_COMPLETED;
     ashlar_status status = try_completed(a, r, out);
-    /* A wait in one stream puts the block in order for that one alone. */
+    /* A wait in one stream makes the block fit for that stream alone. */
     if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
         *rung = ASHLAR_RUNG_WAITED;
         status = try_waited(a, r, out);
@@ -234,8 +251,8 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
 }
 
 /*
- * Steps 3 to 7. *out is NULL where the device, or the limit, is full; the detail then has the words
- * of who said so.
+ * Rungs 3 to 7. *out is NULL where the device, or the limit, is full; the error detail then says
+ * which.
  */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
@@ -252,17 +269,18 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-/* Steps 1 to 7: everything that waits for nobody and takes nothing from others. */
+/* Rungs 1 to 7: no wait on the host, and nothing is taken out of other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
     *out = best_without_wait(a, r, rung);
     return *out == NULL ? search_on(a, r, out, rung) : ASHLAR_OK;
 }
 
-/* Step 8. True: there was something to take back. */
+/* Rung 8. True: there was something to take back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     const size_t free_bytes = a->heap.free_bytes;
     ashlar__caches_flush_locked(a, r->own);
+    ASHLAR_CHECK2(a->heap.free_bytes >= free_bytes);
     return a->heap.free_bytes != free_bytes;
 }
 
@@ -276,7 +294,7 @@ static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_
            ashlar__shared_waits_for_locked(a, state);
 }
 
-/* Record what is not recorded yet, and find the oldest recording that is worth waiting for. */
+/* Record events that are missing, and find the oldest recording that is worth waiting for. */
 static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ashlar__shared_cover_locked(a);
     *out = NULL;
@@ -287,7 +305,8 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
         }
         status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                             &a->stats.events_recorded);
-        const bool is_done = state->completed == state->recorded; /* found to be gone */
+        ASHLAR_CHECK2(state->completed <= state->recorded);
+        const bool is_done = state->completed == state->recorded; /* the stream is gone */
         if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
             *out = state;
         }
@@ -295,7 +314,7 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
     return status;
 }
 
-/* Step 10, once: wait for one stream. *waited: there was one to wait for. */
+/* Rung 10, once: wait for one stream. *waited: there was one to wait for. */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
     ashlar_status status = find_oldest(a, &oldest);
@@ -303,12 +322,13 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     if (*waited) {
         status = ashlar__stream_state_synchronize(oldest, &a->client, &a->lock);
     }
+    ASHLAR_OWNS(&a->lock); /* again */
     ashlar__shared_settle_locked(a);
     ashlar__heap_sweep(&a->heap);
     return status;
 }
 
-/* Step 10: wait for one stream after the other, as long as that may help. */
+/* Rung 10: wait for one stream after the other, as long as that may help. */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
@@ -326,7 +346,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Step 11. Moving memory is no driver allocation, but what it lacks is. */
+/* Rung 11. Where too little is idle it maps the rest anew, so that the seal has its say. */
 static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     if (ashlar__may_map_locked(a) != ASHLAR_OK) {
         return ASHLAR_OK;
@@ -335,7 +355,7 @@ static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-/* Steps 8 to 11, where a search found nothing. */
+/* Rungs 8 to 11, where a search found nothing. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar_rung unused;
@@ -357,7 +377,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     return status;
 }
 
-/* Steps 3 to 11, for a request that 1 and 2 do not serve. */
+/* Rungs 3 to 11, for a request that 1 and 2 do not serve. */
 static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
                                            ashlar_block **out, ashlar_rung *rung) {
     ashlar_block *found = NULL;
@@ -368,12 +388,16 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     if (status != ASHLAR_OK) {
         return status;
     }
+    ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_FREE && found->bytes >= r->bytes));
     *out = found;
     return found != NULL ? ASHLAR_OK : ASHLAR_ENOMEM;
 }
 
 ashlar_status ashlar__ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
                                          ashlar_block **out, ashlar_rung *rung) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(request->bytes > 0 && request->bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ASHLAR_CHECK2(request->stream_state != NULL);
     if (request->own != NULL) {
         make_way(a, request->own);
     }

@@ -1,17 +1,21 @@
-#include "allocator/core/leaks.h"
+/*
+ * leaks.c - the report of blocks that are still live when an allocator, or the process, ends.
+ */
+#include "allocator/core/report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
-/* Lines of a report, addresses on a line. */
+/* Groups in a report, addresses of a group, bytes of a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
 typedef struct leak {
@@ -29,6 +33,7 @@ typedef struct group {
 static void say(const ashlar_allocator *a, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
 static void say(const ashlar_allocator *a, const char *format, ...) {
+    ASHLAR_CHECK2(a->report != NULL);
     char line[LINE_BYTES];
     va_list args;
     va_start(args, format);
@@ -39,7 +44,7 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 
 /* ---- collecting ---- */
 
-/* Room for `capacity` leaks, or NULL to count alone. Returns how many there are. */
+/* Copy up to `capacity` leaks. Returns how many there are. */
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL;
@@ -75,7 +80,7 @@ static int by_kind(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* Most bytes first; of equals, in the order of the leaks. */
+/* The most bytes first; of equals, in the order of the leaks. */
 static int by_bytes(const void *left, const void *right) {
     const group *a = left, *b = right;
     if (a->bytes != b->bytes) {
@@ -92,6 +97,7 @@ static size_t make_groups(const leak *leaks, size_t count, group *groups) {
         if (last == NULL || last->tag != leaks[i].tag || last->requested != leaks[i].requested) {
             groups[group_count++] = (group){.first = i};
         }
+        ASHLAR_CHECK2(last == NULL || by_kind(last, &leaks[i]) <= 0);
         groups[group_count - 1].count++;
         groups[group_count - 1].bytes += leaks[i].requested;
     }
@@ -107,6 +113,7 @@ static void say_group(const ashlar_allocator *a, const leak *leaks, const group 
     for (size_t i = 0; i < g->count && i < ADDRESSES_MAX; i++) {
         at += (size_t)snprintf(addresses + at, sizeof addresses - at, "%s%p", i == 0 ? "" : " ",
                                ashlar__ptr_out(first[i].ptr));
+        ASHLAR_CHECK2(at < sizeof addresses);
     }
     say(a, "leak: %s: %zu of %zu bytes, %" PRIu64 " bytes, at %s%s",
         ashlar_tag_name((ashlar_tag)first->tag), g->count, first->requested, g->bytes, addresses,
@@ -126,6 +133,7 @@ static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count, gro
 }
 
 void ashlar__leaks_report_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stats stats;
     if (a->report == NULL) {
         return;
@@ -133,6 +141,7 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, &stats);
     const size_t count = collect(a, NULL, 0);
+    ASHLAR_CHECK2(count == stats.live_blocks);
     leak *leaks = count > 0 ? ashlar__host_calloc(count, sizeof *leaks) : NULL;
     group *groups = leaks != NULL ? ashlar__host_calloc(count, sizeof *groups) : NULL;
     if (leaks != NULL) {
@@ -153,38 +162,38 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
 
 /* ---- the process's end ---- */
 
-/* Guards the list. Taken before an allocator's lock. */
-static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards the list of allocators that report their leaks. */
+static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
 static ashlar_allocator *reported_allocators; /* by next_reported */
 static bool is_expecting_exit;
 
 /*
- * The device may be gone by now, and threads may still run. An allocator that one of them is in is
- * left out: it may hold the lock for good.
+ * The device may be gone by now, and threads may still run. An allocator whose lock one of them
+ * holds is left out: to wait for that lock may be to wait forever.
  */
 static void report_at_exit(void) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     for (ashlar_allocator *a = reported_allocators; a != NULL; a = a->next_reported) {
-        if (pthread_mutex_trylock(&a->lock) == 0) {
+        if (ashlar__lock_try_acquire(&a->lock)) {
             ashlar__leaks_report_locked(a);
-            pthread_mutex_unlock(&a->lock);
+            ashlar__lock_release(&a->lock);
         }
     }
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }
 
 void ashlar__leaks_register(ashlar_allocator *a) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     if (!is_expecting_exit) {
         is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
     }
     a->next_reported = reported_allocators;
     reported_allocators = a;
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }
 
 void ashlar__leaks_unregister(ashlar_allocator *a) {
-    pthread_mutex_lock(&watch_lock);
+    ashlar__lock_acquire(&watch_lock);
     for (ashlar_allocator **link = &reported_allocators; *link != NULL;
          link = &(*link)->next_reported) {
         if (*link == a) {
@@ -192,5 +201,5 @@ void ashlar__leaks_unregister(ashlar_allocator *a) {
             break;
         }
     }
-    pthread_mutex_unlock(&watch_lock);
+    ashlar__lock_release(&watch_lock);
 }

@@ -1,16 +1,18 @@
 /*
- * limits.c - how much memory an allocator has of the device: limit, reservation, trim, peers.
+ * limits.c - how much memory an allocator takes of the device: trim, limit, reservation, the seal
+ * and the program's callback that gives memory back, and which peers may use it.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/slow_path.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/seal.h"
 #include "allocator/core/shared.h"
 
 /* ---- giving back ---- */
 
-/* Everything that is past becomes idle, without waiting: what the device is still at stays. */
+/* Make idle what no work uses any more, without waiting for the rest. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
     ashlar_status status = ashlar__shared_query_locked(a, 0);
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
@@ -23,10 +25,12 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
     }
     ashlar__shared_settle_locked(a);
     ashlar__heap_sweep(&a->heap);
+    ASHLAR_CHECK2(a->heap.used_bytes + a->heap.free_bytes == a->heap.range.mapped_bytes);
     return status;
 }
 
 static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
+    ASHLAR_OWNS(&a->lock);
     if (a->heap.range.mapped_bytes <= target_bytes) {
         return ASHLAR_OK;
     }
@@ -35,17 +39,18 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
 }
 
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = trim_locked(a, target_bytes);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 /* ---- bounds ---- */
 
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_range *range = &a->heap.range;
+    ASHLAR_CHECK2(range->mapped_bytes <= range->memory_bytes);
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
     ashlar_status status = trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
@@ -54,30 +59,95 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
                               "goes back when ashlar_allocator_trim() is called after it is free",
                               range->mapped_bytes, range->limit_bytes);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
         status = ashlar__heap_reserve(&a->heap, bytes);
         ashlar__update_reserved_peak_locked(a);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
+}
+
+/* ---- the seal ---- */
+
+void ashlar_allocator_seal(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    a->stats.is_sealed = true;
+    a->calls_at_seal = a->client.calls;
+    ashlar__lock_release(&a->lock);
+}
+
+void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
+                                      ashlar_warn_fn warn, void *user) {
+    ashlar__lock_acquire(&a->lock);
+    a->seal = policy;
+    a->warn = warn;
+    a->warn_user = user;
+    ashlar__lock_release(&a->lock);
+}
+
+ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
+               ? ashlar__fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
+                                             "memory be taken; warm up with the largest step")
+               : ASHLAR_OK;
+}
+
+void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    const uint64_t mapped =
+        a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
+    if (mapped > a->stats.reserved_peak_bytes) {
+        a->stats.reserved_peak_bytes = mapped;
+    }
+    ASHLAR_CHECK2(a->heap.range.mapped_bytes <= a->heap.range.memory_bytes);
+}
+
+/* ---- the callback that gives memory back ---- */
+
+static _Thread_local bool is_reclaiming;
+
+void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
+    ashlar__lock_acquire(&a->lock);
+    a->reclaim = reclaim;
+    a->reclaim_user = user;
+    ashlar__lock_release(&a->lock);
+}
+
+bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_reclaim_fn reclaim = a->reclaim;
+    void *user = a->reclaim_user;
+    /* The callback may allocate, but is not called again for what it allocates. */
+    if (reclaim == NULL || is_reclaiming) {
+        return false;
+    }
+    ashlar__lock_release(&a->lock);
+    is_reclaiming = true;
+    const bool has_helped = reclaim(user, bytes);
+    ASHLAR_CHECK2(is_reclaiming);
+    is_reclaiming = false;
+    ashlar__lock_acquire(&a->lock);
+    return has_helped;
 }
 
 /* ---- peers ---- */
 
-/* Asked first: a peer that cannot is otherwise found out by the next mapping, which then fails. */
+/* Ask before: else the next mapping would be the one to fail for a peer without access. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
+    ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
+        return ASHLAR_OK; /* its own device needs no leave; a range of segments refuses by itself */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));
@@ -93,11 +163,11 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
 }
 
 ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {
         status = ashlar__heap_allow_peer(&a->heap, ordinal);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }

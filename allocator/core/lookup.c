@@ -1,12 +1,13 @@
 /*
  * lookup.c - from an address to its block, and what is wrong with one that has none.
  */
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The block that an offset is in; in a plan's memory a live slot block's, where there is one. */
+/* The block that an offset is in; in a plan's memory the live slot block, where there is one. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -21,7 +22,8 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
 
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
-    /* Other threads' hits write what is read here. */
+    ASHLAR_OWNS(&a->lock);
+    /* Shuts out other threads' hits, which write what is read here. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
@@ -38,6 +40,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 }
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
     /* An address below the base wraps to a huge offset, and is refused with the others. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
@@ -47,6 +50,7 @@ ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ash
     if (block == NULL || ashlar__block_live_bytes(block) == 0) {
         return bad_pointer_locked(a, ptr, offset);
     }
+    ASHLAR_CHECK2(block->offset == offset && block->state == ASHLAR_BLOCK_USED);
     *out = block;
     return ASHLAR_OK;
 }
@@ -55,7 +59,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
                                   size_t *bytes) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const bool is_ours = offset < a->constants.range_bytes;
     const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
@@ -67,7 +71,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
         status = ashlar__fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
     }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -75,16 +79,16 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     const ashlar_range *range = &a->heap.range;
     bool is_there = false;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
         is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return is_there;
 }
 
-/* Where the calling thread's cache is in the middle of nothing. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
     const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
     ashlar__caches_release_locked(a, own);

@@ -1,8 +1,9 @@
 /*
- * note.c - who is told of an allocation and of a free: the counters, the trace, the recordings.
+ * note.c - what is noted of an allocation and of a free: by counters, trace and recordings.
  */
 #include "allocator/core/note.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
@@ -12,6 +13,7 @@ ashlar_counters *ashlar__counters_of(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     if (own == NULL) {
         ashlar__counters_publish(&a->counters, &a->stats);
     } else {
@@ -22,6 +24,7 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
 
 void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
                                unsigned tag) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_counters *counters = ashlar__counters_of(a, own);
     counters->free_count++;
     ashlar__count_free(counters, requested, tag);
@@ -29,8 +32,10 @@ void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t re
 }
 
 void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+    ASHLAR_OWNS(&a->lock);
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ASHLAR_MAY_TOUCH(cache);
         ashlar__cache_count_planned(cache);
         ashlar__counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar__cache_bytes(cache);
@@ -38,10 +43,13 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     if (a->guards.fill != NULL) {
         cached_bytes += a->guards.fill->bytes;
     }
+    /* Now every thread has published. Whether the sums are right is ashlar_allocator_check()'s. */
+    ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
+    ASHLAR_CHECK2(a->heap.used_bytes >= cached_bytes + a->shared_bytes + stats->planned_bytes);
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
@@ -54,6 +62,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
 }
 
 void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, stats);
     ashlar__caches_release_locked(a, ashlar__cache_recent);
@@ -63,6 +72,7 @@ void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
 
 void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     if (a->client.trace == NULL) {
         return;
     }
@@ -78,6 +88,7 @@ void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
 
 void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
@@ -85,7 +96,8 @@ void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
 /* ---- steps that are recorded ---- */
 
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    /* What a captured stream is given is its graph's, and never a plan's. */
+    ASHLAR_CHECK2(requested <= block->bytes && block->stream_state != NULL);
+    /* A captured stream's blocks are its graph's, and never a plan's. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
@@ -95,6 +107,8 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
 
 void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
                                      bool is_planned) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
         return;
     }

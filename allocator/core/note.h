@@ -1,5 +1,5 @@
 /*
- * note.h - who is told of an allocation and of a free: the counters, the trace, the recordings
+ * note.h - what is noted of an allocation and of a free: by counters, trace and recordings
  * (internal). Lock: held, for all of it.
  */
 #ifndef ASHLAR_NOTE_H
@@ -11,19 +11,19 @@
 void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
                                  const ashlar_block *block);
 
-/* Count a free of a block with this many bytes asked for. */
+/* Count the free of a block for which `requested` bytes had been asked. */
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
 
-/* Where the calling thread counts, and its publication if that is due. */
+/* Where the calling thread counts; and publish its counters if that is due. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
-/* Tell the trace, if there is one, of a block. */
+/* Add an event about a block to the trace, if there is one. */
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state);
 
-/* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
+/* One consistent sum of every thread's counters. _claimed: the caches are claimed, too. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 

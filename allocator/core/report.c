@@ -1,16 +1,21 @@
 /*
- * report.c - what is said when memory is out: who has it, and what would help.
+ * report.c - what the program is told when memory is out (who has it, and what would help), and
+ * what a guard mode found.
  */
 #include "allocator/core/report.h"
 
 #include <stdio.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/note.h"
 
 enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 
+/* ---- out of memory ---- */
+
 static size_t largest_hole_locked(const ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     size_t largest = ashlar__free_bins_largest(&a->heap.idle);
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         const size_t bytes_here = ashlar__free_bins_largest(&state->free);
@@ -19,7 +24,7 @@ static size_t largest_hole_locked(const ashlar_allocator *a) {
     return largest;
 }
 
-/* The tag with the most live bytes below `limit`, of equals the first after `last`; -1: none. */
+/* The next tag after `last` by live bytes, the most first, of equals by number; -1: none. */
 static int next_tag(const ashlar_stats *stats, int last) {
     int best = -1;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -43,6 +48,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
                                    ashlar_tag_name((ashlar_tag)tag),
                                    (unsigned long long)stats->tags[tag].live_bytes);
         at += wrote > 0 ? (size_t)wrote : 0;
+        ASHLAR_CHECK2(at < TEXT_BYTES);
     }
     if (at > 0 && at < TEXT_BYTES - 1) {
         snprintf(text + at, TEXT_BYTES - at, ")");
@@ -51,6 +57,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
 
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                        const char *cause) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_device_info *info = &a->device->info;
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
@@ -74,4 +81,29 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar
         range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
         largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
         limit[0] != '\0' ? ", raise the limit" : "", cause);
+}
+
+/* ---- findings ---- */
+
+ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
+    const ashlar_status status =
+        a->guards.fill != NULL ? ashlar__checker_take(&a->guards.fill->checker) : ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        return status;
+    }
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_report_fn report = a->report;
+    void *user = a->report_user;
+    ashlar__lock_release(&a->lock);
+    if (report != NULL) {
+        report(ashlar_error_detail(), user);
+    }
+    return status;
+}
+
+void ashlar_allocator_set_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
+    ashlar__lock_acquire(&a->lock);
+    a->report = report;
+    a->report_user = user;
+    ashlar__lock_release(&a->lock);
 }

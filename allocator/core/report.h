@@ -1,5 +1,6 @@
 /*
- * report.h - what is said when memory is out (internal).
+ * report.h - what the library tells the program: memory that is out, what a guard mode found, and
+ * blocks that are still live at the end (internal).
  */
 #ifndef ASHLAR_CORE_REPORT_H
 #define ASHLAR_CORE_REPORT_H
@@ -9,9 +10,24 @@
 /*
  * The report of a request that cannot be served: ASHLAR_ENOMEM. Lock: held.
  *
- * cause   the last step's own words
+ * cause   the last rung's own words
  */
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
                                        const char *cause);
+
+/*
+ * Report the guard mode's oldest finding, if there is one: to the callback, and as ASHLAR_EDAMAGE.
+ * Lock: not held.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *allocator);
+
+/* ---- leaks ---- */
+
+/* Have the allocator's live blocks reported when the process exits, until it is unregistered. */
+void ashlar__leaks_register(ashlar_allocator *allocator);
+void ashlar__leaks_unregister(ashlar_allocator *allocator); /* also one that is not registered */
+
+/* Say what is live, if anything is. No driver call. Lock: held. */
+void ashlar__leaks_report_locked(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_CORE_REPORT_H */

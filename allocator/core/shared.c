@@ -1,8 +1,16 @@
+/*
+ * shared.c - blocks that several streams used, from ashlar_record_stream() until the heap has them
+ * back.
+ */
 #include "allocator/core/shared.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/dry_run.h"
+#include "allocator/core/note.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/streams.h"
 #include "allocator/plan/plan_memory.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_stream_state *state) {
@@ -30,8 +38,9 @@ static ashlar_use *new_use(ashlar_stream_state *state, ashlar_use *next) {
 
 /* ---- marking ---- */
 
-/* Room for the freeing stream's own use comes with the first mark, so that a free cannot fail. */
+/* The first mark also makes the use of the block's own stream, so that a free cannot fail. */
 ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_state *state) {
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     if (find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
@@ -44,6 +53,7 @@ ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_s
     use->next = ashlar__block_is_shared(block) ? block->uses : own;
     block->uses = use;
     block->marks |= ASHLAR_BLOCK_SHARED;
+    ASHLAR_CHECK2(use->next != NULL); /* two streams at least: the one it was taken for, and this */
     return ASHLAR_OK;
 }
 
@@ -51,9 +61,10 @@ ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_s
 
 void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
                                ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ASHLAR_ASSERT(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     if (find_use(block, state) == NULL) {
-        /* Freed on a stream that was not marked: its use comes after the first stream's. */
+        /* Freed on a stream that was not marked: its use covers that of the block's own stream. */
         ashlar_use *of_home = find_use(block, block->stream_state);
         ASHLAR_ASSERT(of_home != NULL);
         of_home->stream_state = state;
@@ -61,14 +72,15 @@ void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
         use->tick = ashlar__stream_state_stamp(use->stream_state);
     }
+    ASHLAR_CHECK2(find_use(block, state) != NULL);
     block->stream_state = state;
     block->older = a->shared;
     a->shared = block;
     a->shared_bytes += block->bytes;
 }
 
-/* Forget the uses that are past. True: one is left, or none. */
-static bool is_settled(ashlar_block *block) {
+/* Forget the uses that are past. True: the heap, or the plan memory, may have the block. */
+static bool settle(ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
         if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
             drop_use(link);
@@ -77,15 +89,17 @@ static bool is_settled(ashlar_block *block) {
         }
     }
     const ashlar_use *left = block->uses;
-    /* A slot block is its plan memory's stream's: no other may have it next. */
+    /* A slot block goes back to its plan memory's stream: the use that is left must be by that. */
     return left == NULL ||
            (left->next == NULL &&
             (!ashlar__block_is_of_slot(block) || left->stream_state == block->prev->stream_state));
 }
 
-/* Give a block to the heap, last used on `state`; NULL: by nobody who may not be done. */
+/* Give a block to the heap, last used on `state`; NULL: all uses are over. */
 static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_state *state) {
     ashlar_block *block = *link;
+    ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
+    ASHLAR_CHECK2(a->shared_bytes >= block->bytes);
     *link = block->older;
     a->shared_bytes -= block->bytes;
     while (block->uses != NULL) {
@@ -103,9 +117,10 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_stat
 }
 
 bool ashlar__shared_settle_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     bool is_any = false;
     for (ashlar_block **link = &a->shared; *link != NULL;) {
-        if (is_settled(*link)) {
+        if (settle(*link)) {
             release(a, link, (*link)->uses != NULL ? (*link)->uses->stream_state : NULL);
             is_any = true;
         } else {
@@ -123,12 +138,13 @@ void ashlar__shared_drop_uses_locked(ashlar_block *block) {
 
 /* ---- asking and waiting ---- */
 
-/* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
+/* Have an event recorded behind a use. Requires that its stream is not being captured. */
 static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
     return ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
                                       &a->stats.events_recorded);
 }
 
+/* Whether events can be recorded on all streams of a block: none of them is being captured. */
 static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
         if (ashlar__stream_state_is_closed(use->stream_state, &a->client)) {
@@ -138,7 +154,7 @@ static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     return true;
 }
 
-/* Ask about every use of a block, but for those by `but`. */
+/* Ask about every use of a block but those by `but`. */
 static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
                          const ashlar_stream_state *but) {
     ashlar_status status = ASHLAR_OK;
@@ -153,6 +169,7 @@ static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
 }
 
 ashlar_status ashlar__shared_query_locked(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
          block = block->older) {
@@ -164,6 +181,7 @@ ashlar_status ashlar__shared_query_locked(ashlar_allocator *a, size_t bytes) {
 }
 
 ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     bool is_any = false;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
@@ -181,6 +199,7 @@ ashlar_status ashlar__shared_return_slot_blocks_locked(ashlar_allocator *a) {
 
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
                                          size_t bytes, bool *found) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
         if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar__block_is_of_slot(*link) &&
@@ -208,6 +227,7 @@ ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_stat
 
 ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *block,
                                          ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     while (ashlar__block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
         if (use->stream_state != state) {
@@ -222,11 +242,13 @@ ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *bloc
         }
         drop_use(&block->uses);
     }
+    ASHLAR_CHECK2(!ashlar__block_is_shared(block) || block->uses == NULL);
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__shared_cover_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = is_open(a, block) ? block->uses : NULL;
@@ -238,6 +260,7 @@ ashlar_status ashlar__shared_cover_locked(ashlar_allocator *a) {
 }
 
 bool ashlar__shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
             if (use->stream_state == state && !ashlar__stream_state_is_past(state, use->tick)) {
@@ -250,6 +273,7 @@ bool ashlar__shared_waits_for_locked(const ashlar_allocator *a, const ashlar_str
 
 static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_stream_state *to) {
     const bool is_freed = ashlar__block_live_bytes(block) == 0;
+    ASHLAR_CHECK2(from != to);
     ashlar_use *moved = find_use(block, from), *there = find_use(block, to);
     if (moved == NULL) {
         return;
@@ -269,6 +293,7 @@ static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_
 
 void ashlar__shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                   ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         rehome(block, from, to);
     }
@@ -278,4 +303,29 @@ void ashlar__shared_finish(ashlar_allocator *a) {
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar__block_after(block)) {
         ashlar__shared_drop_uses_locked(block);
     }
+}
+
+/* ---- the public function ---- */
+
+ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    ashlar_block *block = NULL;
+    ashlar_stream_state *state = NULL;
+    /* Only an address of a dry run needs the thread's cache. */
+    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
+    ashlar__lock_acquire(&a->lock);
+    if (ashlar__dry_run_has(own, ptr)) {
+        const ashlar_status marked = ashlar__dry_run_mark_locked(a, own, ptr, stream);
+        ashlar__lock_release(&a->lock);
+        return marked;
+    }
+    ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__stream_state_of_locked(a, stream, &state);
+    }
+    if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
+        status = ashlar__shared_add_use_locked(block, state);
+        ashlar__step_record_free_locked(a, block, false);
+    }
+    ashlar__lock_release(&a->lock);
+    return status;
 }

@@ -1,20 +1,18 @@
 /*
- * streams.c - which record belongs to a stream handle, from its first use to its end.
+ * streams.c - which state belongs to a stream's handle, from its first use to its end.
  */
 #include "allocator/core/streams.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
 
-/*
- * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
- * The list's lock is taken before an allocator's.
- */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Every allocator of the process: ashlar_stream_destroy() tells those of its device. */
+static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
 
-/* Records of streams that are gone are looked through for ones without blocks when so many are. */
+/* Once so many streams are gone, the states of those without blocks are deleted. */
 enum { GONE_MAX = 16 };
 
 static bool is_per_thread(ashlar_stream stream) {
@@ -37,7 +35,7 @@ static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream 
     return state;
 }
 
-/* ---- the end of a record ---- */
+/* ---- the end of a state ---- */
 
 static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
@@ -63,6 +61,9 @@ static void mark_referenced(const ashlar_allocator *a) {
 }
 
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(state->waiter_count == 0 && ashlar__free_bins_is_empty(&state->free));
+    ASHLAR_CHECK2(state != a->idle_stream_state);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
@@ -79,8 +80,9 @@ static bool is_over(const ashlar_stream_state *state) {
            state->waiter_count == 0;
 }
 
-/* Delete records of streams that are gone and whose last block is gone too. */
+/* Delete the states of streams that are gone, where no block is left. */
 static void drop_gone_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         gone += is_over(state);
@@ -92,7 +94,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
         if (is_over(state) && !state->is_referenced) {
-            /* Of a stream that was found to be gone there may be empty magazines. */
+            /* Where the driver said that the stream is gone, there may be empty magazines. */
             ashlar__caches_forget_stream_locked(a, state);
             ashlar__stream_state_delete_locked(a, state);
         }
@@ -103,6 +105,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
 
 ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
                                               ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     drop_gone_locked(a);
     ashlar_stream_state *state = ashlar__host_calloc(1, sizeof *state);
     if (state == NULL) {
@@ -126,6 +129,7 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
 
 ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
                                              ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_stream named = ashlar__stream_named(stream);
     ashlar_stream_state *state = find_state(a, named);
     if (state == NULL) {
@@ -134,17 +138,20 @@ ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream 
             return status;
         }
     }
+    ASHLAR_CHECK2(answers_to(state, named));
     a->recent = state;
     *out = state;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_stream_state **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     if (a->idle_stream_state == NULL) {
         status = ashlar__stream_state_new_locked(a, NULL, &a->idle_stream_state);
     }
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(ashlar__free_bins_is_empty(&a->idle_stream_state->free));
         a->idle_stream_state->is_idle = true;
         *out = a->idle_stream_state;
     }
@@ -152,6 +159,7 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
 }
 
 void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_forget_locked(cache, state);
@@ -160,6 +168,7 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_strea
 }
 
 static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
     if (state == NULL) {
         return ASHLAR_OK;
@@ -168,10 +177,11 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
     ashlar__caches_forget_stream_locked(a, state);
-    /* Also for blocks that are still live: what they were used for on the stream comes before. */
+    /* The event also covers what live blocks were used for on the stream. */
     const ashlar_status status =
         ashlar__stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(state->recorded > 0); /* or no use could ever be past */
         state->is_gone = true;
         a->recent = NULL;
     }
@@ -179,9 +189,9 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
 }
 
 ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = forget_locked(a, stream);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -189,27 +199,28 @@ ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream 
 
 /* Tell every allocator of the device that a stream is about to be destroyed. */
 static void forget_everywhere(const ashlar_device *device, ashlar_stream stream) {
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            /* Where no event can be recorded, the stream's absence is found out later. */
+            /* Where no event can be recorded now, a later one finds that the stream is gone. */
             const ashlar_status unused = ashlar_allocator_forget_stream(a, stream);
             (void)unused;
         }
     }
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }
 
 void ashlar__allocator_enlist(ashlar_allocator *a) {
     ashlar__device_on_stream_end(forget_everywhere);
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
     a->next = allocators;
     allocators = a;
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }
 
 void ashlar__allocator_delist(ashlar_allocator *a) {
-    pthread_mutex_lock(&list_lock);
+    ashlar__lock_acquire(&list_lock);
+    ASHLAR_OWNS(&list_lock);
     ashlar_allocator **link = &allocators;
     while (*link != NULL && *link != a) {
         link = &(*link)->next;
@@ -217,5 +228,5 @@ void ashlar__allocator_delist(ashlar_allocator *a) {
     if (*link != NULL) {
         *link = a->next;
     }
-    pthread_mutex_unlock(&list_lock);
+    ashlar__lock_release(&list_lock);
 }

@@ -6,7 +6,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
 static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
@@ -35,9 +35,9 @@ enum { TRIES_MAX = 16 };
 
 static void take_large_steps(ashlar_allocator *a) {
     const size_t most = a->heap.range.memory_bytes / STEP_DEVICE_DIVISOR;
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     a->heap.range.growth_min_bytes = most < STEP_MIN_BYTES ? most : STEP_MIN_BYTES;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
 }
 
 static ashlar_status make_locked(int place, int ordinal, ashlar_frees **out) {

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
 /* cuMemAllocPitch() makes a row a multiple of it on every device there is. */

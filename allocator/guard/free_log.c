@@ -1,13 +1,16 @@
+/* free_log.c - the ring of the last frees, and a call site in words. */
 #include "allocator/guard/free_log.h"
 
 #include <dlfcn.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "allocator/base/check_level.h"
 
 void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place) {
     log->entries[log->count++ % ASHLAR_FREE_LOG_ENTRIES] =
         (ashlar_freed){.ptr = ptr, .place = place};
+    ASHLAR_CHECK2(ashlar__free_log_find(log, ptr) != NULL);
 }
 
 const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr) {

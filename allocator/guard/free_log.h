@@ -1,7 +1,4 @@
-/*
- * free_log.h - who freed which block: the last few frees of an allocator in a guard mode
- * (internal).
- */
+/* free_log.h - who freed which block: the last frees of an allocator in a guard mode (internal). */
 #ifndef ASHLAR_FREE_LOG_H
 #define ASHLAR_FREE_LOG_H
 
@@ -22,9 +19,10 @@ typedef struct ashlar_freed {
 
 enum { ASHLAR_FREE_LOG_ENTRIES = 1024, ASHLAR_CALL_SITE_BYTES = 240 };
 
-/* Lock: the allocator's guards every field. */
+/* Free number n, of 0 .. count - 1, is entry n % ASHLAR_FREE_LOG_ENTRIES, until the log is full and
+ * a newer one takes its place. Lock: the allocator's guards every field. */
 typedef struct ashlar_free_log {
-    uint64_t count; /* frees so far; the newest is entry (count - 1) % ASHLAR_FREE_LOG_ENTRIES */
+    uint64_t count; /* frees so far */
     ashlar_freed entries[ASHLAR_FREE_LOG_ENTRIES];
 } ashlar_free_log;
 
@@ -33,7 +31,7 @@ void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site pla
 /* The newest free of `ptr`, or NULL: never freed, or too long ago. */
 const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
-/* "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as it is known. */
+/* Write as much as is known of "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". */
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

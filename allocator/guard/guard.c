@@ -1,10 +1,13 @@
+/* guard.c - making the guard mode that is asked for, and the log of frees of either mode. */
 #include "allocator/guard/guard.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ashlar_heap *heap,
-                                   pthread_mutex_t *lock) {
+                                   ashlar_lock *lock) {
+    ASHLAR_CHECK2(guards->frees == NULL && ashlar__guards_is_sound(guards));
     if (mode == ASHLAR_GUARD_OFF) {
         return ASHLAR_OK;
     }
@@ -19,6 +22,7 @@ ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ash
     if (status != ASHLAR_OK) {
         ashlar__host_free(guards->frees);
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__guards_is_sound(guards));
     return status;
 }
 

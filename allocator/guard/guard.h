@@ -1,7 +1,4 @@
-/*
- * guard.h - the guard mode of an allocator: what it keeps, and what it says of a bad free
- * (internal).
- */
+/* guard.h - the guard mode of an allocator: what it keeps, and its words on a bad free (internal). */
 #ifndef ASHLAR_GUARD_H
 #define ASHLAR_GUARD_H
 
@@ -9,26 +6,35 @@
 #include "allocator/guard/guard_fill.h"
 #include "allocator/guard/guard_unmap.h"
 
-/* At most one mode. All const once the allocator is made. */
+/*
+ * Const once the allocator is made. Invariant (ashlar__guards_is_sound):
+ *   fill == NULL or unmap == NULL,  (frees != NULL) == (fill != NULL or unmap != NULL)
+ */
 typedef struct ashlar_guards {
     ashlar_guard_fill *fill;   /* NULL: not guard=fill */
     ashlar_guard_unmap *unmap; /* NULL: not guard=unmap */
     ashlar_free_log *frees;    /* NULL: no guard mode */
 } ashlar_guards;
 
+static inline bool ashlar__guards_is_sound(const ashlar_guards *guards) {
+    const bool is_fill = guards->fill != NULL, is_unmap = guards->unmap != NULL;
+    return !(is_fill && is_unmap) && (guards->frees != NULL) == (is_fill || is_unmap);
+}
+
 /*
- * What `mode` asks for, in *guards, which is zero. `lock`: the allocator's.
+ * Make what `mode` needs, in *guards, which is zero. `lock` is the allocator's.
+ *
  * Errors: as ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
-                                                     ashlar_heap *heap, pthread_mutex_t *lock);
+                                                     ashlar_heap *heap, ashlar_lock *lock);
 
-/* Nothing is queued any more. */
+/* Free everything, once no work is queued any more. */
 void ashlar__guard_destroy(ashlar_guards *guards);
 
 /*
- * After a free by `place` that ended with `status`: note it, or say who has freed `ptr` before.
- * Returns `status`, with a longer detail. `frees`: NULL is allowed. Lock: held.
+ * Log a free by `place` that ended with `status`; where `ptr` was bad, add to the detail who is
+ * freeing it, and who has freed it before. Returns `status`. `frees` may be NULL. Lock: held.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
                                                               const void *ptr,

@@ -1,3 +1,4 @@
+/* guard_fill.c - filling and comparing red zones and freed blocks, and the quarantine of those. */
 #include "allocator/guard/guard_fill.h"
 
 #include "allocator/base/check_level.h"
@@ -5,7 +6,24 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { QUARANTINE_DIVISOR = 16 }; /* of the device's memory */
+enum { QUARANTINE_DIVISOR = 16 }; /* it is limited to this part of the device's memory */
+
+/* The equations of guard_fill.h that need no walk. */
+static bool is_sound(const ashlar_guard_fill *fill) {
+    return fill->first < ASHLAR_QUARANTINE_BLOCKS && fill->count <= ASHLAR_QUARANTINE_BLOCKS &&
+           fill->bytes <= fill->limit_bytes && (fill->count == 0) == (fill->bytes == 0);
+}
+
+static bool is_in_quarantine(const ashlar_block *block) {
+    return block->state == ASHLAR_BLOCK_USED && block->requested == 0;
+}
+
+/* Whether a block has its red zone behind what was asked for. */
+static bool has_red_zone(const ashlar_block *block) {
+    return block->state == ASHLAR_BLOCK_USED && block->requested > 0 &&
+           block->bytes >= ASHLAR_RED_ZONE_BYTES &&
+           block->requested <= block->bytes - ASHLAR_RED_ZONE_BYTES;
+}
 
 ashlar_status ashlar__guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **out) {
     ashlar_driver_client *client = heap->range.client;
@@ -41,6 +59,7 @@ static cu_ptr start_of(const ashlar_guard_fill *fill, const ashlar_block *block)
 
 static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t bytes,
                                 unsigned char value, const ashlar_stream_state *state) {
+    ASHLAR_CHECK2(bytes > 0);
     ashlar_driver_client *client = fill->checker.client;
     const cu_result result =
         ASHLAR_CALL(client, memset_d8_async, (start, value, bytes, state->stream));
@@ -79,9 +98,11 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 
 /* ---- quarantine; inside the device's context ---- */
 
-/* The oldest one's last comparison is queued, and the heap gets it back. */
+/* Queue the oldest block's last comparison, and return the block to the heap. */
 static ashlar_status release_oldest(ashlar_guard_fill *fill) {
+    ASHLAR_CHECK2(fill->count > 0 && is_sound(fill));
     const ashlar_quarantined *oldest = &fill->quarantine[fill->first];
+    ASHLAR_CHECK2(is_in_quarantine(oldest->block));
     const ashlar_status status = compare_freed(fill, oldest);
     if (status != ASHLAR_OK) {
         return status;
@@ -90,6 +111,7 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     fill->count--;
     fill->bytes -= oldest->block->bytes;
     ashlar__release_block_locked(fill->heap, oldest->block, oldest->block->stream_state);
+    ASHLAR_CHECK2(is_sound(fill));
     return ASHLAR_OK;
 }
 
@@ -110,6 +132,7 @@ static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *bloc
 /* ---- for the allocator ---- */
 
 ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
+    ASHLAR_CHECK2(has_red_zone(block));
     ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
@@ -122,6 +145,7 @@ ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, const ashl
 
 ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
                                              ashlar_stream_state *state) {
+    ASHLAR_CHECK2(has_red_zone(block));
     ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
@@ -140,6 +164,7 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
 
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place) {
+    ASHLAR_CHECK2(is_in_quarantine(block) && requested > 0 && requested < block->bytes);
     block->stream_state = state;
     if (is_too_large(fill, block)) {
         ashlar__release_block_locked(fill->heap, block, state);
@@ -149,6 +174,7 @@ void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block,
     fill->quarantine[(fill->first + fill->count++) % ASHLAR_QUARANTINE_BLOCKS] =
         (ashlar_quarantined){block, requested, place};
     fill->bytes += block->bytes;
+    ASHLAR_CHECK2(is_sound(fill));
 }
 
 /* Inside the device's context. */
@@ -167,14 +193,15 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
         status = release_all(fill);
         ashlar__device_leave(device);
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || fill->bytes == 0);
     return status;
 }
 
 /* ---- the end ---- */
 
 /*
- * Wait until every answer is there. Where a first wait fails another may not; if all do, the device
- * is lost, and host functions that have not run never will.
+ * Wait until every answer is there. A wait that fails is tried once more; if that fails as well, the
+ * device is lost, and host functions that have not run never will.
  */
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;
@@ -191,7 +218,7 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream
     if (ashlar__device_enter(device) != ASHLAR_OK) {
         return;
     }
-    /* What the driver refuses here is not compared: nobody is left to be told. */
+    /* Where the driver refuses, nothing is compared: there is nobody left to tell. */
     (void)release_all(fill);
     for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
@@ -207,12 +234,12 @@ ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
-        if (block->state != ASHLAR_BLOCK_USED || block->requested != 0) {
+        if (!is_in_quarantine(block)) {
             return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
         }
         bytes += block->bytes;
     }
-    if (bytes != fill->bytes || bytes > fill->limit_bytes) {
+    if (bytes != fill->bytes || !is_sound(fill)) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
                             bytes, fill->bytes, fill->limit_bytes);

@@ -2,18 +2,20 @@
  * guard_fill.h - guard=fill: red zones behind blocks, and freed memory filled and kept for a while
  * (internal).
  *
- * A block is as large as what was asked for, the red zone, and what rounding to ASHLAR_BLOCK_ALIGN
- * adds. What is queued on streams, for a block that is taken on stream A and freed on stream B:
+ * A block holds the requested bytes, a red zone, and what rounding to ASHLAR_BLOCK_ALIGN adds. The
+ * work that is queued for a block that is taken on stream A and freed on stream B:
  *
- *   taken     A  fill everything behind the requested bytes
- *   freed     B  compare that, fill the whole block with another value
+ *   taken     A  fill everything behind the requested bytes with ASHLAR_RED_VALUE
+ *   freed     B  compare that, then fill the whole block with ASHLAR_FREED_VALUE
  *   released  B  compare the whole block
  *
- * Between the last two the block is in quarantine: for the heap it is in use, for statistics it
- * is cached. It leaves when the quarantine is full, or memory is out.
+ * Between the last two the block is in quarantine: to the heap it is used, to the statistics it is
+ * cached. It leaves when the quarantine is full or memory runs out.
  *
- * Invariants:
- *   bytes == sum of the blocks in quarantine <= limit_bytes,  count <= ASHLAR_QUARANTINE_BLOCKS
+ * Invariants (ashlar__guard_fill_check_locked):
+ *   bytes == sum of the blocks in quarantine <= limit_bytes
+ *   first < ASHLAR_QUARANTINE_BLOCKS,  count <= ASHLAR_QUARANTINE_BLOCKS
+ *   a block in quarantine is used, and has requested == 0
  */
 #ifndef ASHLAR_GUARD_FILL_H
 #define ASHLAR_GUARD_FILL_H
@@ -26,13 +28,15 @@
 enum {
     ASHLAR_RED_ZONE_BYTES = 512, /* at least */
     ASHLAR_RED_VALUE = 0xA7,
-    ASHLAR_FREED_VALUE = 0xFF, /* all ones: no number in every floating-point type */
+    ASHLAR_FREED_VALUE = 0xFF, /* all ones: not a number in any floating-point type */
     ASHLAR_QUARANTINE_BLOCKS = 64,
 };
 
+_Static_assert(ASHLAR_RED_VALUE != ASHLAR_FREED_VALUE, "a report can tell which one was damaged");
+
 typedef struct ashlar_quarantined {
-    ashlar_block *block; /* its stream is the one it was freed on */
-    size_t requested;
+    ashlar_block *block; /* stream_state: the stream it was freed on */
+    size_t requested;    /* before the free */
     ashlar_call_site freed;
 } ashlar_quarantined;
 
@@ -51,15 +55,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
 /*
- * Compare what is left: the red zones of live blocks, and the quarantine; and wait for it. What was
- * found can be taken afterwards. For the allocator's end.
+ * Compare the quarantine and the red zones of live blocks, and wait for the answers, which can then
+ * be taken. For the allocator's end.
  *
- * orders   every stream that blocks were taken for or freed on
+ * states   every stream that blocks were taken for or freed on
  */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
-/* Bytes of the block that serves `bytes`; false: too many to count. */
+/* The size of a block for `bytes`; false where it does not fit in size_t. */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
 /* Queue a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
@@ -67,8 +71,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill
                                                                const ashlar_block *block);
 
 /*
- * Queue what becomes of a live block that is freed on `state`, having made room for it. Then
- * ashlar__guard_fill_put_locked() keeps it, or releases it if it is too large, and cannot fail.
+ * Make room for a live block that is freed on `state`, and queue what a free queues. Then
+ * ashlar__guard_fill_put_locked() puts it into quarantine, or releases it if it is too large for
+ * that, and cannot fail.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */
@@ -78,7 +83,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place);
 
-/* Release the whole quarantine. Errors: as above; what is left of it stays. */
+/* Release the whole quarantine. Errors: as above; blocks not yet released stay in it. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */

@@ -1,5 +1,7 @@
+/* guard_unmap.c - pages for each block, and the quarantine of freed ones until they are unmapped. */
 #include "allocator/guard/guard_unmap.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
@@ -9,8 +11,27 @@
 
 enum {
     ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
-    QUARANTINE_DIVISOR = 4, /* of the device's memory: more, and the next allocation waits */
+    QUARANTINE_DIVISOR = 4, /* beyond this part of the device's memory, the next allocation waits */
 };
+_Static_assert(ASHLAR_TAG_COUNT <= UCHAR_MAX + 1, "a tag fits a block's byte");
+
+/* The equations of guard_unmap.h that need no walk. */
+static bool is_sound(const ashlar_guard_unmap *unmap) {
+    const bool is_empty = unmap->quarantine_count == 0;
+    return unmap->count <= unmap->capacity && unmap->quarantine_count <= unmap->count &&
+           unmap->live_bytes <= unmap->mapped_bytes && (unmap->oldest == NULL) == is_empty &&
+           (unmap->newest == NULL) == is_empty &&
+           (unmap->live_bytes == unmap->mapped_bytes) == is_empty;
+}
+
+/* Whether entry `idx` leaves an unmapped page below it, if there is a block below. */
+static bool is_apart(const ashlar_guard_unmap *unmap, size_t idx) {
+    if (idx == 0 || idx >= unmap->count) {
+        return true;
+    }
+    const ashlar_guarded_block *below = unmap->blocks[idx - 1];
+    return below->offset + below->bytes + unmap->granularity <= unmap->blocks[idx]->offset;
+}
 
 static ashlar_status refuse(const ashlar_guard_unmap *unmap, const char *what, cu_result result) {
     return ashlar__driver_error(unmap->client->device->driver, what, result);
@@ -25,7 +46,7 @@ static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
 
 /* ---- making and ending ---- */
 
-/* Where addresses are scarce, fewer of them do as well. */
+/* Where addresses are scarce, make do with fewer. */
 static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     const size_t device_bytes = unmap->client->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
@@ -41,7 +62,7 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
+ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, ashlar_lock *lock,
                                          ashlar_guard_unmap **out) {
     ashlar_guard_unmap *unmap = ashlar__host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
@@ -59,6 +80,7 @@ ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client, pthread_m
         ashlar__host_free(unmap);
         return status;
     }
+    ASHLAR_CHECK2(unmap->granularity % ASHLAR_BLOCK_ALIGN == 0 && is_sound(unmap));
     *out = unmap;
     return ASHLAR_OK;
 }
@@ -95,7 +117,7 @@ void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
 
 /* ---- the list of blocks ---- */
 
-/* The first block whose pages end above `offset`; count: none. */
+/* The index of the first block whose pages end above `offset`; unmap->count: there is none. */
 static size_t find_above(const ashlar_guard_unmap *unmap, size_t offset) {
     size_t low = 0, high = unmap->count;
     while (low < high) {
@@ -127,11 +149,13 @@ static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
 }
 
 static void insert(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
+    ASHLAR_CHECK2(unmap->count < unmap->capacity);
     const size_t idx = find_above(unmap, block->offset);
     ashlar_guarded_block **at = &unmap->blocks[idx];
     memmove(at + 1, at, (unmap->count - idx) * sizeof *at);
     *at = block;
     unmap->count++;
+    ASHLAR_CHECK2(is_apart(unmap, idx) && is_apart(unmap, idx + 1));
 }
 
 static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
@@ -144,15 +168,20 @@ static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *
 
 /* ---- quarantine; inside the device's context ---- */
 
+/* Free the record of a block that is unmapped. */
 static void dispose(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
+    ASHLAR_CHECK2(block->is_unmapped && block->waiters == 0);
     drop_event(unmap, block->event);
     ashlar__host_free(block);
 }
 
-/* Unmap the block behind *link, whose last use is over. Where the driver refuses, it stays. */
+/* Unmap the block in *link, whose last use is over; `before` is the next older one. Where the driver
+ * refuses, the block stays. */
 static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
                         ashlar_guarded_block *before) {
     ashlar_guarded_block *block = *link;
+    ASHLAR_CHECK2(!block->is_live && block->event != NULL && !block->is_unmapped);
+    ASHLAR_CHECK2(link == (before != NULL ? &before->newer : &unmap->oldest));
     const cu_result result =
         ASHLAR_CALL(unmap->client, mem_unmap, (unmap->base + block->offset, block->bytes));
     if (result != CU_SUCCESS) {
@@ -167,13 +196,14 @@ static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
     unmap->mapped_bytes -= block->bytes;
     remove_block(unmap, block);
     block->is_unmapped = true;
+    ASHLAR_CHECK2(is_sound(unmap));
     if (block->waiters == 0) {
         dispose(unmap, block);
     }
     return CU_SUCCESS;
 }
 
-/* Unmap every block whose event has completed. What the driver refuses is tried again later. */
+/* Unmap every block whose event has completed. What the driver refuses, a later call tries again. */
 static void drop_completed(ashlar_guard_unmap *unmap) {
     ashlar_guarded_block *before = NULL;
     for (ashlar_guarded_block **link = &unmap->oldest; *link != NULL;) {
@@ -194,14 +224,16 @@ static void drop_completed(ashlar_guard_unmap *unmap) {
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_driver_client *client = unmap->client;
     ashlar_guarded_block *block = unmap->oldest;
-    client->calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    ASHLAR_CHECK2(block != NULL && !block->is_live);
+    client->calls++; /* here, since ASHLAR_CALL counts under the lock */
     block->waiters++;
-    pthread_mutex_unlock(unmap->lock);
+    ashlar__lock_release(unmap->lock);
     const cu_result result =
         ASHLAR_DRIVER_CALL(client->device->driver, event_synchronize, (block->event));
-    pthread_mutex_lock(unmap->lock);
+    ashlar__lock_acquire(unmap->lock);
+    ASHLAR_CHECK2(block->waiters > 0);
     block->waiters--;
-    if (block->is_unmapped) { /* another thread was faster */
+    if (block->is_unmapped) { /* by another thread, which was faster */
         if (block->waiters == 0) {
             dispose(unmap, block);
         }
@@ -224,8 +256,8 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 /* ---- taking ---- */
 
 /*
- * The lowest addresses in [from, to) for `bytes` and the page behind them that no block has.
- * False: there are none.
+ * The lowest unused addresses in [from, to) for `bytes` and the page behind them. False: there are
+ * none.
  */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
@@ -301,8 +333,9 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
     return status;
 }
 
-/* All that may drop the lock comes first, then all that may fail, then what changes the lists. */
+/* First what may drop the lock, then what may fail, and last what changes the lists. */
 static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
+    ASHLAR_CHECK2(block->is_live && block->bytes > 0 && block->bytes % unmap->granularity == 0);
     ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);
     if (status != ASHLAR_OK) {
         return status;
@@ -322,6 +355,7 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block
     unmap->next_offset = block->offset + block->bytes + unmap->granularity;
     unmap->mapped_bytes += block->bytes;
     unmap->live_bytes += block->bytes;
+    ASHLAR_CHECK2(is_sound(unmap));
     return ASHLAR_OK;
 }
 
@@ -353,6 +387,7 @@ ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t 
         return status;
     }
     block->ptr = unmap->base + block->offset + (block->bytes - aligned);
+    ASHLAR_CHECK2(block->ptr % ASHLAR_BLOCK_ALIGN == 0 && bytes <= aligned && aligned <= page_bytes);
     *out = block;
     return ASHLAR_OK;
 }
@@ -404,6 +439,7 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream
 ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
                                               ashlar_guarded_block *block,
                                               const ashlar_stream_state *state) {
+    ASHLAR_CHECK2(block->is_live && block->event == NULL && block->newer == NULL);
     ashlar_device *device = unmap->client->device;
     ashlar_status status = ashlar__device_enter(device);
     if (status != ASHLAR_OK) {
@@ -416,6 +452,7 @@ ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
         *(unmap->newest != NULL ? &unmap->newest->newer : &unmap->oldest) = block;
         unmap->newest = block;
         unmap->quarantine_count++;
+        ASHLAR_CHECK2(is_sound(unmap));
         drop_completed(unmap);
     }
     ashlar__device_leave(device);
@@ -425,22 +462,21 @@ ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
 /* ---- check ---- */
 
 ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
-    size_t mapped = 0, live = 0, freed = 0, queued = 0, above = 0;
+    size_t mapped = 0, live = 0, freed = 0, queued = 0;
     for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
     }
     for (size_t i = 0; i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
-        if (block->offset < above || block->is_live != (block->event == NULL)) {
+        if (!is_apart(unmap, i) || block->is_live != (block->event == NULL)) {
             return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
         }
-        above = block->offset + block->bytes + unmap->granularity;
         mapped += block->bytes;
         live += block->is_live ? block->bytes : 0;
         freed += !block->is_live;
     }
     if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || queued != freed ||
-        queued != unmap->quarantine_count) {
+        queued != unmap->quarantine_count || !is_sound(unmap)) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
                             mapped, live, unmap->mapped_bytes, unmap->live_bytes);

@@ -2,55 +2,55 @@
  * guard_unmap.h - guard=unmap: every block on pages of its own, which are unmapped after the free
  * so that a late access faults (internal).
  *
- * Blocks do not come from the heap. A block ends where its pages end, to ASHLAR_BLOCK_ALIGN, and an
- * unmapped page follows, so that an access behind the end faults too. Addresses are handed out
- * upwards through the whole range before any are used again.
+ * Blocks do not come from the heap. A block, rounded to ASHLAR_BLOCK_ALIGN, ends where its pages
+ * end, and an unmapped page follows, so that an access behind the end faults too. Addresses are
+ * handed out upwards through the whole range before any is used again.
  *
  * A freed block is in quarantine, still mapped, until an event recorded after its last use has
  * completed.
  *
  * Invariants (ashlar__guard_unmap_check_locked):
- *   blocks are in ascending order of their pages, with an unmapped page or more between any two
- *   mapped_bytes == sum of the blocks' bytes,  live_bytes == sum of those of live blocks
- *   a block is live and has no event, or is in quarantine and has one
+ *   blocks[i]->offset + blocks[i]->bytes + granularity <= blocks[i + 1]->offset
+ *   mapped_bytes == sum of blocks[i]->bytes,  live_bytes == sum of those that are live
+ *   block->is_live == (block->event == NULL)
+ *   quarantine_count == length of the list from `oldest` == number of blocks that are not live
  */
 #ifndef ASHLAR_GUARD_UNMAP_H
 #define ASHLAR_GUARD_UNMAP_H
 
-#include <pthread.h>
-
 #include <ashlar/allocator.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
-enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* more, and the next allocation waits */
+enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* beyond, the next allocation waits */
 
 typedef struct ashlar_guarded_block ashlar_guarded_block;
 struct ashlar_guarded_block {
-    size_t offset;    /* of the first page in the range */
-    size_t bytes;     /* of all pages */
+    size_t offset;    /* of its first page in the range */
+    size_t bytes;     /* of all its pages */
     size_t requested; /* bytes asked for */
-    cu_ptr ptr;       /* what was handed out */
+    cu_ptr ptr;       /* the address that was handed out */
     cu_mem_handle handle;
     ashlar_stream_state *stream_state; /* live: the stream it was taken for */
     unsigned char tag;
     bool is_live;
-    cu_event event;      /* in quarantine: after the last use */
-    unsigned waiters;    /* threads that wait for it with the lock dropped; the last one ... */
-    bool is_unmapped;    /* ... frees this record, where the block is in no list any more */
-    ashlar_guarded_block *newer; /* in quarantine */
+    cu_event event;      /* in quarantine: recorded after the last use */
+    unsigned waiters;    /* threads that wait for the event with the lock dropped */
+    bool is_unmapped;    /* in no list any more: the last waiter frees this record */
+    ashlar_guarded_block *newer; /* in quarantine: freed next after this one */
 };
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_guard_unmap {
     ashlar_driver_client *client; /* const */
-    pthread_mutex_t *lock;       /* const; the allocator's, dropped while the host waits */
+    ashlar_lock *lock;       /* const; the allocator's, dropped while the host waits */
     cu_ptr base;                 /* const */
     size_t range_bytes;          /* const; reserved addresses */
     size_t granularity;          /* const; of physical memory */
-    size_t next_offset;          /* where the search for addresses begins */
-    ashlar_guarded_block **blocks; /* [count] */
+    size_t next_offset;          /* where the next search for addresses begins */
+    ashlar_guarded_block **blocks; /* [count], in address order */
     size_t count, capacity;
     ashlar_guarded_block *oldest, *newest; /* the quarantine */
     size_t quarantine_count;
@@ -59,14 +59,14 @@ typedef struct ashlar_guard_unmap {
 
 /* Errors: as ashlar_allocator_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client *client,
-                                                           pthread_mutex_t *lock,
+                                                           ashlar_lock *lock,
                                                            ashlar_guard_unmap **out);
-/* Return everything. The device must be done with it. NULL is allowed. */
+
+/* Unmap and free everything, which the device no longer uses. NULL is allowed. */
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
- * A block for `state`; the lock may be dropped and taken again meanwhile. The statistics are the
- * caller's.
+ * Take a block for `state`. May drop the lock for a while. The caller counts the block.
  *
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */

@@ -1,7 +1,9 @@
+/* pattern_check.c - queueing comparisons on a stream, their host function, and their findings. */
 #include "allocator/guard/pattern_check.h"
 
 #include <ashlar/allocator.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -11,19 +13,25 @@ struct ashlar_check_stream {
     unsigned char *staging;                  /* page-locked, ASHLAR_STAGING_BYTES; const */
 };
 
-/* Lock: the checker's, but for what is const; `at` and `damaged` are the host functions' own. */
+/* Lock: the checker's guards every field except those marked const. */
 struct ashlar_pattern_check {
     ashlar_pattern_check *next, *prev;
     ashlar_checker *checker;      /* const */
     const unsigned char *staging; /* const */
-    ashlar_check_subject subject; /* const, but for its bytes */
+    ashlar_check_subject subject; /* const, except for its bytes: see cut_short() */
     size_t at;                    /* bytes compared */
     size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
 };
 
 void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client) {
     *checker = (ashlar_checker){.client = client};
-    pthread_mutex_init(&checker->lock, NULL); /* cannot fail with default attributes on Linux */
+    ashlar__lock_init(&checker->lock, ASHLAR_RANK_PATTERN_CHECK);
+}
+
+/* Whether a check may still have to compare something: at < subject.bytes; no finding beyond `at`. */
+static bool is_pending(const ashlar_pattern_check *check) {
+    return check->at < check->subject.bytes &&
+           (check->damaged < check->at || check->damaged == SIZE_MAX);
 }
 
 static void free_checks(ashlar_pattern_check *list) {
@@ -49,7 +57,7 @@ void ashlar__checker_finish(ashlar_checker *checker) {
     }
     free_checks(checker->queued);
     free_checks(checker->found);
-    pthread_mutex_destroy(&checker->lock);
+    ashlar__lock_finish(&checker->lock);
 }
 
 static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_result result) {
@@ -88,18 +96,22 @@ static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_st
 
 static void link_queued(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
-    pthread_mutex_lock(&checker->lock);
+    ashlar__lock_acquire(&checker->lock);
+    ASHLAR_CHECK2(is_pending(check) && check->prev == NULL);
     check->next = checker->queued;
     if (check->next != NULL) {
+        ASHLAR_CHECK2(check->next->prev == NULL);
         check->next->prev = check;
     }
     checker->queued = check;
-    pthread_mutex_unlock(&checker->lock);
+    ashlar__lock_release(&checker->lock);
 }
 
-/* All of it is compared: out of the queue, to the findings or away. */
+/* All of it is compared: move it from the queue to the findings, or free it. */
 static void settle_locked(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
+    ASHLAR_OWNS(&checker->lock);
+    ASHLAR_CHECK2(check->at == check->subject.bytes);
     *(check->prev != NULL ? &check->prev->next : &checker->queued) = check->next;
     if (check->next != NULL) {
         check->next->prev = check->prev;
@@ -108,6 +120,7 @@ static void settle_locked(ashlar_pattern_check *check) {
         ashlar__host_free(check);
         return;
     }
+    ASHLAR_CHECK2(check->damaged < check->at);
     ashlar_pattern_check **end = &checker->found;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -117,6 +130,7 @@ static void settle_locked(ashlar_pattern_check *check) {
 }
 
 static size_t piece_bytes(size_t at, size_t bytes) {
+    ASHLAR_CHECK2(at < bytes);
     return bytes - at < ASHLAR_STAGING_BYTES ? bytes - at : ASHLAR_STAGING_BYTES;
 }
 
@@ -132,7 +146,8 @@ static size_t first_difference(const unsigned char *bytes, size_t count, unsigne
 static void compare_piece(void *user_data) {
     ashlar_pattern_check *check = user_data;
     ashlar_checker *checker = check->checker;
-    pthread_mutex_lock(&checker->lock);
+    ashlar__lock_acquire(&checker->lock);
+    ASHLAR_CHECK2(is_pending(check));
     const size_t count = piece_bytes(check->at, check->subject.bytes);
     const size_t same = first_difference(check->staging, count, check->subject.want);
     if (same < count && check->damaged == SIZE_MAX) {
@@ -142,22 +157,24 @@ static void compare_piece(void *user_data) {
     if (check->at == check->subject.bytes) {
         settle_locked(check);
     }
-    pthread_mutex_unlock(&checker->lock);
+    ashlar__lock_release(&checker->lock);
 }
 
-/* Where the driver refuses a piece, those before it are all that is compared. */
+/* The driver has refused a piece: only those before it, `bytes`, are compared. */
 static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar_checker *checker = check->checker;
-    pthread_mutex_lock(&checker->lock);
+    ashlar__lock_acquire(&checker->lock);
+    ASHLAR_CHECK2(check->at <= bytes && bytes < check->subject.bytes);
     check->subject.bytes = bytes;
     if (check->at == bytes) {
         settle_locked(check);
     }
-    pthread_mutex_unlock(&checker->lock);
+    ashlar__lock_release(&checker->lock);
 }
 
 ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
                                     const ashlar_check_subject *subject) {
+    ASHLAR_CHECK2(subject->bytes > 0);
     ashlar_check_stream *check_stream = NULL;
     ashlar_status status = find_stream(checker, state, &check_stream);
     if (status != ASHLAR_OK) {
@@ -172,7 +189,7 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream
                                     .subject = *subject,
                                     .damaged = SIZE_MAX};
     link_queued(check);
-    /* The check may be gone once its last piece is queued. */
+    /* Once its last piece is queued, the check may be freed at any time. */
     const cu_ptr start = subject->block + subject->offset;
     for (size_t at = 0; at < subject->bytes;) {
         const size_t count = piece_bytes(at, subject->bytes);
@@ -196,9 +213,9 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream
 /* ---- answers ---- */
 
 bool ashlar__checker_is_waiting(ashlar_checker *checker) {
-    pthread_mutex_lock(&checker->lock);
+    ashlar__lock_acquire(&checker->lock);
     const bool is_waiting = checker->queued != NULL;
-    pthread_mutex_unlock(&checker->lock);
+    ashlar__lock_release(&checker->lock);
     return is_waiting;
 }
 
@@ -222,12 +239,12 @@ static ashlar_status report(const ashlar_pattern_check *check) {
 }
 
 ashlar_status ashlar__checker_take(ashlar_checker *checker) {
-    pthread_mutex_lock(&checker->lock);
+    ashlar__lock_acquire(&checker->lock);
     ashlar_pattern_check *check = checker->found;
     if (check != NULL) {
         checker->found = check->next;
     }
-    pthread_mutex_unlock(&checker->lock);
+    ashlar__lock_release(&checker->lock);
     if (check == NULL) {
         return ASHLAR_OK;
     }

@@ -3,35 +3,35 @@
  * answered later (internal).
  *
  * A check is work on a stream: the bytes are copied to page-locked host memory, piece by piece, and
- * a host function compares each piece. So neither the host nor another stream waits; the stream
+ * a host function compares each piece. So neither the host nor another stream waits; only the stream
  * itself waits for the host functions. What they find is kept until it is taken.
  *
- * Pieces share one staging buffer for each stream: in stream order a piece is compared before the
- * next one is copied over it.
+ * The pieces of a stream share one staging buffer, since in stream order a piece is compared before
+ * the next one is copied over it.
  *
- * Invariant: a check is in `queued` until its last host function has run, and in `found` after that
- * if it found a difference.
+ * Invariants:
+ *   a check is in `queued`  =>  at < subject.bytes: its last host function is still to run
+ *   a check is in `found`   =>  at == subject.bytes,  damaged < at
  */
 #ifndef ASHLAR_PATTERN_CHECK_H
 #define ASHLAR_PATTERN_CHECK_H
 
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
 #include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
 #define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of each stream */
 
-/* What was to be checked, in the words of a report. */
+/* What is checked, and what a report says of it. */
 typedef struct ashlar_check_subject {
     cu_ptr block;
-    size_t requested; /* of the block */
-    size_t offset;    /* of the checked bytes in the block */
-    size_t bytes;     /* > 0 */
-    unsigned char want;
-    unsigned char tag;
-    bool is_freed;          /* a write after the free; else behind a live block's end */
-    ashlar_call_site freed; /* where, if is_freed */
+    size_t requested;       /* bytes of the block that were asked for */
+    size_t offset;          /* of the checked bytes in the block */
+    size_t bytes;           /* to check, > 0 */
+    unsigned char want;     /* the value that they should hold */
+    unsigned char tag;      /* the block's, an ashlar_tag */
+    bool is_freed;          /* the block is freed; else the bytes are behind a live one's end */
+    ashlar_call_site freed; /* by whom, if is_freed */
     ashlar_stream stream;
 } ashlar_check_subject;
 
@@ -41,29 +41,30 @@ typedef struct ashlar_check_stream ashlar_check_stream;
 typedef struct ashlar_checker {
     ashlar_driver_client *client;       /* const */
     ashlar_check_stream *check_streams; /* Lock: the allocator's */
-    /* Guards the lists. Whoever holds it calls nothing: host functions take it too. */
-    pthread_mutex_t lock;
+    /* Guards the lists. Host functions take it too, so make no driver call while holding it. */
+    ashlar_lock lock;
     ashlar_pattern_check *queued;
     ashlar_pattern_check *found; /* oldest first */
 } ashlar_checker;
 
 void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client);
 
-/* No check is queued any more, or its host functions will never run. */
+/* Free everything, once no host function runs or will run any more. */
 void ashlar__checker_finish(ashlar_checker *checker);
 
 /*
- * Queue a check on the stream. Inside the device's context. Lock: the allocator's.
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; part of the bytes may be checked then.
+ * Queue a check on the stream, inside the device's context. Lock: the allocator's.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
                                                       const ashlar_stream_state *state,
                                                       const ashlar_check_subject *subject);
 
-/* Whether there is work on any stream whose answer is still to come. */
+/* Whether any answer is still to come. */
 bool ashlar__checker_is_waiting(ashlar_checker *checker);
 
-/* The oldest finding that was not taken yet, as ASHLAR_EDAMAGE and its detail; ASHLAR_OK: none. */
+/* Take the oldest finding: ASHLAR_EDAMAGE with its detail; ASHLAR_OK where there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__checker_take(ashlar_checker *checker);
 
 #endif /* ASHLAR_PATTERN_CHECK_H */

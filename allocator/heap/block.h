@@ -1,8 +1,8 @@
 /*
  * block.h - the blocks that the address range is cut into (internal).
  *
- * A free block is stamped with its last user: the state of the stream it was freed on, and that
- * stream's tick then. Its last use is past once an event recorded after the free has completed:
+ * A free block bears a stamp of its last use: the state of the stream it was freed on, and that
+ * stream's tick at the time. The use is past once an event recorded after the free has completed:
  *
  *     is_past(block) == (stream_state == NULL || stream_state->completed > tick)
  */
@@ -21,60 +21,59 @@ typedef struct ashlar_use ashlar_use;
 typedef struct ashlar_slot ashlar_slot;
 
 typedef enum ashlar_block_state {
-    ASHLAR_BLOCK_FREE,     /* in its stream's bins, or in the heap's idle ones */
-    ASHLAR_BLOCK_USED,     /* taken from the heap; in the page map: live if requested > 0, else kept
-                            * by a thread's cache, or because not all its streams may be done */
-    ASHLAR_BLOCK_UNMAPPED, /* a hole: addresses without memory */
-    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap by plans: instead of it, the page map has its
-                            * slot blocks, which are USED blocks outside the heap's list; see
-                            * plan_memory.h */
+    ASHLAR_BLOCK_FREE, /* in its stream's bins, or in the heap's idle ones */
+    ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. Live if requested > 0; else a
+                        * thread's cache keeps it, or some of its streams may not be done with it */
+    ASHLAR_BLOCK_UNMAPPED,    /* a hole: addresses without memory */
+    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap by plans. In its place the page map has its slot
+                               * blocks: USED ones outside the heap's list; see plan_memory.h */
 } ashlar_block_state;
 
-/* What makes a block unfit for a thread's cache: bits of ashlar_block.marks. */
+/* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1, /* live: used on further streams, see shared.h */
-    ASHLAR_BLOCK_OF_SLOT = 2, /* always: of plan memory, which has it back when it is freed */
+    ASHLAR_BLOCK_SHARED = 1,  /* live, and used on further streams: see shared.h */
+    ASHLAR_BLOCK_OF_SLOT = 2, /* for good: it belongs to plan memory, and goes back there */
 };
 
 /*
- * What a hit in a thread's cache reads and writes is one cache line, of this block alone: the
- * blocks beside it may be other threads' ones. What only the heap uses is the next line.
+ * A hit in a thread's cache reads and writes one cache line, which holds no other block: the blocks
+ * beside this one may be other threads'. The second line is the heap's alone.
  *
- * Lock: the allocator's guards every field; of a block that is handed out or in a thread's cache,
- * the first line is the thread's.
+ * Lock: the allocator's guards every field, except that the first line of a block that is handed
+ * out, or in a thread's cache, is that thread's.
  */
 struct ashlar_block {
     _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
                                                   ASHLAR_BLOCK_ALIGN */
     size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
-        size_t
-            requested; /* live: bytes asked for, 1 .. bytes; otherwise 0, but for a slot block that
-                           * was freed and that streams still use: ASHLAR_SLOT_BLOCK_AWAITED */
-        _Atomic size_t taken; /* the same, as hits on a plan write and read it: not 0 */
+        size_t requested; /* live: bytes asked for, 1 .. bytes; else 0. Of a slot block that is
+                           * freed, but that streams still use: ASHLAR_SLOT_BLOCK_AWAITED */
+        _Atomic size_t taken; /* the same for hits on a plan, which ask only whether it is 0 */
     };
     ashlar_stream_state *stream_state; /* live: taken for; free: last used on, or NULL */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
-    uint16_t list;       /* live: the list it has in a cache's magazines; free: its bin */
+    uint16_t list;       /* live: its list among a cache's magazines; free: its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_OF_SLOT */
     bool starts_segment; /* never merges with the block below it */
-    ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end;
-                            of plan memory: its first slot block */
+    ashlar_block *older; /* the next one in that list, NULL at its end; of plan memory: its first
+                          * slot block */
     union {
-        const ashlar_slot *slot; /* of a slot block: last handed out as; NULL: late */
-        uint32_t recorded;       /* of others: its number in a recording that says the same */
+        const ashlar_slot *slot; /* of a slot block: what it was last handed out as; NULL: late */
+        uint32_t recorded;       /* of others: its number in a recording, if that knows the block */
     };
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what in that list points to it */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: the pointer to it in its bin's list */
     union {
-        uint64_t tick;    /* free: state->recorded at that use */
+        uint64_t tick;    /* free: the stream's recordings at its last use */
         ashlar_use *uses; /* SHARED: one for each of its streams */
     };
-    ashlar_block *prev;  /* address order, NULL at the ends */
-    ashlar_block *next;  /* and the list of spare nodes */
+    ashlar_block *prev; /* address order, NULL at the ends */
+    ashlar_block *next; /* of a spare node: the next spare one */
 };
 
-_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "two lines");
+_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "a hit's line, and the heap's");
+_Static_assert(offsetof(ashlar_block, link) == ASHLAR_CACHE_LINE, "what a hit uses is one line");
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 

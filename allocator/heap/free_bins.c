@@ -1,11 +1,9 @@
+/* free_bins.c - finding the block that fits best among those of a bin, and the next larger bin. */
 #include "allocator/heap/free_bins.h"
 
-#include "allocator/base/check_level.h"
-#include "allocator/heap/size_class.h"
-
 /*
- * How many blocks of a bin are looked at. More find smaller and lower fits, and each may cost a
- * cache miss.
+ * How many blocks of a bin are looked at. A longer look finds smaller and lower fits, but each block
+ * may cost a cache miss.
  */
 enum { FITS_LOOKED_AT = 8 };
 
@@ -25,6 +23,7 @@ static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
 
 /* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT where there is none. */
 static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
+    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
     /* Shifted by 31 and by one more: by 32 at once is undefined. */
     size_t group = at >> ASHLAR_LOG2_BINS;
     uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
@@ -40,6 +39,7 @@ static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
 }
 
 ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0);
     const size_t own = ashlar__bin_of(bytes);
     if (own >= ASHLAR_BIN_COUNT) {
         return NULL;
@@ -50,9 +50,11 @@ ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t by
     }
     const size_t next = next_bin(bins, own);
     if (next < ASHLAR_BIN_COUNT) {
+        ASHLAR_CHECK2(next > own && bins->newest[next] != NULL);
+        ASHLAR_CHECK2(bins->newest[next]->bytes >= bytes); /* as every other block there is */
         return best_of(bins->newest[next], bytes, FITS_LOOKED_AT);
     }
-    /* Rather look at all than let the caller map memory while some is free. */
+    /* To look at every block is cheaper than to map memory while some is free. */
     return best_of(bins->newest[own], bytes, SIZE_MAX);
 }
 
@@ -67,6 +69,7 @@ size_t ashlar__free_bins_largest(const ashlar_free_bins *bins) {
     for (; at != NULL; at = at->older) {
         largest = at->bytes > largest ? at->bytes : largest;
     }
+    ASHLAR_CHECK2(largest > 0);
     return largest;
 }
 

@@ -1,16 +1,16 @@
 /*
  * free_bins.h - free blocks by size, found in a few instructions (internal).
  *
- * Two levels, in units of ASHLAR_BLOCK_ALIGN: group 0 has a bin for each of 1 .. 31 units, group
- * g >= 1 has 32 bins of 2^(g-1) units for [32, 64) * 2^(g-1) units. So a bin of groups 0 and 1 has
- * blocks of one size, and in the others a block is less than 1/32 larger than the smallest there
- * may be in its bin.
+ * Two levels, in units of ASHLAR_BLOCK_ALIGN: group 0 has a bin for each of 1 .. 31 units; group
+ * g >= 1 divides [32, 64) * 2^(g-1) units into 32 bins. So all blocks in a bin of groups 0 and 1
+ * have one size; in the other groups, a block is less than 1/32 larger than the smallest size of
+ * its bin.
  *
- * Invariants:
- *   groups bit g is set       == bins[g] != 0
- *   bins[g] bit b is set      == newest[32 * g + b] != NULL
- *   every block in newest[32 * g + b] has the size of bin b of group g, and
- *   block->list == 32 * g + b, *block->link == block
+ * Invariants (ashlar__free_bins_bits_agree, ashlar__free_bins_has):
+ *   (groups >> g & 1) == (bins[g] != 0)
+ *   (bins[g] >> b & 1) == (newest[32 * g + b] != NULL)
+ *   for every block in newest[32 * g + b]:
+ *     block->list == ashlar__bin_of(block->bytes) == 32 * g + b,  *block->link == block
  */
 #ifndef ASHLAR_FREE_BINS_H
 #define ASHLAR_FREE_BINS_H
@@ -33,6 +33,10 @@ typedef struct ashlar_free_bins {
     ashlar_block *newest[ASHLAR_BIN_COUNT];
 } ashlar_free_bins;
 
+_Static_assert(ASHLAR_BIN_GROUPS <= 64, "a group has a bit of `groups`");
+_Static_assert(ASHLAR_BINS_PER_GROUP == 32, "a bin has a bit of its group's");
+_Static_assert(ASHLAR_BIN_COUNT <= UINT16_MAX, "a bin's number fits ashlar_block.list");
+
 /*
  * Without a branch: sizes come in no order that a processor could guess. With s = g - 1 for group
  * g >= 1, and 0 for group 0, the bin of group g is 32 * s + (units >> s).
@@ -44,9 +48,21 @@ static inline size_t ashlar__bin_of(size_t bytes) {
     return shift * (size_t)ASHLAR_BINS_PER_GROUP + (units >> shift);
 }
 
+/* Whether both bitmaps tell the truth about bin `at`. O(1), for assertions. */
+static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, size_t at) {
+    const size_t group = at >> ASHLAR_LOG2_BINS;
+    const bool has_bin = (bins->bins[group] >> at % ASHLAR_BINS_PER_GROUP & 1) != 0;
+    const bool has_group = (bins->groups >> group & 1) != 0;
+    return has_bin == (bins->newest[at] != NULL) && has_group == (bins->bins[group] != 0);
+}
+
+/* block   free, in no bin */
 static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_FREE);
+    ASHLAR_CHECK2(block->bytes > 0 && block->bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
     ashlar_block **newest = &bins->newest[at];
     ashlar_block *older = *newest;
     block->list = (uint16_t)at;
@@ -59,13 +75,16 @@ static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block
     }
     bins->bins[group] |= UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP;
     bins->groups |= UINT64_C(1) << group;
+    ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
 }
 
-/* Requires: in them. */
+/* block   in one of these bins, and as large as when it was inserted */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
     ashlar_block **link = block->link, *older = block->older;
     ASHLAR_ASSERT(*link == block);
+    ASHLAR_CHECK2(at == ashlar__bin_of(block->bytes));
+    ASHLAR_CHECK2(older == NULL || older->link == &block->older);
     *link = older;
     if (older != NULL) {
         older->link = link;
@@ -73,12 +92,13 @@ static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block
         bins->bins[group] &= ~(UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP);
         bins->groups &= ~((uint64_t)(bins->bins[group] == 0) << group);
     }
+    ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
 }
 
 /*
- * A block of at least `bytes`, NULL only where there is none: the best of the newest few in the
- * bin of `bytes`, else the best of the newest few in the next larger one. Cost: O(1), but O(n)
- * where only old blocks of the one bin fit.
+ * A block of at least `bytes` > 0; NULL only where there is none. It is the best of the newest few
+ * in the bin of `bytes`, else the best of the newest few in the next larger bin that is not empty.
+ * Cost: O(1), but O(blocks of the bin) where no block fits except old ones in the bin of `bytes`.
  */
 ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
 

@@ -1,9 +1,51 @@
-/* heap.c - the heap's life, and taking and putting blocks: what runs for every request. */
+/*
+ * heap.c - the heap's blocks: taking, putting and merging them, and the list that gains and loses
+ * them with their memory.
+ */
 #include "allocator/heap/heap_impl.h"
 
-#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/size_class.h"
+
+/* ---- nodes ---- */
+
+/* Block nodes come in chunks, and go back to the host only with the heap. */
+enum { CHUNK_NODES = 256 };
+
+struct ashlar_node_chunk {
+    ashlar_node_chunk *next;
+    /* The nodes, from the first start of a cache line on. */
+    unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
+};
+
+ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count) {
+    while (heap->spare_count < count) {
+        ashlar_node_chunk *chunk = ashlar__host_calloc(1, sizeof *chunk);
+        if (chunk == NULL) {
+            return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
+        }
+        chunk->next = heap->nodes;
+        heap->nodes = chunk;
+        const uintptr_t start = ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) /
+                                ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
+        ashlar_block *nodes = (ashlar_block *)start;
+        ASHLAR_CHECK2((unsigned char *)(nodes + CHUNK_NODES) <= chunk->room + sizeof chunk->room);
+        for (int i = CHUNK_NODES - 1; i >= 0; i--) {
+            ashlar__heap_push_spare(heap, &nodes[i]);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar__heap_free_nodes(ashlar_heap *heap) {
+    while (heap->nodes != NULL) {
+        ashlar_node_chunk *next = heap->nodes->next;
+        ashlar__host_free(heap->nodes);
+        heap->nodes = next;
+    }
+}
+
+/* ---- the heap's life ---- */
 
 ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                 ashlar_range_kind kind) {
@@ -16,6 +58,7 @@ ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
     if (status != ASHLAR_OK) {
         ashlar__range_finish(&heap->range);
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__heap_is_balanced(heap));
     return status;
 }
 
@@ -24,6 +67,8 @@ void ashlar__heap_finish(ashlar_heap *heap) {
     ashlar__page_map_finish(&heap->map);
     ashlar__heap_free_nodes(heap);
 }
+
+/* ---- taking and putting ---- */
 
 ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
     ASHLAR_ASSERT(ashlar__block_is_free(block) && bytes > 0 && bytes <= block->bytes);
@@ -35,6 +80,7 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t b
     if (status != ASHLAR_OK) {
         return status;
     }
+    ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, block->offset) == NULL);
     ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
     ashlar__free_bins_remove(bins, block);
     if (bytes < block->bytes) {
@@ -44,23 +90,25 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t b
     ashlar__page_map_set(&heap->map, block->offset, block);
     heap->used_bytes += bytes;
     heap->free_bytes -= bytes;
-    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+    ASHLAR_CHECK2(block->bytes == bytes && ashlar__heap_is_linked(heap, block));
+    ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
     return ASHLAR_OK;
 }
 
 /*
- * Whether two free stamps may become one, which then is the later of both. A past stamp yields to
- * the other; two different streams that may both still be busy have no common stamp.
+ * One stamp for two free blocks: the later one of the same stream, and any before a past one. False
+ * for two streams that may both still be busy: no stamp stands for both.
  */
 static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_stream_state **state,
                          uint64_t *tick) {
+    ASHLAR_CHECK2(ashlar__block_is_free(a) && ashlar__block_is_free(b));
     const bool a_past = ashlar__stream_state_is_past(a->stream_state, a->tick);
     const bool b_past = ashlar__stream_state_is_past(b->stream_state, b->tick);
     if (a_past && b_past) {
         *state = NULL;
         *tick = 0;
     } else if (a_past || b_past) {
-        /* What a pool took on, nobody else would have until its graph is gone. */
+        /* A graph's blocks stay its own until it is gone: idle memory would be lost to it. */
         if ((a_past ? b->stream_state : a->stream_state)->is_pool) {
             return false;
         }
@@ -77,6 +125,7 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_st
 
 bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
     const bool is_below = other->offset < (*block)->offset;
+    ASHLAR_CHECK2(other == (is_below ? (*block)->prev : (*block)->next));
     ashlar_block *lower = is_below ? other : *block;
     const ashlar_block *upper = is_below ? *block : other;
     ashlar_stream_state *state;
@@ -92,28 +141,30 @@ bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar
     return true;
 }
 
-/* Put a free block that is in no bin where it belongs, merged as far as it goes. Returns it. */
+/* Merge a free block that is in no bin as far as it goes, and put it into its bin. Returns it. */
 static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
     if (ashlar__stream_state_is_past(block->stream_state, block->tick)) {
         block->stream_state = NULL;
         block->tick = 0;
     }
     /*
-     * Below first, then above; no merge above lets one below succeed that failed. Two streams in
-     * use stay two; and where a past block and a pool's did not merge, the pool's stays that, and
-     * the past one becomes no block of the same pool.
+     * Below first, then above. A merge above never makes one below possible that has failed: two
+     * busy streams stay two, and a past block that did not merge with a graph's below does not
+     * become that graph's by merging above.
      */
     while (ashlar__heap_try_merge(heap, &block, block->prev)) {
     }
     while (ashlar__heap_try_merge(heap, &block, block->next)) {
     }
     ashlar__free_bins_insert(ashlar__heap_bins_of(heap, block), block);
+    ASHLAR_CHECK2(ashlar__heap_is_settled(heap, block));
     return block;
 }
 
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
                       uint64_t tick) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
+    ASHLAR_CHECK2(block->marks == 0 && block->bytes <= heap->used_bytes);
     ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;
@@ -122,11 +173,12 @@ void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_stat
     block->stream_state = state;
     block->tick = tick;
     (void)settle(heap, block);
-    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+    ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
 }
 
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state) {
+    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     state->last_tick = ashlar__stream_state_stamp(state);
     ashlar__heap_put(heap, block, state, state->last_tick);
 }
@@ -143,6 +195,7 @@ void ashlar__heap_sweep(ashlar_heap *heap) {
 
 void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
                           ashlar_stream_state *to, uint64_t tick) {
+    ASHLAR_CHECK2(from != to && tick <= to->recorded);
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (block->stream_state == from && ashlar__block_is_free(block)) {
             ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);
@@ -151,6 +204,7 @@ void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
             block = settle(heap, block);
         }
     }
+    ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->free));
 }
 
 ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal) {
@@ -163,4 +217,96 @@ const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset) {
         block = block->next;
     }
     return block;
+}
+
+/* ---- memory that comes and goes ---- */
+
+static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *prev) {
+    block->prev = prev;
+    block->next = prev != NULL ? prev->next : heap->first;
+    *(prev != NULL ? &prev->next : &heap->first) = block;
+    *(block->next != NULL ? &block->next->prev : &heap->last) = block;
+    ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block));
+}
+
+/* Take a block, in no bin, out of the list; its node is spare. */
+static void remove_block(ashlar_heap *heap, ashlar_block *block) {
+    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
+    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
+    ashlar__heap_push_spare(heap, block);
+}
+
+/* A new last block. */
+static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state state) {
+    ASHLAR_CHECK2(bytes > 0 && bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ashlar_block *block = ashlar__heap_pop_spare(heap);
+    *block = (ashlar_block){
+        .offset = ashlar__heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
+    link_after(heap, block, heap->last);
+    return block;
+}
+
+ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes) {
+    heap->free_bytes += bytes;
+    const size_t end = ashlar__heap_end(heap);
+    if (offset >= end) {
+        if (offset > end) {
+            (void)append(heap, offset - end, ASHLAR_BLOCK_UNMAPPED);
+        }
+        return append(heap, bytes, ASHLAR_BLOCK_FREE);
+    }
+    ashlar_block *block = heap->last;
+    while (block->offset > offset) {
+        block = block->prev;
+    }
+    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_UNMAPPED &&
+                  offset + bytes <= block->offset + block->bytes);
+    if (offset > block->offset) {
+        block = ashlar__heap_split(heap, block, offset - block->offset);
+    }
+    if (bytes < block->bytes) {
+        (void)ashlar__heap_split(heap, block, bytes);
+    }
+    block->state = ASHLAR_BLOCK_FREE;
+    ASHLAR_CHECK2(block->stream_state == NULL && ashlar__heap_is_linked(heap, block));
+    return block;
+}
+
+static bool is_hole(const ashlar_block *block) {
+    return block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED;
+}
+
+void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes) {
+    ashlar_block *block = heap->last;
+    while (block->offset > offset) {
+        block = block->prev;
+    }
+    ASHLAR_ASSERT(ashlar__block_is_free(block) && offset + bytes <= block->offset + block->bytes);
+    ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
+    ASHLAR_CHECK2(bytes > 0 && bytes <= heap->free_bytes);
+    heap->free_bytes -= bytes;
+    ashlar__free_bins_remove(bins, block);
+    if (offset > block->offset) {
+        ashlar_block *below = block;
+        block = ashlar__heap_split(heap, below, offset - below->offset);
+        ashlar__free_bins_insert(bins, below);
+    }
+    if (bytes < block->bytes) {
+        ashlar__free_bins_insert(bins, ashlar__heap_split(heap, block, bytes));
+    }
+    block->state = ASHLAR_BLOCK_UNMAPPED;
+    block->starts_segment = false;
+    block->stream_state = NULL;
+    block->tick = 0;
+    if (is_hole(block->next)) {
+        ashlar__heap_absorb(heap, block);
+    }
+    if (is_hole(block->prev)) {
+        block = block->prev;
+        ashlar__heap_absorb(heap, block);
+    }
+    if (block == heap->last) {
+        remove_block(heap, block);
+    }
+    ASHLAR_CHECK2(heap->last == NULL || !is_hole(heap->last));
 }

@@ -1,7 +1,7 @@
+/* heap_check.c - the walk that compares a heap with every invariant of heap.h. */
 #include "allocator/heap/heap_impl.h"
 
 #include "allocator/base/error.h"
-#include "allocator/heap/size_class.h"
 
 static ashlar_status broken(const ashlar_block *block, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "heap check: block at offset %zu of %zu bytes: %s",
@@ -39,7 +39,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = block->state == ASHLAR_BLOCK_USED || is_plan_memory;
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
-    /* So is the offset then: it is the sum of the sizes before it. */
+    /* Its offset is aligned if the sizes of the blocks below are: it is their sum. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
@@ -64,8 +64,8 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
 }
 
 /*
- * The chunks against the blocks. That no chunk reaches into a hole is enough: the chunks do not
- * overlap, and are as many bytes as the other blocks.
+ * The chunks against the blocks. They do not overlap, and are as many bytes as the blocks that are
+ * no holes: so if none reaches into a hole, they cover those blocks exactly.
  */
 static ashlar_status check_chunks(const ashlar_heap *heap) {
     const ashlar_range *range = &heap->range;
@@ -91,7 +91,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
                 return broken(block, "a hole where memory is mapped");
             }
             if (block->offset + block->bytes > end) {
-                break; /* the next chunk's as well */
+                break; /* the next chunk covers some of it as well */
             }
         }
     }

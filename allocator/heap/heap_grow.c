@@ -1,7 +1,6 @@
-/* heap_grow.c - where new memory goes. */
+/* heap_grow.c - mapping new memory where the block that is wanted needs the least of it. */
 #include "allocator/heap/heap_impl.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
@@ -10,8 +9,8 @@ ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream
     ashlar_block *block = ashlar__heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
-     * Not with every neighbour that could be merged: the memory would take on the stamp of another
-     * stream's block, and `state` would have to wait for that stream.
+     * Not merged with every neighbour that would: beside another stream's block the memory would get
+     * that one's stamp, and `state` would have to wait for the stream.
      */
     ashlar_block *prev, *next;
     do {
@@ -22,11 +21,13 @@ ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream
              (next != NULL && ashlar__block_is_usable(next, state) &&
               ashlar__heap_try_merge(heap, &block, next)));
     ashlar__free_bins_insert(ashlar__heap_bins_of(heap, block), block);
+    ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block) && ashlar__block_is_usable(block, state));
     return block;
 }
 
 ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
                                const ashlar_map_place *place, size_t bytes, ashlar_block **out) {
+    ASHLAR_CHECK2(bytes > 0 && ashlar__heap_is_balanced(heap));
     size_t offset = ashlar__map_place_offset(place, bytes);
     ashlar_status status = ashlar__heap_reserve_nodes(heap, 2);
     if (status == ASHLAR_OK) {
@@ -34,7 +35,7 @@ ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *sta
     }
     if (status == ASHLAR_OK) {
         *out = ashlar__heap_add_memory_for(heap, state, offset, bytes);
-        ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+        ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
     }
     return status;
 }
@@ -54,13 +55,14 @@ static size_t usable_bytes(const search *s, const ashlar_block *block) {
                : 0;
 }
 
-/* What a block of s->bytes lacks beside `had` bytes, in whole granules. */
+/* What `had` bytes lack to make a block of s->bytes, in whole granules. */
 static size_t missing(const search *s, size_t had) {
-    ASHLAR_ASSERT(had < s->bytes); /* else growing would not be called for */
+    ASHLAR_ASSERT(had < s->bytes); /* else there would be no need to grow */
     return (s->bytes - had + s->granularity - 1) & ~(s->granularity - 1);
 }
 
 static void consider(search *s, const ashlar_map_place *place, size_t need, bool is_high) {
+    ASHLAR_CHECK2(need > 0 && need % s->granularity == 0 && place->low <= place->high);
     size_t room;
     if (need < s->best.need && ashlar__add(need, s->slack, &room) &&
         room <= place->high - place->low) {
@@ -70,7 +72,7 @@ static void consider(search *s, const ashlar_map_place *place, size_t need, bool
     }
 }
 
-/* All the ways to put memory into a hole. */
+/* Memory in a hole: at its lower end, at its upper end, or all through it. */
 static void consider_hole(search *s, const ashlar_block *hole) {
     const ashlar_map_place place = {.below = hole->prev,
                                     .above = hole->next,
@@ -90,18 +92,19 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_pl
     if (s.bytes <= range->bytes) {
         s.granularity = range->granularity;
         s.best.need = SIZE_MAX;
-        /* Holes first: of two places that take as much memory, the end costs addresses. */
+        /* Holes first: of two places that need as much, the one at the end uses up addresses. */
         const bool has_holes = end > range->mapped_bytes && range->segments == NULL;
         for (const ashlar_block *at = has_holes ? heap->first : NULL; at != NULL; at = at->next) {
             if (at->state == ASHLAR_BLOCK_UNMAPPED) {
                 consider_hole(&s, at);
             }
         }
-        /* A segment is where the driver puts it, with nothing beside it. */
+        /* The driver puts a segment anywhere, so nothing beside the end counts. */
         s.is_alone = s.is_alone || range->segments != NULL;
         const ashlar_map_place top = {.below = heap->last, .low = end, .high = range->bytes};
         consider(&s, &top, missing(&s, usable_bytes(&s, heap->last)), false);
         if (s.best.need != SIZE_MAX) {
+            ASHLAR_CHECK2(s.best.need <= s.best.high - s.best.low);
             *out = s.best;
             return ASHLAR_OK;
         }
@@ -130,7 +133,9 @@ ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state, s
             return status;
         }
     }
-    return ashlar__heap_map(heap, state, &place, place.need, out);
+    status = ashlar__heap_map(heap, state, &place, place.need, out);
+    ASHLAR_CHECK2(status != ASHLAR_OK || (*out)->bytes >= bytes);
+    return status;
 }
 
 ashlar_status ashlar__heap_reserve(ashlar_heap *heap, size_t bytes) {

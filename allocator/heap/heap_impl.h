@@ -1,6 +1,4 @@
-/*
- * heap_impl.h - what the heap's own files share (internal).
- */
+/* heap_impl.h - what the heap's own files share: lists of blocks, and places for memory. */
 #ifndef ASHLAR_HEAP_IMPL_H
 #define ASHLAR_HEAP_IMPL_H
 
@@ -11,7 +9,7 @@ static inline bool ashlar__block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
-/* Whether work on `state` may use a block, and merge it with memory that is idle. */
+/* Whether a block is free for work on `state`, also when merged with memory that is idle. */
 static inline bool ashlar__block_is_usable(const ashlar_block *block,
                                            const ashlar_stream_state *state) {
     return ashlar__block_is_free(block) &&
@@ -28,7 +26,42 @@ static inline size_t ashlar__heap_end(const ashlar_heap *heap) {
     return heap->last != NULL ? heap->last->offset + heap->last->bytes : 0;
 }
 
-/* Nodes are fetched before anything is changed, so that no change can be left half done. */
+/* ---- what holds after every change, for assertions; O(1) ---- */
+
+/* Whether a block and its neighbours, or the ends of the list, know each other and leave no gap. */
+static inline bool ashlar__heap_is_linked(const ashlar_heap *heap, const ashlar_block *block) {
+    const ashlar_block *prev = block->prev, *next = block->next;
+    const bool is_above_prev = prev != NULL ? prev->next == block &&
+                                                  prev->offset + prev->bytes == block->offset
+                                            : heap->first == block && block->offset == 0;
+    const bool is_below_next = next != NULL ? next->prev == block &&
+                                                  block->offset + block->bytes == next->offset
+                                            : heap->last == block;
+    return block->bytes > 0 && is_above_prev && is_below_next;
+}
+
+/* Whether a block ought to have been merged with the next one. */
+static inline bool ashlar__heap_is_unmerged(const ashlar_block *block, const ashlar_block *next) {
+    return block != NULL && next != NULL && block->state == next->state &&
+           (block->state == ASHLAR_BLOCK_UNMAPPED ||
+            (ashlar__block_is_free(block) && block->stream_state == next->stream_state &&
+             !next->starts_segment));
+}
+
+/* Whether a block is as it stays: linked, and merged on both sides. */
+static inline bool ashlar__heap_is_settled(const ashlar_heap *heap, const ashlar_block *block) {
+    return ashlar__heap_is_linked(heap, block) && !ashlar__heap_is_unmerged(block->prev, block) &&
+           !ashlar__heap_is_unmerged(block, block->next);
+}
+
+/* Whether the blocks are as many bytes as is mapped. */
+static inline bool ashlar__heap_is_balanced(const ashlar_heap *heap) {
+    return heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes;
+}
+
+/* ---- nodes and the list ---- */
+
+/* Have `count` spare nodes. Call it before changing anything, so that no change fails half done. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count);
 
 void ashlar__heap_free_nodes(ashlar_heap *heap);
@@ -42,19 +75,13 @@ static inline void ashlar__heap_push_spare(ashlar_heap *heap, ashlar_block *node
 static inline ashlar_block *ashlar__heap_pop_spare(ashlar_heap *heap) {
     ashlar_block *node = heap->spare;
     ASHLAR_ASSERT(node != NULL);
+    ASHLAR_CHECK2(heap->spare_count > 0);
     heap->spare = node->next;
     heap->spare_count--;
     return node;
 }
 
-/* Take a block, in no bin, out of the list; its node is spare. */
-static inline void ashlar__heap_remove_block(ashlar_heap *heap, ashlar_block *block) {
-    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
-    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
-    ashlar__heap_push_spare(heap, block);
-}
-
-/* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
+/* Cut a block, in no bin, after `bytes`. Returns the rest, which has the same state and stamp. */
 static inline ashlar_block *ashlar__heap_split(ashlar_heap *heap, ashlar_block *block,
                                                size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
@@ -75,62 +102,68 @@ static inline ashlar_block *ashlar__heap_split(ashlar_heap *heap, ashlar_block *
     block->bytes = bytes;
     block->next = rest;
     *(next != NULL ? &next->prev : &heap->last) = rest;
+    ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block) && ashlar__heap_is_linked(heap, rest));
     return rest;
 }
 
-/* Let `block` take the place of the one above it as well; neither is in a bin. */
+/* Extend `block` over the next one, whose node becomes spare; neither is in a bin. */
 static inline void ashlar__heap_absorb(ashlar_heap *heap, ashlar_block *block) {
     ashlar_block *other = block->next, *next = other->next;
+    ASHLAR_CHECK2(block->state == other->state && !other->starts_segment);
     block->bytes += other->bytes;
     block->next = next;
     *(next != NULL ? &next->prev : &heap->last) = block;
     ashlar__heap_push_spare(heap, other);
+    ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block));
 }
 
 /*
- * Merge *block, which is in no bin, with its neighbour `other`, if that is free, their stamps have
- * a common one, and no segment starts between them. *block is then the lower one of the two.
+ * Merge *block, free and in no bin, with its free neighbour `other`, unless a segment starts between
+ * them or their stamps cannot become one. *block is then the lower one of the two.
  */
 bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
 
-/* The same; most neighbours are not free. */
+/* The same for any neighbour, or NULL. Inline, since most are not free. */
 static inline bool ashlar__heap_try_merge(ashlar_heap *heap, ashlar_block **block,
                                           ashlar_block *other) {
     return other != NULL && ashlar__block_is_free(other) &&
            ashlar__heap_try_merge_free(heap, block, other);
 }
 
+/* ---- memory that comes and goes ---- */
+
 /*
- * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped
- * as past. Needs two nodes.
+ * Make a free block, in no bin and idle, of [offset, offset + bytes), which has just been mapped.
+ * Needs two nodes.
  */
 ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* [offset, offset + bytes) of a free block has lost its memory. Needs two nodes. */
+/* Make a hole of [offset, offset + bytes), all in one free block. Needs two nodes. */
 void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* ashlar__heap_add_memory(), merged with what work on `state` may use beside it, and put in its
- * bins. */
+/* ashlar__heap_add_memory(), merged with what work on `state` may use beside it, and put into bins.
+ */
 ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
                                           size_t offset, size_t bytes);
 
-/* Where a block could come to be. */
+/* Where memory could be mapped to make a block of some size: need <= high - low. */
 typedef struct ashlar_map_place {
     const ashlar_block *below; /* its neighbours, NULL at the ends of the range */
     const ashlar_block *above;
-    size_t low, high; /* addresses without memory between the two */
-    size_t need;      /* bytes of memory that make a block of the size wanted */
-    bool is_high;     /* the memory has to end at `high`, else to start at `low` */
+    size_t low, high; /* the addresses between the two, which have no memory */
+    size_t need;      /* bytes of memory to map */
+    bool is_high;     /* the memory has to end at `high`; else to start at `low` */
 } ashlar_map_place;
 
 /* Where memory of `bytes` begins in a place. */
 static inline size_t ashlar__map_place_offset(const ashlar_map_place *place, size_t bytes) {
+    ASHLAR_CHECK2(place->low <= place->high && bytes <= place->high - place->low);
     return place->is_high ? place->high - bytes : place->low;
 }
 
 /*
- * The place where a block of `bytes` for work on `state` takes the least memory, and where that
- * and `slack` bytes more have room. Errors: ASHLAR_ENOMEM, if there is none.
+ * The place where a block of `bytes` for work on `state` needs the least memory, among those with
+ * room for that and `slack` bytes more. Errors: ASHLAR_ENOMEM, if there is none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_find_place(const ashlar_heap *heap,
                                                         const ashlar_stream_state *state,

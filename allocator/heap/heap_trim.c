@@ -1,12 +1,11 @@
-/* heap_trim.c - giving idle memory back, and gathering it from anywhere into one block. */
+/* heap_trim.c - returning idle memory to the device, and gathering it from anywhere into a block. */
 #include "allocator/heap/heap_impl.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /*
- * Choose chunks that lie wholly in idle blocks, but not in `below` or `above`, from the top down
- * until they are `bytes` or more. Returns what they are, and their count.
+ * Choose chunks that lie in idle blocks other than `below` and `above`, from the top down, until
+ * they have `bytes` or more. Returns the bytes they have, and their count.
  */
 static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
                      const ashlar_block *above, size_t *count) {
@@ -16,6 +15,7 @@ static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
     *count = 0;
     for (size_t i = range->chunk_count; i-- > 0 && chosen < bytes;) {
         ashlar_chunk *chunk = &range->chunks[i];
+        ASHLAR_CHECK2(!chunk->is_chosen && !chunk->is_gone);
         while (block->offset > chunk->offset) {
             block = block->prev;
         }
@@ -26,6 +26,7 @@ static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
             ++*count;
         }
     }
+    ASHLAR_CHECK2(chosen <= heap->free_bytes && (chosen > 0) == (*count > 0));
     return chosen;
 }
 
@@ -35,7 +36,7 @@ static void choose_none(ashlar_heap *heap) {
     }
 }
 
-/* Make holes where chunks are gone. Needs two nodes for each. */
+/* Make holes where chunks are gone, and forget those. Needs two nodes for each. */
 static void punch_gone(ashlar_heap *heap) {
     for (size_t i = heap->range.chunk_count; i-- > 0;) {
         const ashlar_chunk *chunk = &heap->range.chunks[i];
@@ -44,10 +45,10 @@ static void punch_gone(ashlar_heap *heap) {
         }
     }
     ashlar__range_forget_gone(&heap->range);
-    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+    ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
 }
 
-/* Unmap the chosen chunks, `count` of them, up to the first that the driver refuses. */
+/* Unmap the `count` chosen chunks, up to the first that the driver refuses. */
 static ashlar_status unmap_chosen(ashlar_heap *heap, size_t count) {
     ashlar_status status = ashlar__heap_reserve_nodes(heap, 2 * count);
     for (size_t i = heap->range.chunk_count; i-- > 0 && status == ASHLAR_OK;) {
@@ -87,10 +88,11 @@ static ashlar_status gather_segments(ashlar_heap *heap, ashlar_stream_state *sta
     return status;
 }
 
-/* Move the chosen chunks, `bytes` in `count`, to `place`. */
+/* Move the `count` chosen chunks, which have `bytes`, to `place`. */
 static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_stream_state *state,
                                  const ashlar_map_place *place, size_t bytes, size_t count,
                                  ashlar_block **out) {
+    ASHLAR_CHECK2(count > 0 && bytes <= heap->free_bytes);
     const size_t offset = ashlar__map_place_offset(place, bytes);
     ashlar_status status = ashlar__heap_reserve_nodes(heap, 2 * count + 2);
     if (status == ASHLAR_OK) {
@@ -121,7 +123,7 @@ static void give_back(ashlar_heap *heap, size_t offset, size_t bytes) {
     (void)unmap_chosen(heap, count); /* what stays mapped is idle, and harmless */
 }
 
-/* The same with too few chunks: what they lack, `lacking` bytes, is mapped new before them. */
+/* The same where the chunks are too few: first map `lacking` bytes, then move them beside that. */
 static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *state,
                                   ashlar_map_place place, size_t moved, size_t lacking,
                                   size_t count, ashlar_block **out) {
@@ -143,7 +145,8 @@ static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *
 ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                   ashlar_block **out) {
     ashlar__heap_sweep(heap);
-    ashlar_block *fit = ashlar__free_bins_best_fit(&heap->idle, bytes); /* merged just now */
+    /* Merging may just have made a block that is large enough. */
+    ashlar_block *fit = ashlar__free_bins_best_fit(&heap->idle, bytes);
     if (fit == NULL) {
         fit = ashlar__free_bins_best_fit(&state->free, bytes);
     }
@@ -154,7 +157,7 @@ ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
     if (heap->range.segments != NULL) {
         return gather_segments(heap, state, bytes, out);
     }
-    /* The slack is there because chunks do not add up to a size exactly. */
+    /* With slack, since chunks seldom add up to just the size that is wanted. */
     ashlar_map_place place = {0};
     ashlar_status status = ashlar__heap_find_place(heap, state, bytes, ASHLAR_CHUNK_BYTES, &place);
     if (status != ASHLAR_OK) {

@@ -1,10 +1,11 @@
+/* page_map.c - the leaves and tables of a page map: making, counting and returning them. */
 #include "allocator/heap/page_map.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes) {
+    ASHLAR_CHECK2(range_bytes > 0);
     const size_t count = (range_bytes + ASHLAR_LEAF_BYTES - 1) / ASHLAR_LEAF_BYTES;
     ashlar_page_leaf *leaves = ashlar__host_calloc(count, sizeof *leaves);
     if (leaves == NULL) {
@@ -43,11 +44,12 @@ static ashlar_status add_leaf(ashlar_page_map *map, size_t idx) {
     }
     map->used_from = idx < map->used_from ? idx : map->used_from;
     map->used_to = idx >= map->used_to ? idx + 1 : map->used_to;
+    ASHLAR_CHECK2(map->used_from <= idx && idx < map->used_to && map->used_to <= map->leaf_count);
     atomic_store_explicit(&map->leaves[idx], leaf, memory_order_release);
     return ASHLAR_OK;
 }
 
-/* A page's entry, in a leaf that is made if need be. */
+/* A page's entry, in a leaf that is made where there is none. */
 static ashlar_status entry_at(ashlar_page_map *map, size_t offset, ashlar_page_entry **out) {
     const size_t idx = offset / ASHLAR_LEAF_BYTES;
     ASHLAR_ASSERT(idx < map->leaf_count && offset % ASHLAR_BLOCK_ALIGN == 0);
@@ -61,9 +63,10 @@ static ashlar_status entry_at(ashlar_page_map *map, size_t offset, ashlar_page_e
     return ASHLAR_OK;
 }
 
-/* Give a page a table, with the block that starts there so far, if any. It keeps it for good. */
+/* Give a page a table, for good, and move the block that starts in the page, if any, into it. */
 static ashlar_status add_table(ashlar_page_entry *at) {
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
+    ASHLAR_CHECK2(!is_table(entry));
     ashlar_page_entry *table = ashlar__host_calloc(ASHLAR_TABLE_ENTRIES, sizeof *table);
     if (table == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a table of the page map");
@@ -73,6 +76,7 @@ static ashlar_status add_table(ashlar_page_entry *at) {
         atomic_store_explicit(&table[ashlar__table_idx(block->offset)], entry,
                               memory_order_relaxed);
     }
+    ASHLAR_CHECK2(!is_table((uintptr_t)table));
     atomic_store_explicit(at, (uintptr_t)table + ASHLAR_PAGE_IS_TABLE, memory_order_release);
     return ASHLAR_OK;
 }

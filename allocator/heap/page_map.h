@@ -1,14 +1,18 @@
 /*
  * page_map.h - from the offset of a block's first byte to the block (internal).
  *
- * Three levels: one pointer per 32 MiB of the range, a leaf with one entry per page of 64 KiB, and
- * where several blocks start in a page, or ever did, a table with one entry per 512 B. A page in
- * which one block starts has that block itself for its entry: so the map of large blocks, few of
- * which lie close together, is small and stays in the processor's caches.
+ * Three levels: a pointer for each 32 MiB of the range; a leaf with an entry for each page of
+ * 64 KiB; and, for a page in which several blocks start or ever did, a table with an entry for each
+ * 512 B. The entry of a page in which one block starts is that block itself. Large blocks seldom
+ * start in the same page, so their map is small and stays in the processor's caches.
  *
- * Threads: ashlar__page_map_get() any, without a lock, beside one thread in the other functions,
- * which the allocator's lock sees to. What it answers stays true only for a block that the caller
- * owns; for any other pointer it may be out of date at once.
+ * Threads: any thread may call ashlar__page_map_get(), without a lock, while one thread, which
+ * holds the allocator's, is in any of the other functions. The answer stays true only for a block
+ * that the caller owns; for any other pointer it may be out of date at once.
+ *
+ * Invariants:
+ *   an entry that is a block (ashlar__page_map_get): block->offset is in the entry's page or 512 B
+ *   leaves[i] != NULL  =>  used_from <= i < used_to <= leaf_count
  */
 #ifndef ASHLAR_PAGE_MAP_H
 #define ASHLAR_PAGE_MAP_H
@@ -26,17 +30,21 @@
 #define ASHLAR_LEAF_ENTRIES (ASHLAR_LEAF_BYTES / ASHLAR_PAGE_BYTES)
 #define ASHLAR_TABLE_ENTRIES (ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN)
 
-/* A block, or a table: the address of its first byte and 1. Or 0. */
+/* 0, a block's address, or a table's address plus ASHLAR_PAGE_IS_TABLE. */
 typedef _Atomic uintptr_t ashlar_page_entry;
 typedef _Atomic(ashlar_page_entry *) ashlar_page_leaf;
 
 enum { ASHLAR_PAGE_IS_TABLE = 1 };
 
+_Static_assert(_Alignof(ashlar_block) > ASHLAR_PAGE_IS_TABLE, "no block's address has that bit");
+_Static_assert(ASHLAR_LEAF_BYTES % ASHLAR_PAGE_BYTES == 0, "a leaf is whole pages");
+_Static_assert(ASHLAR_PAGE_BYTES % ASHLAR_BLOCK_ALIGN == 0, "a table has every offset of its page");
+
 typedef struct ashlar_page_map {
     ashlar_page_leaf *leaves; /* [leaf_count], each NULL or [ASHLAR_LEAF_ENTRIES]; const */
     size_t leaf_count;        /* const */
-    size_t used_from;         /* leaves outside [used_from, used_to) are NULL: most of them, */
-    size_t used_to;           /* where the range is all addresses that there are */
+    size_t used_from;         /* leaves outside [used_from, used_to) are NULL, so that walks are */
+    size_t used_to;           /* short where the range is all the addresses there are */
 } ashlar_page_map;
 
 /* range_bytes   offsets below it may be asked for. Errors: ASHLAR_EHOSTMEM. */
@@ -44,8 +52,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_init(ashlar_page_map *map, size
 void ashlar__page_map_finish(ashlar_page_map *map);
 
 /*
- * Make room for a block that starts at `offset`. The next one that is set must be that one, or all
- * must be in different pages.
+ * Make room for a block that starts at `offset`. Set it before reserving for another one in the
+ * same page.
  *
  * Errors: ASHLAR_EHOSTMEM.
  */
@@ -66,10 +74,10 @@ static inline size_t ashlar__table_idx(size_t offset) {
     return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
 }
 
-/*
- * Set (block, which starts there) or clear (NULL) what starts at `offset`, for which there is room.
- */
+/* Note that `block` starts at `offset`, for which there is room; NULL: that no block does. */
 static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
+    ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES >= map->used_from &&
+                  offset / ASHLAR_LEAF_BYTES < map->used_to);
     ashlar_page_entry *at =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) +
         ashlar__page_idx(offset);
@@ -84,6 +92,7 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
 
 /* The block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
+    ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
     /* Acquire: the block's own fields were written before it was set. */
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_acquire);

@@ -2,15 +2,16 @@
  * range.h - device addresses and the memory behind them, in chunks (internal).
  *
  * Two back ends. With virtual memory management (range_vmm.c) one range of addresses is reserved,
- * chunks of physical memory are mapped wherever the heap wants them, and can move. Without it
+ * and chunks of physical memory are mapped wherever the heap wants them, and can move. Without it
  * (range_segments.c) a chunk is a segment of cuMemAlloc or cuMemHostAlloc, which lies where the
  * driver puts it: base is 0 then, and an offset is an address.
  *
- * Invariants:
- *   mapped_bytes == sum of the chunks' bytes <= the largest limit_bytes there was
- *   the chunks are in address order and do not overlap; all of them are accessible, and no byte of
- *   [base, base + bytes) besides
- *   with virtual memory, a chunk's offset and bytes are multiples of granularity
+ * Invariants (ashlar__range_is_sound; i and i + 1 are chunks that are not gone):
+ *   chunks[i].offset + chunks[i].bytes <= chunks[i + 1].offset,  chunks[i].bytes > 0
+ *   the last chunk's offset + bytes <= bytes
+ *   mapped_bytes == sum of chunks[i].bytes,  chunk_count <= chunk_capacity
+ *   the device may use all chunks, and no other byte of [base, base + bytes)
+ *   with virtual memory: offsets and bytes of chunks are multiples of granularity
  */
 #ifndef ASHLAR_RANGE_H
 #define ASHLAR_RANGE_H
@@ -18,12 +19,12 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/trace/trace_ring.h"
 
-/* The driver as one allocator sees it: every call counted twice, for the process and for it. */
+/* The driver as one allocator sees it: each call is counted for the process and for the allocator. */
 typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
-    uint64_t calls;        /* Lock: the allocator's, as for what follows */
-    unsigned int mode;     /* the thread's way with captures, to be given back after the call */
+    uint64_t calls;        /* Lock: the allocator's, as for the fields below */
+    unsigned int mode;     /* the thread's capture mode, restored after the call */
     cu_result refusal;     /* why a call was not even made */
 } ashlar_driver_client;
 
@@ -39,14 +40,15 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
     return result;
 }
 
-/* One call, which spoils no capture of this thread or another. */
+/* One call to the driver. It invalidates no capture of this thread or another. */
 #define ASHLAR_CALL(client, field, args)                                                        \
     (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
          ? ashlar__driver_client_end((client),                                                  \
                                      ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
          : (client)->refusal)
 
-/* A mapping can only be unmapped whole: the largest chunk is what trim and gather can miss by. */
+/* The largest chunk. A mapping is unmapped whole or not at all, so by this much trim and gather may
+ * miss what they were asked for. */
 #define ASHLAR_CHUNK_BYTES ((size_t)32 << 20)
 
 enum { ASHLAR_PEERS_MAX = 31 };
@@ -56,12 +58,12 @@ typedef struct ashlar_chunk {
     size_t bytes;
     cu_mem_handle handle; /* 0 in a range of segments */
     size_t moved_from;    /* its offset before ashlar__range_move() */
-    bool is_chosen;       /* to be unmapped or moved */
-    bool is_gone;         /* no longer mapped: to be forgotten */
+    bool is_chosen;       /* is about to be unmapped or moved */
+    bool is_gone;         /* no longer mapped, and about to be forgotten */
 } ashlar_chunk;
 
 typedef enum ashlar_range_kind {
-    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; in segments where the device cannot do that */
+    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; in segments where the device cannot map */
     ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
     ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
 } ashlar_range_kind;
@@ -73,14 +75,14 @@ typedef struct ashlar_segment_calls ashlar_segment_calls;
 typedef struct ashlar_range {
     ashlar_driver_client *client;         /* const */
     const ashlar_range_ops *ops;          /* const */
-    const ashlar_segment_calls *segments; /* const; NULL: chunks are no segments */
+    const ashlar_segment_calls *segments; /* const; NULL: with virtual memory */
     cu_ptr base;                          /* const */
     size_t bytes;                         /* const; of addresses */
     size_t granularity;                   /* const; of physical memory */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; physical memory of that kind */
-    size_t limit_bytes;      /* anyone may set it; memory above it stays until trimmed */
-    size_t growth_min_bytes; /* growth is as large as this, where there is room */
+    size_t limit_bytes;      /* for growth; what is mapped above it stays until trimmed */
+    size_t growth_min_bytes; /* map at least this much at once, where there is room */
     size_t mapped_bytes;
     ashlar_chunk *chunks; /* in address order */
     size_t chunk_count;
@@ -89,31 +91,32 @@ typedef struct ashlar_range {
     size_t peer_count;
 } ashlar_range;
 
-/* What the two back ends do differently. range.c has checked limits and reserved entries. */
+/* What the two back ends do differently. range.c has checked the limit and reserved the entries. */
 struct ashlar_range_ops {
-    size_t growth_divisor; /* growth is this part of what is mapped */
-    /* Take `bytes` at *offset, or put where they are into *offset. All or nothing. */
+    size_t growth_divisor; /* growth is mapped_bytes / growth_divisor */
+    /* As ashlar__range_map(). */
     ashlar_status (*map)(ashlar_range *range, size_t *offset, size_t bytes);
     /* As ashlar__range_unmap(). */
     ashlar_status (*unmap)(ashlar_range *range, ashlar_chunk *chunk);
     /* As ashlar__range_move(); NULL where chunks cannot move. */
     ashlar_status (*move)(ashlar_range *range, size_t offset);
-    /* As ashlar__range_allow_peer(), for a device that is new. */
+    /* As ashlar__range_allow_peer(), for a device that is no peer yet. */
     ashlar_status (*allow_peer)(ashlar_range *range, int ordinal);
-    /* Return everything. Failures are past mending. */
+    /* Return everything. No use is left for a failure. */
     void (*finish)(ashlar_range *range);
 };
 
-/* How segments of one sort of memory are taken and returned; the device's context is current. */
+/* How segments of one kind of memory are taken and freed. Call them in the device's context. */
 struct ashlar_segment_calls {
-    const char *take_name; /* CUDA's, of the two calls */
+    const char *take_name; /* CUDA's names of the two calls */
     const char *free_name;
     cu_result (*take)(ashlar_range *range, cu_ptr *ptr, size_t bytes);
     cu_result (*free)(ashlar_range *range, cu_ptr ptr);
 };
 
 /*
- * Prepare to map; reserve addresses, several times the device's memory, for ASHLAR_RANGE_VIRTUAL.
+ * Open a range with nothing mapped. With virtual memory, this reserves addresses, several times as
+ * many as the device has memory.
  *
  * Errors: as ashlar_allocator_create().
  */
@@ -121,20 +124,20 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
                                                    ashlar_driver_client *client,
                                                    ashlar_range_kind kind);
 
-/* Unmap and return everything. The device must be done with it. */
+/* Unmap and return everything, which the device no longer uses. */
 void ashlar__range_finish(ashlar_range *range);
 
 /* How much new memory is worth taking at once. */
 size_t ashlar__range_growth_bytes(const ashlar_range *range);
 
-/* What may still be mapped. */
+/* Bytes that may still be mapped under the limit. */
 size_t ashlar__range_left(const ashlar_range *range);
 
 /*
- * Map `bytes` of new memory at *offset, where nothing is mapped; a range of segments writes to
- * *offset where they are. All or nothing.
+ * Map `bytes` of new memory at *offset, where nothing is mapped. A range of segments ignores
+ * *offset, and writes the segment's to it. All or nothing.
  *
- * bytes   a multiple of granularity
+ * bytes   > 0, a multiple of granularity
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM.
  */
@@ -142,22 +145,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t *o
                                                   size_t bytes);
 
 /*
- * Return a chunk's memory to the device. The chunk is gone then: its entry stays, for the caller
- * to note what it was, until ashlar__range_forget_gone().
+ * Return a chunk's memory to the device. The chunk is gone then, but its entry stays until
+ * ashlar__range_forget_gone(), so that the caller can see what it was.
  *
- * Errors: ASHLAR_EDRIVER; the chunk is as before, or gone all the same where it could not be
- *         mapped again: is_gone says which.
+ * Errors: ASHLAR_EDRIVER. The chunk is as before, or, where it could not be mapped again, gone
+ *         all the same: is_gone says which.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, ashlar_chunk *chunk);
 
 /*
- * Map the chosen chunks one behind another from `offset` on, where nothing is mapped, and nowhere
- * else. They stay chosen, and say in moved_from where they were. Contents are lost to the heap.
+ * Move the chosen chunks to lie one behind another from `offset` on, where nothing is mapped. They
+ * stay chosen, and moved_from says where they were. What is in them is of no use to the heap.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; every chunk is as before, or gone as above.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_move(ashlar_range *range, size_t offset);
 
+/* Drop the entries of chunks that are gone. */
 void ashlar__range_forget_gone(ashlar_range *range);
 
 /*
@@ -167,12 +171,21 @@ void ashlar__range_forget_gone(ashlar_range *range);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_allow_peer(ashlar_range *range, int ordinal);
 
+/* The invariants above, but what the device may use. O(chunks), for assertions. */
+bool ashlar__range_is_sound(const ashlar_range *range);
+
+/* Whether `bytes` are whole granules, of which the size is a power of two. For assertions. */
+static inline bool ashlar__range_is_granular(const ashlar_range *range, size_t bytes) {
+    const size_t granularity = range->granularity;
+    return granularity > 0 && (granularity & (granularity - 1)) == 0 && bytes % granularity == 0;
+}
+
 /* ---- for the back ends ---- */
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_vmm_init(ashlar_range *range);
 void ashlar__range_segments_init(ashlar_range *range);
 
-/* Note a chunk that is now mapped; there is an entry for it. */
+/* Note a chunk that is now mapped, in an entry that was reserved for it. */
 void ashlar__range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle);
 
 /* Note that a chunk is not mapped any more. */

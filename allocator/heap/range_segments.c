@@ -4,18 +4,20 @@
  */
 #include "allocator/heap/range.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/heap/size_class.h"
 
-/* A segment is a multiple of what the driver itself takes at a time. */
+/* The driver itself takes this much at a time, and would waste the rest. */
 #define SEGMENT_ALIGN ((size_t)2 << 20)
+_Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole blocks");
 
 /* More addresses than any device has, so that every address is an offset in the range. */
 #define ADDRESSES ((size_t)1 << 48)
 
 /*
- * The two context switches are counted for the process but not for the allocator, since they ask
- * nothing of the driver.
+ * Entering and leaving the device's context are counted for the process but not for the allocator,
+ * since they do no work in the driver.
  */
 static cu_result take_device(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
     return ASHLAR_CALL(range->client, mem_alloc, (ptr, bytes));
@@ -68,6 +70,7 @@ static ashlar_status segments_unmap(ashlar_range *range, ashlar_chunk *chunk) {
     if (status != ASHLAR_OK) {
         return status;
     }
+    ASHLAR_CHECK2(chunk->handle == 0 && range->base == 0);
     const cu_result result = range->segments->free(range, chunk->offset);
     ashlar__device_leave(range->client->device);
     if (result != CU_SUCCESS) {
@@ -95,8 +98,7 @@ static void segments_finish(ashlar_range *range) {
 
 void ashlar__range_segments_init(ashlar_range *range) {
     static const ashlar_range_ops ops = {
-        .growth_divisor =
-            16, /* larger steps: a segment is never extended, so blocks have to share */
+        .growth_divisor = 16, /* large: a segment never grows, so blocks have to share one */
         .map = segments_map,
         .unmap = segments_unmap,
         .allow_peer = segments_allow_peer,

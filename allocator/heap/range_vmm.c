@@ -6,8 +6,8 @@
 #include "allocator/base/error.h"
 
 /*
- * Reserved addresses as a multiple of physical memory. Room to move chunks to fresh addresses
- * instead of compacting; address space costs nothing.
+ * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and give room to move
+ * chunks to new ones instead of compacting.
  */
 enum { ADDRESS_FACTOR = 4 };
 
@@ -18,8 +18,10 @@ static cu_mem_prop memory_of(const ashlar_range *range) {
     };
 }
 
-/* Open [offset, offset + bytes), all of it mapped, to the device and its peers. */
+/* Let the device and its peers use [offset, offset + bytes), all of which is mapped. */
 static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && offset + bytes <= range->bytes);
+    ASHLAR_CHECK2(range->peer_count <= ASHLAR_PEERS_MAX);
     cu_mem_access access[1 + ASHLAR_PEERS_MAX] = {
         {.location = memory_of(range).location, .flags = CU_ACCESS_READWRITE}};
     for (size_t i = 0; i < range->peer_count; i++) {
@@ -32,8 +34,9 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar__range_refuse(range, "cuMemSetAccess", result);
 }
 
-/* Create a chunk and map it, not yet open, or undo what was done of it. */
+/* Create a chunk and map it, not open to any device yet. All or nothing. */
 static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes) {
+    ASHLAR_CHECK2(bytes <= ASHLAR_CHUNK_BYTES && ashlar__range_is_granular(range, offset | bytes));
     const cu_mem_prop memory = memory_of(range);
     cu_mem_handle handle = 0;
     cu_result result = ASHLAR_CALL(range->client, mem_create, (&handle, bytes, &memory, 0));
@@ -80,8 +83,9 @@ static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) 
     return status;
 }
 
-/* Map an unmapped chunk where it was. Where even that fails, its memory is given up. */
+/* Map an unmapped chunk where it was; where even that fails, give its memory up. */
 static void restore(ashlar_range *range, ashlar_chunk *chunk) {
+    ASHLAR_CHECK2(!chunk->is_gone);
     const cu_ptr at = range->base + chunk->offset;
     if (ASHLAR_CALL(range->client, mem_map, (at, chunk->bytes, 0, chunk->handle, 0)) !=
         CU_SUCCESS) {
@@ -115,9 +119,10 @@ static ashlar_chunk *next_chosen(ashlar_range *range, size_t *idx) {
     return *idx < range->chunk_count ? &range->chunks[(*idx)++] : NULL;
 }
 
-/* How far a move has got: the first `unmapped` chosen chunks, and of those the first `mapped`. */
+/* How far a move has got, in chosen chunks: mapped <= unmapped, and at the end all are both. */
 typedef struct move_progress {
-    size_t unmapped, mapped;
+    size_t unmapped; /* the first so many are unmapped */
+    size_t mapped;   /* and of these, the first so many mapped at the new addresses */
 } move_progress;
 
 static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress *done) {
@@ -138,10 +143,12 @@ static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress 
         }
         end += chunk->bytes;
     }
+    ASHLAR_CHECK2(done->mapped == done->unmapped && end > offset);
     return open_memory(range, offset, end - offset);
 }
 
 static void undo_move(ashlar_range *range, size_t offset, move_progress done) {
+    ASHLAR_CHECK2(done.mapped <= done.unmapped);
     ashlar_chunk *chunk;
     size_t idx = 0;
     for (size_t i = 0; i < done.mapped; i++) {
@@ -174,7 +181,7 @@ static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
     return ASHLAR_OK;
 }
 
-/* The end of the run of chunks without a gap that starts with entry *idx, which passes it. */
+/* Where the run of chunks without a gap that starts with entry *idx ends; moves *idx behind it. */
 static size_t run_end(const ashlar_range *range, size_t *idx) {
     size_t end = range->chunks[*idx].offset;
     while (*idx < range->chunk_count && range->chunks[*idx].offset == end) {
@@ -183,6 +190,7 @@ static size_t run_end(const ashlar_range *range, size_t *idx) {
     return end;
 }
 
+/* Take the memory below an offset from a device. */
 static void close_to(ashlar_range *range, int ordinal, size_t below) {
     cu_mem_access access = {.location = memory_of(range).location, .flags = CU_ACCESS_NONE};
     access.location.id = ordinal;
@@ -194,6 +202,7 @@ static void close_to(ashlar_range *range, int ordinal, size_t below) {
 }
 
 static ashlar_status vmm_allow_peer(ashlar_range *range, int ordinal) {
+    ASHLAR_CHECK2(range->peer_count < ASHLAR_PEERS_MAX);
     range->peers[range->peer_count++] = ordinal;
     for (size_t idx = 0; idx < range->chunk_count;) {
         const size_t start = range->chunks[idx].offset, end = run_end(range, &idx);
@@ -215,7 +224,7 @@ static void vmm_finish(ashlar_range *range) {
     (void)ASHLAR_CALL(range->client, mem_address_free, (range->base, range->bytes));
 }
 
-/* Where addresses are scarce (ulimit -v, a virtual machine), fewer of them do as well. */
+/* Where addresses are scarce (ulimit -v, a virtual machine), make do with fewer. */
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
@@ -246,8 +255,7 @@ ashlar_status ashlar__range_vmm_init(ashlar_range *range) {
     if (result != CU_SUCCESS) {
         return ashlar__range_refuse(range, "cuMemGetAllocationGranularity", result);
     }
-    ASHLAR_ASSERT(range->granularity > 0 && (range->granularity & (range->granularity - 1)) == 0 &&
-                  ASHLAR_CHUNK_BYTES % range->granularity == 0);
+    ASHLAR_ASSERT(ashlar__range_is_granular(range, ASHLAR_CHUNK_BYTES));
     range->ops = &ops;
     return reserve_addresses(range);
 }

@@ -1,6 +1,6 @@
+/* size_class.c - the table of size classes, and the way back from a class to its bytes. */
 #include "allocator/heap/size_class.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 
 _Static_assert(ASHLAR_SC_LINEAR_BYTES == ASHLAR_SC_LINEAR_COUNT * ASHLAR_BLOCK_ALIGN,
@@ -13,7 +13,7 @@ _Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the t
 enum { LOG2_PER_GROUP = 5 };
 _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power of two");
 
-/* The table's entries: with n below 64 * 2^g, the class is g groups on, its steps are 2^g units. */
+/* Entry n of the table: with n in [32, 64) * 2^g, the steps are 2^g units; below 32, one unit. */
 #define CLASS(n)                                                  \
     (uint8_t)((n) < 64     ? (n)                                  \
               : (n) < 128  ? 1 * ASHLAR_SC_PER_GROUP + ((n) >> 1) \
@@ -30,6 +30,7 @@ _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power
     CLASSES_256(n), CLASSES_256((n) + 256), CLASSES_256((n) + 512), CLASSES_256((n) + 768)
 
 const uint8_t ashlar__sc_table[] = {CLASSES_1024(0)};
+_Static_assert(CLASS(1023) == ASHLAR_SC_COUNT - 1, "the largest class is the last one");
 
 size_t ashlar__sc_bytes(ashlar_sc sc) {
     ASHLAR_ASSERT(sc.idx < ASHLAR_SC_COUNT);
@@ -42,13 +43,15 @@ size_t ashlar__sc_bytes(ashlar_sc sc) {
 }
 
 bool ashlar__block_bytes(size_t bytes, size_t *out) {
+    ASHLAR_CHECK2(bytes > 0);
     if (bytes > ASHLAR_SC_MAX_BYTES) {
         return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
     }
-    /* The same as the bytes of its class, which are the next multiple of the group's step. */
+    /* What ashlar__sc_bytes() says of the class: the next multiple of its group's step. */
     const size_t last = bytes - 1;
     const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
     const unsigned step = 63u - (unsigned)__builtin_clzll(base) - LOG2_PER_GROUP;
     *out = ((last >> step) + 1) << step;
+    ASHLAR_CHECK2(*out == ashlar__sc_bytes(ashlar__sc_of_bytes(bytes)));
     return true;
 }

@@ -6,9 +6,9 @@
  *                     less than 1/32 larger than the request: classes 64..191
  *   above 512 KiB     exact to 512 B, no class
  *
- * Coarser steps (eight a group is usual) would let more requests share a magazine, and cost 6 % of
- * the memory instead of 1.5 %. Classes up to 1 MiB would have a cache full of few blocks that nobody
- * asks for again, and cost a further 1.5 % where sizes are many.
+ * Coarser steps (eight a group is usual) would let more requests share a magazine, but waste 6 % of
+ * the memory instead of 1.5 %. Classes up to 1 MiB would fill a cache with a few blocks that nobody
+ * asks for again, and waste a further 1.5 % where there are many sizes.
  *
  * Invariants (tests/allocator/heap/test_size_class.c walks every class):
  *   bytes_of(of_bytes(n)) >= n             a class always fits the request
@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "allocator/base/check_level.h"
 
 #define ASHLAR_BLOCK_ALIGN ((size_t)512)          /* twice cudaMalloc's 256 B */
 #define ASHLAR_SC_LINEAR_BYTES ((size_t)32 << 10) /* largest class of the linear part */
@@ -37,11 +39,12 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/* The class of n + 1 units of 512 B: looked up, since computing it is a sixth of a hit. */
+/* Entry n: the class of n + 1 units of 512 B. A table, since computing it is a sixth of a hit. */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
 /* requires 0 < bytes <= ASHLAR_SC_MAX_BYTES */
 static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && bytes <= ASHLAR_SC_MAX_BYTES);
     return (ashlar_sc){.idx = ashlar__sc_table[(bytes - 1) / ASHLAR_BLOCK_ALIGN]};
 }
 

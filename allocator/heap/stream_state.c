@@ -1,11 +1,12 @@
+/* stream_state.c - recording, asking and awaiting a stream's event, and noticing a lost stream. */
 #include "allocator/heap/stream_state.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /*
- * Every call here runs in the device's context; the two calls that switch to it are counted for
- * the process but not for the allocator, since they ask nothing of the driver.
+ * Every call here runs in the device's context. Entering and leaving it is counted for the process
+ * but not for the allocator, since that does no work in the driver.
  */
 static ashlar_status refuse(const ashlar_driver_client *client, const char *what,
                             cu_result result) {
@@ -13,9 +14,9 @@ static ashlar_status refuse(const ashlar_driver_client *client, const char *what
 }
 
 /*
- * Where the stream's work can be recorded from here. The per-thread default stream of another
- * thread has no name here; but the legacy default stream comes after all blocking streams, and that
- * is one.
+ * The stream on which to record an event that comes after the state's work. This thread cannot name
+ * another one's default stream; but that is a blocking stream, and the legacy default stream comes
+ * after all of those.
  */
 static ashlar_stream recordable(const ashlar_stream_state *state) {
     return ashlar__stream_state_is_others(state) ? NULL : state->stream;
@@ -31,7 +32,7 @@ bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
            (recordable(state) == NULL && is_capture_on(client));
 }
 
-/* Recording or waiting on a stream that is captured would spoil the capture: ask first. */
+/* Recording or waiting on a stream under capture would invalidate the capture, so ask first. */
 static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
     const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &status));
@@ -59,7 +60,7 @@ ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
     return ASHLAR_OK;
 }
 
-/* Whether the handle is known to name another stream than it did, or none. */
+/* Whether the driver says that the handle now names another stream, or none. */
 static bool is_lost(const ashlar_stream_state *state, ashlar_driver_client *client) {
     unsigned long long id = 0;
     if (state->stream_id == 0) {
@@ -69,7 +70,7 @@ static bool is_lost(const ashlar_stream_state *state, ashlar_driver_client *clie
     return result == CU_INVALID_HANDLE || (result == CU_SUCCESS && id != state->stream_id);
 }
 
-/* The end of a stream whose last event was missed: everything on the device comes before now. */
+/* A stream was destroyed before an event could be recorded: wait for all work instead. */
 static ashlar_status end_lost(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (is_capture_on(client)) {
         return ashlar__fail(ASHLAR_EINVAL,
@@ -83,11 +84,13 @@ static ashlar_status end_lost(ashlar_stream_state *state, ashlar_driver_client *
     state->recorded++;
     state->completed = state->recorded;
     state->is_gone = true;
+    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     return ASHLAR_OK;
 }
 
 static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *client,
                             uint64_t *recorded) {
+    ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
     if (is_lost(state, client)) {
         return end_lost(state, client);
     }
@@ -108,6 +111,7 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     }
     state->recorded++;
     state->recorded_at = ++*recorded;
+    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state) && state->completed < state->recorded);
     return ASHLAR_OK;
 }
 
@@ -123,11 +127,13 @@ ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driv
     }
     status = record(state, client, recorded);
     ashlar__device_leave(client->device);
+    ASHLAR_CHECK2(status != ASHLAR_OK || state->recorded > tick);
     return status;
 }
 
 ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driver_client *client) {
     ASHLAR_ASSERT(state->completed < state->recorded);
+    ASHLAR_CHECK2(state->event != NULL);
     const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
@@ -141,8 +147,8 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* Events of a stream complete in order: one recorded now would take the place of one that is to
- * complete sooner, and so on for ever where the stream is always asked while it is busy. */
+/* A stream has one event. To record it again while it is pending would give up a recording that
+ * completes sooner; for a stream that is always asked while it is busy, none would ever complete. */
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                        uint64_t tick, uint64_t *recorded) {
     ashlar_status status = ASHLAR_OK;
@@ -160,10 +166,11 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
 
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
                                            ashlar_stream waiter) {
-    /* Past already, perhaps without an event: a stream that was found to be gone. */
+    /* Nothing to wait for, and perhaps no event: the stream may have been found to be gone. */
     if (state->completed == state->recorded) {
         return ASHLAR_OK;
     }
+    ASHLAR_CHECK2(state->event != NULL && ashlar__stream_state_is_sound(state));
     ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
@@ -179,24 +186,26 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                ashlar_driver_client *client,
-                                               pthread_mutex_t *lock) {
+                                               ashlar_lock *lock) {
     ASHLAR_ASSERT(state->completed < state->recorded);
+    ASHLAR_CHECK2(state->event != NULL && ashlar__stream_state_is_sound(state));
     const uint64_t awaited = state->recorded;
     ashlar_driver *driver = client->device->driver;
     const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    client->calls++; /* by hand: ASHLAR_CALL is for calls under the lock */
+    client->calls++; /* here, since ASHLAR_CALL counts under the lock */
     state->waiter_count++;
-    pthread_mutex_unlock(lock);
+    ashlar__lock_release(lock);
     unsigned int mode = CU_CAPTURE_RELAXED;
     cu_result result = ashlar__driver_relax(driver, &mode);
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (state->event));
         ashlar__driver_unrelax(driver, mode);
     }
-    pthread_mutex_lock(lock);
+    ashlar__lock_acquire(lock);
+    ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited);
     state->waiter_count--;
     ashlar__device_leave(client->device);
     if (result != CU_SUCCESS) {
@@ -204,10 +213,12 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     }
     /* Another thread may have seen a later recording complete meanwhile. */
     state->completed = state->completed > awaited ? state->completed : awaited;
+    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     return ASHLAR_OK;
 }
 
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {
+    ASHLAR_CHECK2(state->waiter_count == 0);
     if (state->event != NULL && ashlar__device_enter(client->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(client, event_destroy, (state->event));
         ashlar__device_leave(client->device);

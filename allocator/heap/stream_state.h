@@ -1,116 +1,129 @@
 /*
  * stream_state.h - what the allocator knows about the order of work on one stream (internal).
  *
- * One event per stream, recorded only when another stream wants a block that was last used here.
- * Ticks count the recordings: a block freed here is stamped with `recorded` at that moment, so a
- * later recording, number n > tick, comes after its last use in stream order.
+ * Each stream has one event, recorded only when another stream wants a block that was last used
+ * here. Recordings are numbered 1, 2, 3 ... A use is stamped with a tick, the number of recordings
+ * made before it ended. Recording n then comes after the use, in stream order, exactly if n > tick:
  *
- * Invariants: completed <= recorded;  last_tick <= recorded;  completed == recorded if event ==
- *   NULL; is_gone: recorded > 0 and last_tick < recorded
+ *     is_past(state, tick) == (state->completed > tick)
+ *
+ * Invariants (ashlar__stream_state_is_sound):
+ *   completed <= recorded                     what has completed was recorded
+ *   last_tick <= recorded                     no stamp is ahead of the recordings
+ *   event == NULL  =>  completed == recorded  without an event there is nothing to wait for
+ *   is_gone        =>  last_tick < recorded   a gone stream's last recording came after every use
+ * and of every block in `free`: block->stream_state == this,  block->tick <= last_tick
  */
 #ifndef ASHLAR_STREAM_STATE_H
 #define ASHLAR_STREAM_STATE_H
 
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
 #include "allocator/heap/free_bins.h"
 #include "allocator/heap/range.h"
-#include "allocator/base/thread_number.h"
+#include "allocator/base/threads.h"
 
-/* No handle of the driver's. */
+/* No stream: a handle that no driver gives. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
 
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
     ashlar_stream_state *next; /* the allocator's list of streams */
     ashlar_stream stream;      /* const */
-    uint64_t thread;           /* const; whose per-thread default stream it is; 0: no such stream */
-    uint64_t stream_id;        /* const; the driver's, which it does not use again; 0: not known */
-    ashlar_stream_state *pool; /* of the stream's capture, while it lasts; else NULL */
-    bool is_pool;              /* blocks of a graph: kept apart until the graph is gone */
+    uint64_t thread;           /* const; the thread whose default stream it is; 0: of no thread */
+    uint64_t stream_id;        /* const; the driver's, which is never reused; 0: not known */
+    ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
+    bool is_pool;              /* of a graph's blocks, kept apart until the graph is gone */
     bool is_idle;  /* const; of no stream: takes only what no work uses; see deferred_free.h */
-    bool is_gone;  /* the stream: no work will follow */
-    bool is_ended; /* the pool's capture, the stream's thread: no request names it */
-    size_t waiter_count;   /* host waits under way, without the lock */
-    bool is_referenced;    /* for the moment in which gone ones are looked for */
+    bool is_gone;  /* the stream was destroyed: no work will follow */
+    bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
+    size_t waiter_count;   /* threads that wait for the event with the lock dropped */
+    bool is_referenced;    /* used only while looking for states that may be freed */
     ashlar_free_bins free; /* the free blocks last used here */
     cu_event event;        /* NULL until first wanted */
-    uint64_t recorded;     /* recordings so far */
+    uint64_t recorded;     /* the newest recording; 0: none so far */
     uint64_t completed;    /* the newest recording known to have completed */
-    uint64_t last_tick;    /* of the newest block freed here: no free block has a later one */
-    uint64_t recorded_at;  /* number of the newest recording among those of all streams */
+    uint64_t last_tick;    /* of the newest block freed here; no free block has a later one */
+    uint64_t recorded_at;  /* the newest recording's number among those of all streams */
 };
 
-/* True where a use stamped (stream state, tick) is known to be over. */
+/* The equations above, but those of blocks. O(1). */
+static inline bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
+    return state->completed <= state->recorded && state->last_tick <= state->recorded &&
+           (state->event != NULL || state->completed == state->recorded) &&
+           (!state->is_gone || state->last_tick < state->recorded);
+}
+
+/* Whether a use stamped (state, tick) is known to be over. */
 static inline bool ashlar__stream_state_is_past(const ashlar_stream_state *state, uint64_t tick) {
     return state == NULL || state->completed > tick;
 }
 
 /*
- * The tick of a use until now. Where the stream is gone its last recording came after all work, and
- * that was before now.
+ * The tick of a use that ends now. A stream that is gone has no work after its last recording, so
+ * there the use ended before that.
  */
 static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *state) {
+    ASHLAR_CHECK2(!state->is_gone || state->recorded > 0);
     return state->is_gone ? state->recorded - 1 : state->recorded;
 }
 
 /*
- * No event can be recorded here now, nor waited for: blocks last used here are no other stream's to
- * have. So it is with a stream that is captured, and with the legacy default stream as long as any
- * is, since that might be ordered with it.
+ * Whether no event can be recorded or waited for here now, so that no other stream can have the
+ * blocks last used here. That holds for a stream under capture, and for the legacy default stream
+ * while any stream is: it may be ordered with that one.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
 
-/* Another thread's default stream: the calling thread has no name for it. */
+/* Whether it is another thread's default stream, which the calling thread cannot name. */
 static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *state) {
     return state->thread != 0 && state->thread != ashlar__thread_number();
 }
 
-/* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
+/* Ask the driver for the id of a stream that is new here. Before CUDA 12 there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
                                                               ashlar_driver_client *client);
 
 /*
- * Make sure that a recording after `tick` exists. *recorded counts those of all streams, and gives
- * the one made, if any, its number.
+ * Record an event unless a recording after `tick` exists. *recorded counts the recordings of all
+ * streams.
  *
- * A stream that turns out to have been destroyed, or to be another one by the same handle, has no
- * event to record any more: the host then waits for the whole device once, and the stream is gone.
+ * A stream that turns out to have been destroyed, its handle perhaps reused for another, can record
+ * no event any more. The host then waits for the whole device once, and the stream is gone.
  *
- * Errors: ASHLAR_EINVAL (the stream is captured without a pool; or a destroyed one has to be
- *         waited for during a capture), ASHLAR_EDRIVER.
+ * Errors: ASHLAR_EINVAL (the stream is captured without a pool; or it was destroyed, and a capture
+ *         forbids that wait), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state,
                                                            ashlar_driver_client *client,
                                                            uint64_t tick, uint64_t *recorded);
 
-/* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
+/* Ask, without waiting, whether the newest recording has completed. Requires that it is not known. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                            ashlar_driver_client *client);
 
 /*
- * Find out, without waiting, whether a use stamped `tick` is over, and at least the uses before the
- * newest recording: ask, and once that has completed record what is not recorded yet.
+ * Find out, without waiting, whether a use stamped `tick` is over. First ask whether the newest
+ * recording has completed; only then, and if none comes after the use, record and ask again.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
                                                          ashlar_driver_client *client,
                                                          uint64_t tick, uint64_t *recorded);
 
-/* Queue on `waiter` a wait for the newest recording. Errors: also ASHLAR_EINVAL, as above. */
+/* Have `waiter` wait for the newest recording. Errors: as ashlar__stream_state_cover(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
                                                              ashlar_driver_client *client,
                                                              ashlar_stream waiter);
 
 /*
- * Wait on the host for the newest recording, which is not known to be over.
+ * Wait on the host for the newest recording. Requires that it is not known to have completed.
  *
- * lock   the allocator's, held; dropped during the wait, for other threads go on, and what the
- *        host waits for may itself wait for one of them
+ * lock   the allocator's, held; dropped during the wait, so that other threads go on: what the host
+ *        waits for may itself wait for one of them
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
-                                                                 pthread_mutex_t *lock);
+                                                                 ashlar_lock *lock);
 
 /* Return the event to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);

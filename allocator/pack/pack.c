@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/pack/pack_greedy.h"
@@ -18,6 +19,7 @@ static ashlar_status check_alignment(size_t alignment) {
 
 static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
     const size_t count = problem->count;
+    ASHLAR_CHECK2(count > 0); /* else there is nothing to place, and no memory to take for it */
     state->offsets = ashlar__host_calloc(count, sizeof *state->offsets);
     state->trial = ashlar__host_calloc(count, sizeof *state->trial);
     state->order = ashlar__host_calloc(count, sizeof *state->order);
@@ -41,6 +43,7 @@ static void state_finish(ashlar_pack_state *state) {
 static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_options *options) {
     enum { CLOSE = 200 }; /* a 200th of the bound: 0.5 % */
     const size_t bound = state->problem->peak_bytes;
+    ASHLAR_CHECK2(state->target_bytes >= bound);
     const bool is_near_the_end = bound > SIZE_MAX - bound / CLOSE;
     return options->capacity_bytes > 0 || is_near_the_end ? state->target_bytes
                                                           : bound + bound / CLOSE;
@@ -73,6 +76,9 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
         status = make_plan(&state, options, &proven_bytes);
     }
     if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first order is completed */
+        ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
+        ASHLAR_CHECK3(state.plan_bytes == ashlar__pack_highest_end(problem, state.offsets));
         memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
         *out = (ashlar_pack_result){
             .plan_bytes = state.plan_bytes,

@@ -1,6 +1,7 @@
-/* pack_budget.c - the packer's clock. */
+/* pack_budget.c - the packer's clock: its deadline, and when the caller hears of its progress. */
 #include "allocator/pack/pack_budget.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 
 enum { TELL_EVERY_MS = 100 };
@@ -12,6 +13,7 @@ static uint64_t now_ms(void) {
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                               size_t bound_bytes) {
     const uint64_t now = now_ms();
+    ASHLAR_CHECK2(options != NULL); /* ashlar_pack() has put its defaults in place of NULL */
     *budget = (ashlar_pack_budget){
         .options = options,
         .begin_ms = now,
@@ -23,10 +25,13 @@ void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_opti
 bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget) {
     const ashlar_pack_options *options = budget->options;
     const uint64_t now = now_ms();
+    ASHLAR_CHECK2(budget->begin_ms <= budget->told_ms && budget->told_ms <= now);
     if (budget->is_stopped) {
         return false;
     }
     budget->now.elapsed_ms = now - budget->begin_ms;
+    ASHLAR_CHECK2(budget->now.strategy != NULL); /* <ashlar/pack.h> promises this and the next */
+    ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
     if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {
         budget->told_ms = now;
         budget->is_stopped = !options->progress(options->user, &budget->now);

@@ -1,5 +1,5 @@
 /*
- * pack_budget.h - when the packer has to stop, and telling the caller how far it is (internal).
+ * pack_budget.h - when the packer has to stop, and its reports of progress (internal).
  */
 #ifndef ASHLAR_PACK_BUDGET_H
 #define ASHLAR_PACK_BUDGET_H
@@ -9,19 +9,19 @@
 
 #include <ashlar/pack.h>
 
-/* Invariant: once is_stopped it stays so. */
+/* Invariants: once is_stopped it stays so;  begin_ms <= told_ms <= the clock. */
 typedef struct ashlar_pack_budget {
     const ashlar_pack_options *options;
     uint64_t begin_ms, told_ms; /* of the monotonic clock */
     ashlar_pack_progress now;   /* plan_bytes, bound_bytes and strategy are the packer's to set */
-    bool has_deadline; /* the time budget counts: the greedy orders are not cut off by it */
+    bool has_deadline; /* the time budget counts; false during the greedy orders */
     bool is_stopped;
 } ashlar_pack_budget;
 
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                               size_t bound_bytes);
 
-/* Look at the clock, and tell the caller if it is time to. False: stop. */
+/* Read the clock, and report progress to the caller where that is due. False: stop. */
 bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget);
 
 #endif /* ASHLAR_PACK_BUDGET_H */

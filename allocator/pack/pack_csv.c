@@ -1,10 +1,11 @@
-/* pack_csv.c - packing problems as lines of text. */
+/* pack_csv.c - reading packing problems from rows of text, and writing them and their solutions. */
 #include "allocator/pack/pack_csv.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/csv_read.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
@@ -15,6 +16,7 @@ typedef enum column { ID, LOWER, UPPER, SIZE, COLUMN_COUNT } column;
 
 static const char *const column_names[] = {"id", "lower", "upper", "size"};
 ASHLAR_TABLE_IS_FULL(column_names, COLUMN_COUNT);
+_Static_assert((int)COLUMN_COUNT <= (int)ASHLAR_CSV_COLUMNS_MAX, "the reader has places for all");
 static const char *const refused_names[] = {"alignment", "gaps", NULL};
 static const ashlar_csv_format format = {
     .columns = column_names,
@@ -34,6 +36,7 @@ typedef struct reader {
 
 static ashlar_status reserve(reader *r) {
     ashlar_pack_table *t = &r->table;
+    ASHLAR_CHECK2(t->count <= r->capacity);
     if (t->count < r->capacity) {
         return ASHLAR_OK;
     }
@@ -110,6 +113,8 @@ static ashlar_status check_ids(const reader *r) {
     for (size_t k = 1; status == ASHLAR_OK && k < t->count; k++) {
         const ashlar_piece *x = &t->ids[order[k - 1]], *y = &t->ids[order[k]];
         char shown[ASHLAR_SHOWN_BYTES];
+        /* Of equal ids the earlier line comes first. */
+        ASHLAR_CHECK2(compare_ids(&order[k - 1], &order[k], t->ids) < 0);
         if (x->bytes == y->bytes && memcmp(x->text, y->text, x->bytes) == 0) {
             status = ashlar__fail(ASHLAR_EFORMAT,
                                   "%s:%zu: the id \"%s\" is also that of line %zu; give each "
@@ -124,7 +129,7 @@ static ashlar_status check_ids(const reader *r) {
 
 /* ---- all of it ---- */
 
-/* `text` becomes the table's, also where that fails. */
+/* Takes `text` over, also on failure. */
 static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
                                  ashlar_pack_table *out) {
     reader r = {.table = {.text = text}};

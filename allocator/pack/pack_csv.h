@@ -1,12 +1,12 @@
 /*
- * pack_csv.h - packing problems and their solutions as MiniMalloc writes them (internal).
+ * pack_csv.h - packing problems and their solutions in MiniMalloc's CSV files (internal).
  *
  * A header, and a row for each buffer, which is live in [lower, upper):
  *     id,lower,upper,size
  *     0,995328,1000448,656384
- * Columns are found by name, in any order; `offset` is what a solution adds. Further columns are
- * ignored, apart from `alignment` and `gaps`, which would change what a right solution is. Ids are
- * any text, each one once.
+ * Columns are found by name, in any order; a solution adds the column `offset`. Other columns are
+ * ignored, but `alignment` and `gaps` are refused: they would change what a right solution is. An
+ * id is any text that no other row has.
  */
 #ifndef ASHLAR_PACK_CSV_H
 #define ASHLAR_PACK_CSV_H
@@ -17,7 +17,7 @@
 
 #include "allocator/base/parse.h"
 
-/* Invariant: ids[i] and buffers[i] are of one row, and rows are in the order of the file. */
+/* Invariant: ids[i] and buffers[i] are those of row i, counted in the order of the file. */
 typedef struct ashlar_pack_table {
     ashlar_pack_buffer *buffers; /* [count] */
     ashlar_piece *ids;           /* [count], of `text` */

@@ -1,9 +1,11 @@
-/* pack_greedy.c - the greedy orders. */
+/* pack_greedy.c - the orders in which items are placed greedily, the placing, the best plan. */
 #include "allocator/pack/pack_greedy.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "allocator/base/check_level.h"
 
 typedef struct greedy_order {
     const char *name;
@@ -26,13 +28,13 @@ static double key_area(const ashlar_pack_items *p, const ashlar_pack_item *item)
     return key_bytes(p, item) * key_life(p, item);
 }
 
-/* Those of the fullest section go to the bottom, where they stand on each other without gaps. */
+/* The items of the fullest section go to the bottom, where they are stacked without gaps. */
 static double key_peak(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     const bool is_live = item->first <= p->peak_section && p->peak_section < item->end;
     return is_live ? key_life(p, item) : 0;
 }
 
-/* As in time: what comes first is placed first. */
+/* What comes first in time is placed first. */
 static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     (void)p;
     return -(double)item->first;
@@ -66,8 +68,10 @@ void ashlar__pack_sort(ashlar_pack_state *state) {
     const uint32_t count = (uint32_t)state->problem->count;
     for (uint32_t i = 0; i < count; i++) {
         state->order[i] = i;
+        ASHLAR_CHECK3(state->keys[i] == state->keys[i]); /* no NaN, or there is no order */
     }
     qsort_r(state->order, count, sizeof *state->order, compare, state);
+    ASHLAR_CHECK2(state->keys[state->order[0]] >= state->keys[state->order[count - 1]]);
 }
 
 /* ---- placing ---- */
@@ -82,6 +86,9 @@ size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *
 }
 
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
+    ASHLAR_CHECK2(bytes >= state->problem->peak_bytes);
+    ASHLAR_CHECK3(bytes == SIZE_MAX ||
+                  bytes == ashlar__pack_highest_end(state->problem, state->trial));
     if (bytes < state->plan_bytes) {
         size_t *const worse = state->offsets;
         state->offsets = state->trial;
@@ -100,6 +107,7 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
     for (size_t k = 0; k < p->count; k++) {
         const uint32_t i = state->order[k];
         const ashlar_pack_item *item = &p->items[i];
+        ASHLAR_CHECK2(i < p->count && item->first < item->end && item->end <= p->section_count);
         const size_t offset =
             ashlar__pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
         state->trial[i] = offset;
@@ -115,11 +123,12 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
             return status;
         }
     }
+    ASHLAR_CHECK2(top >= p->peak_bytes); /* which no plan is smaller than */
     *bytes = top;
     return ASHLAR_OK;
 }
 
-/* The next order has little to gain; but a capacity is met or not. */
+/* The next order has little to gain. A capacity, though, is met or it is not. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
     const bool has_capacity = state->budget.options->capacity_bytes > 0;
@@ -142,6 +151,7 @@ ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
             return status;
         }
         ashlar__pack_keep_trial(state, bytes);
+        ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is never cut short */
         if (is_close(state) || state->budget.is_stopped) {
             break;
         }

@@ -1,5 +1,6 @@
 /*
- * pack_greedy.h - one item after the other at the lowest offset where it fits (internal).
+ * pack_greedy.h - packing one item after the other, each at the lowest offset where it fits
+ * (internal).
  */
 #ifndef ASHLAR_PACK_GREEDY_H
 #define ASHLAR_PACK_GREEDY_H
@@ -8,10 +9,15 @@
 #include "allocator/pack/pack_occupancy.h"
 #include "allocator/pack/pack_budget.h"
 
-/* The best plan so far, and what it takes to make another. */
+/*
+ * The best plan so far, and what it takes to make another.
+ *
+ * Invariants: plan_bytes == highest end of `offsets`, or SIZE_MAX where there is no plan yet;
+ *             peak_bytes of the problem <= plan_bytes
+ */
 typedef struct ashlar_pack_state {
     const ashlar_pack_items *problem;
-    size_t target_bytes; /* done as soon as plan_bytes is no more */
+    size_t target_bytes; /* the packer is done once plan_bytes <= target_bytes */
     size_t plan_bytes;   /* SIZE_MAX: no plan yet */
     size_t *offsets;     /* [count], of the best plan */
     const char *strategy;
@@ -27,12 +33,13 @@ typedef struct ashlar_pack_state {
 void ashlar__pack_sort(ashlar_pack_state *state);
 
 /*
- * Place all items in `order`, into `trial`; *bytes is the highest end, or SIZE_MAX where the budget
- * was used up and there is a plan already. Errors: ASHLAR_EHOSTMEM.
+ * Place all items in `order`, with their offsets in `trial`. *bytes is the highest end, or SIZE_MAX
+ * where this was cut short: the budget was used up and there is a plan already.
+ * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
 
-/* Where the last item of a plan ends. */
+/* The highest end of an item in a plan. */
 size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
 
 /* Make `trial` the best plan if its `bytes` are fewer. */

@@ -5,18 +5,22 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* A beginning or an end of item `item`. */
+enum { BUFFERS_MAX = INT32_MAX / 2 };
+_Static_assert(UINT64_C(2) * BUFFERS_MAX < UINT32_MAX, "marks and sections have 32-bit numbers");
+
+/* The beginning or the end of an item. */
 typedef struct mark {
     uint64_t time;
     uint32_t item;
     bool is_begin;
 } mark;
 
-/* Ends come first, since lifetimes are half-open; then any order, as long as it is one. */
+/* By time; of one time ends come first, since lifetimes are half-open; then in any total order. */
 static int compare_marks(const void *a, const void *b) {
     const mark *x = a, *y = b;
     if (x->time != y->time) {
@@ -31,9 +35,9 @@ static int compare_marks(const void *a, const void *b) {
 static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t count,
                                    size_t alignment) {
     size_t sum = 0;
-    if (count > INT32_MAX / 2) {
+    if (count > BUFFERS_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "pack: %zu buffers; at most %d can be packed", count,
-                            INT32_MAX / 2);
+                            BUFFERS_MAX);
     }
     for (size_t i = 0; i < count; i++) {
         const ashlar_pack_buffer *b = &buffers[i];
@@ -58,13 +62,15 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
     return ASHLAR_OK;
 }
 
-/* A section is over at the first end behind a beginning: no larger set follows before the next. */
+/* A section ends at the first end after a beginning: until the next beginning the set of live items
+ * only shrinks. */
 static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_item *items) {
     uint32_t section = 0;
     bool is_over = false;
     for (size_t i = 0; i < mark_count; i++) {
         if (!marks[i].is_begin) {
             items[marks[i].item].end = section + 1;
+            ASHLAR_CHECK2(items[marks[i].item].first < items[marks[i].item].end);
             is_over = true;
             continue;
         }
@@ -86,11 +92,12 @@ static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pac
     }
     qsort(marks, 2 * p->count, sizeof *marks, compare_marks);
     p->section_count = number_sections(marks, 2 * p->count, p->items);
+    ASHLAR_CHECK2(p->section_count <= p->count); /* loads[] has room for one more */
     ashlar__host_free(marks);
     return ASHLAR_OK;
 }
 
-/* loads[] holds differences first, whose wrapping cancels out in the sums. */
+/* loads[] first holds differences; where they wrap, the sums wrap back. */
 static void sum_loads(ashlar_pack_items *p) {
     size_t load = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -105,6 +112,8 @@ static void sum_loads(ashlar_pack_items *p) {
             p->peak_section = (uint32_t)s;
         }
     }
+    ASHLAR_CHECK2(load + p->loads[p->section_count] == 0); /* all that began has ended */
+    ASHLAR_CHECK2(p->count == 0 || p->peak_bytes > 0);
 }
 
 static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffers,
@@ -116,6 +125,7 @@ static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffer
     }
     for (size_t i = 0; i < p->count; i++) {
         p->items[i].bytes = (buffers[i].bytes + alignment - 1) & ~(alignment - 1);
+        ASHLAR_CHECK2(p->items[i].bytes >= buffers[i].bytes); /* check_buffers() excludes a wrap */
     }
     const ashlar_status status = find_sections(buffers, p);
     if (status == ASHLAR_OK) {
@@ -127,6 +137,7 @@ static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffer
 ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
                                       size_t count, size_t alignment) {
     ashlar_pack_items p = {.count = count};
+    ASHLAR_CHECK2(alignment > 0 && (alignment & (alignment - 1)) == 0);
     ashlar_status status = check_buffers(buffers, count, alignment);
     if (status == ASHLAR_OK) {
         status = fill(&p, buffers, alignment);

@@ -1,9 +1,9 @@
 /*
  * pack_items.h - buffers to pack, with times reduced to what matters (internal).
  *
- * Time is cut into sections: a section is a largest set of buffers that are all live at once. So
- * there are at most as many sections as buffers, a buffer is live in a run of them, and two buffers
- * are live together if and only if they share a section.
+ * Time is divided into sections: a section is a maximal set of buffers that are all live at once.
+ * So there are at most as many sections as buffers, each buffer is live in a run of consecutive
+ * sections, and two buffers are live together if and only if they share a section.
  */
 #ifndef ASHLAR_PACK_ITEMS_H
 #define ASHLAR_PACK_ITEMS_H

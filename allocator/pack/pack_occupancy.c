@@ -1,9 +1,10 @@
-/* pack_occupancy.c - sets of taken addresses in a tree over the sections. */
+/* pack_occupancy.c - sets of taken addresses, in a tree over the sections. */
 #include "allocator/pack/pack_occupancy.h"
 
 #include <stdbool.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -34,10 +35,11 @@ typedef struct place {
 
 /* Two partly and two wholly covered nodes on each level. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
+_Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 
 /* ---- sets ---- */
 
-/* The first interval that ends behind `at`. */
+/* The first interval that ends above `at`; the set's count: there is none. */
 static uint32_t find_interval(const interval_set *set, size_t at) {
     uint32_t low = 0, high = set->count;
     while (low < high) {
@@ -57,7 +59,7 @@ typedef struct cursor {
     uint32_t section_count; /* of the set's node */
 } cursor;
 
-/* To the first interval that ends behind `at`: in steps that double, and then back by halves. */
+/* To the first interval that ends above `at`: in steps that double, and then halve. */
 static void skip(cursor *c, size_t at) {
     size_t step = 1;
     while ((size_t)(c->end - c->next) > step && c->next[step].end <= at) {
@@ -69,6 +71,7 @@ static void skip(cursor *c, size_t at) {
             c->next += step;
         }
     }
+    ASHLAR_CHECK2(c->next <= c->end && (c->next == c->end || c->next->end > at));
 }
 
 /* The lowest gap of `bytes` bytes that does not begin before `at`, which never goes down. */
@@ -83,10 +86,13 @@ static size_t find_gap(cursor *c, size_t at, size_t bytes) {
     return at;
 }
 
+/* Room for one more interval. False: no host memory. */
 static bool reserve(interval_set *set) {
+    ASHLAR_CHECK2(set->count <= set->capacity);
     if (set->count < set->capacity) {
         return true;
     }
+    ASHLAR_CHECK2(set->capacity <= UINT32_MAX / 2);
     const uint32_t capacity = set->capacity == 0 ? 4 : 2 * set->capacity;
     interval *grown = ashlar__host_realloc(set->intervals, capacity, sizeof *grown);
     if (grown == NULL) {
@@ -99,6 +105,7 @@ static bool reserve(interval_set *set) {
 
 /* The union of the set and [begin, end). False: no host memory. */
 static bool add_interval(interval_set *set, size_t begin, size_t end) {
+    ASHLAR_CHECK2(begin < end);
     if (!reserve(set)) {
         return false;
     }
@@ -113,6 +120,9 @@ static bool add_interval(interval_set *set, size_t begin, size_t end) {
     memmove(&all[low + 1], &all[high], (set->count - high) * sizeof *all);
     all[low] = merged;
     set->count = set->count + 1 - (high - low);
+    ASHLAR_CHECK2(low == 0 || all[low - 1].end < merged.begin);
+    ASHLAR_CHECK2(low + 1 == set->count || merged.end < all[low + 1].begin);
+    ASHLAR_CHECK2(set->count <= set->capacity);
     return true;
 }
 
@@ -120,6 +130,7 @@ static bool add_interval(interval_set *set, size_t begin, size_t end) {
 
 ashlar_status ashlar__pack_occupancy_create(size_t section_count, ashlar_pack_occupancy **out) {
     uint32_t leaf_count = 1;
+    ASHLAR_CHECK2(section_count > 0 && section_count <= UINT32_MAX / 4); /* twice the leaves fit */
     while (leaf_count < section_count) {
         leaf_count *= 2;
     }
@@ -158,10 +169,11 @@ void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
 
 static place half(place p, uint32_t which) {
     const uint32_t middle = p.first + (p.end - p.first) / 2;
+    ASHLAR_CHECK2(p.end - p.first > 1); /* a leaf is never partly covered */
     return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
 }
 
-/* Add to `sets` all that together hold what is taken in [first, end); returns the new count. */
+/* Append the sets that together hold what is taken in [first, end); returns the new count. */
 static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
                         uint32_t end, cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {
@@ -171,6 +183,7 @@ static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_
     const interval_set *set =
         is_whole ? &occupancy->nodes[p.idx].within : &occupancy->nodes[p.idx].over;
     if (set->count > 0) {
+        ASHLAR_CHECK2(count < SETS_MAX);
         sets[count++] = (cursor){set->intervals, set->intervals + set->count, p.end - p.first};
     }
     if (!is_whole) {
@@ -188,12 +201,14 @@ static void bring_forward(cursor *sets, uint32_t i) {
 }
 
 /*
- * Each set moves the offset up to its next gap, until one offset is in a gap of all. The sets of
- * long runs have few gaps, so they are asked first, and so are those that said no last.
+ * Each set moves the offset up to its next gap, until all have a gap at one offset. Sets of long
+ * runs have few gaps, so they are asked first; so is the set that moved the offset last.
  */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];
+    ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
+    ASHLAR_CHECK2(bytes > 0); /* find_gap() would stop inside an interval */
     const uint32_t count =
         collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
     size_t offset = 0;
@@ -212,7 +227,21 @@ size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint3
             i = 0; /* which has just been asked */
         }
     }
+    ASHLAR_CHECK2(offset <= SIZE_MAX - bytes); /* the sum of all sizes fits in size_t */
     return offset;
+}
+
+/* Whether [begin, begin + bytes) is free in the sections [first, end). */
+static bool is_free(const ashlar_pack_occupancy *occupancy, uint32_t first, uint32_t end,
+                    size_t begin, size_t bytes) {
+    cursor sets[SETS_MAX];
+    const uint32_t count =
+        collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
+    uint32_t i = 0;
+    while (i < count && find_gap(&sets[i], begin, bytes) == begin) {
+        i++;
+    }
+    return i == count;
 }
 
 static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint32_t end,
@@ -234,6 +263,9 @@ static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint3
 ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
                                          uint32_t end, size_t offset, size_t bytes) {
     const interval taken = {offset, offset + bytes};
+    ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
+    ASHLAR_CHECK2(bytes > 0 && offset <= SIZE_MAX - bytes);
+    ASHLAR_CHECK2(is_free(occupancy, first, end, offset, bytes));
     if (!add(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, taken)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");
     }

@@ -4,11 +4,12 @@
  *
  * A binary tree over the sections. Each node covers a run of sections and holds two sets of
  * addresses:
- *     over   of items that are live in the whole run, but not in its parent's
- *     within of items that are live somewhere in the run, and in the parent's not throughout
- * An item's run of sections is a union of few nodes; what is taken there is within those nodes and
- * over those above them. So finding and adding take O(log sections) sets each, however many items
- * lie around, and stacks of items without a gap between them are one interval.
+ *     over     of the items that are live in the node's whole run, but not in all of its parent's
+ *     within   of the items that are live somewhere in its run, but not in all of its parent's
+ * An item's run of sections is the union of O(log sections) nodes. What is taken in that run is the
+ * `within` of these nodes and the `over` of the nodes above them. So finding and adding look at
+ * O(log sections) sets, however many items there are. Items without a gap between them are one
+ * interval of a set.
  */
 #ifndef ASHLAR_PACK_OCCUPANCY_H
 #define ASHLAR_PACK_OCCUPANCY_H
@@ -26,7 +27,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_create(size_t section_cou
 
 void ashlar__pack_occupancy_destroy(ashlar_pack_occupancy *occupancy); /* NULL is allowed */
 
-/* Take everything out. */
+/* Make all addresses free. */
 void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
 
 /* The lowest offset at which `bytes` bytes are free in all of the sections [first, end). */

@@ -1,10 +1,14 @@
-/* pack_refine.c - which capacities are searched for a plan, and for how long. */
+/* pack_refine.c - better orders for greedy packing, and which capacities are searched how long. */
 #include "allocator/pack/pack_refine.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "allocator/pack/pack_improve.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "allocator/pack/pack_search.h"
 
 enum {
@@ -17,11 +21,95 @@ enum {
     SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
 };
 
-/* Invariant: proven_bytes <= smallest plan <= state->plan_bytes. */
+/* ---- better orders for greedy packing ---- */
+
+/* Bytes by which item `i` of the trial is above the target. */
+static size_t above_target(const ashlar_pack_state *state, size_t i) {
+    const size_t end = state->trial[i] + state->problem->items[i].bytes;
+    return end > state->target_bytes ? end - state->target_bytes : 0;
+}
+
+/* Over all items: it also falls in a plan whose highest end is no lower. */
+static double sum_above_target(const ashlar_pack_state *state) {
+    double sum = 0;
+    for (size_t i = 0; i < state->problem->count; i++) {
+        sum += (double)above_target(state, i);
+    }
+    return sum;
+}
+
+/* Move the items above the target forward, by a random part of the way that is mostly small. */
+static void move_forward(ashlar_pack_state *state, uint64_t *random) {
+    for (size_t i = 0; i < state->problem->count; i++) {
+        if (above_target(state, i) > 0) {
+            state->keys[i] +=
+                ashlar__random_step_uniform(random) * ashlar__random_step_uniform(random);
+        }
+    }
+}
+
+/* One round; `kept` are the keys of the best order so far, whose sum is *least. */
+static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double *least,
+                                  uint64_t *random) {
+    const size_t kept_bytes = state->problem->count * sizeof *kept;
+    size_t bytes;
+    ashlar__pack_sort(state);
+    const ashlar_status status = ashlar__pack_place(state, &bytes);
+    if (status != ASHLAR_OK || bytes == SIZE_MAX) {
+        return status;
+    }
+    const double sum = sum_above_target(state);
+    ASHLAR_CHECK2((sum > 0) == (bytes > state->target_bytes));
+    if (sum <= *least) {
+        *least = sum;
+        memcpy(kept, state->keys, kept_bytes);
+    } else {
+        memcpy(state->keys, kept, kept_bytes);
+    }
+    move_forward(state, random);
+    ashlar__pack_keep_trial(state, bytes);
+    return ASHLAR_OK;
+}
+
+/*
+ * Begin with the items in the order of the best plan's offsets. In each round move those above the
+ * target forward and place all of them again: for `rounds` rounds, or until the target is met. The
+ * best plan is kept in `state`.
+ *
+ * random   the generator's state; another one tries other orders
+ */
+static ashlar_status improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
+    const ashlar_pack_items *p = state->problem;
+    ashlar_status status = ASHLAR_OK;
+    double least = DBL_MAX;
+    double *kept = ashlar__host_calloc(p->count, sizeof *kept);
+    if (kept == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+    }
+    ASHLAR_CHECK2(p->peak_bytes > 0);
+    for (size_t i = 0; i < p->count; i++) {
+        state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
+    }
+    for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
+        if (state->plan_bytes <= state->target_bytes ||
+            !ashlar__pack_budget_is_left(&state->budget)) {
+            break;
+        }
+        status = improve_once(state, kept, &least, random);
+    }
+    ashlar__host_free(kept);
+    return status;
+}
+
+/* ---- which capacities are searched ---- */
+
+_Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
+
+/* Invariants: proven_bytes <= smallest plan <= state->plan_bytes, all of them multiples of unit. */
 typedef struct refinement {
     ashlar_pack_state *state;
     ashlar_pack_search *search;
-    size_t unit; /* divides all sizes, so all plans worth trying are multiples of it */
+    size_t unit; /* divides all sizes, so every plan without needless gaps is a multiple of it */
     size_t proven_bytes;
     uint64_t steps;
     uint64_t random;
@@ -37,6 +125,7 @@ static size_t common_divisor(const ashlar_pack_items *p) {
             a = rest;
         }
     }
+    ASHLAR_CHECK2(divisor > 0);
     return divisor;
 }
 
@@ -45,22 +134,26 @@ static bool is_over(const refinement *r) {
            r->state->plan_bytes <= r->proven_bytes || r->state->budget.is_stopped;
 }
 
-/* One capacity. *is_found: the plan is now at most so large. */
+/* Search for a plan within one capacity. *is_found: the best plan is now at most that large. */
 static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps, bool *is_found) {
     ashlar_pack_state *state = r->state;
     ashlar_pack_outcome outcome;
+    ASHLAR_CHECK2(capacity % r->unit == 0 && state->plan_bytes % r->unit == 0);
+    ASHLAR_CHECK2(r->proven_bytes <= capacity && capacity < state->plan_bytes);
     const ashlar_status status =
         ashlar__pack_search_run(r->search, capacity, steps, &state->budget, state->trial, &outcome);
     *is_found = status == ASHLAR_OK && outcome == ASHLAR_PACK_FOUND;
     if (*is_found) {
         ashlar__pack_keep_trial(state, ashlar__pack_highest_end(state->problem, state->trial));
+        ASHLAR_CHECK2(state->plan_bytes <= capacity);
     } else if (status == ASHLAR_OK && outcome == ASHLAR_PACK_IMPOSSIBLE) {
         r->proven_bytes = capacity + r->unit;
     }
+    ASHLAR_CHECK2(r->proven_bytes <= state->plan_bytes);
     return status;
 }
 
-/* The middle between what has failed and what has been found, again and again. */
+/* Halve the distance between a capacity that has failed and the best plan, again and again. */
 static ashlar_status bisect(refinement *r, size_t failed) {
     const ashlar_pack_state *state = r->state;
     const size_t fine = state->problem->peak_bytes / 1024;
@@ -69,6 +162,7 @@ static ashlar_status bisect(refinement *r, size_t failed) {
         size_t middle = failed + (state->plan_bytes - failed) / 2;
         middle -= middle % r->unit;
         middle = middle <= failed ? failed + r->unit : middle;
+        ASHLAR_CHECK2(failed < middle && middle < state->plan_bytes);
         const ashlar_status status = try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found);
         if (status != ASHLAR_OK) {
             return status;
@@ -93,7 +187,7 @@ static uint64_t first_steps(const ashlar_pack_state *state) {
     return sections > SECTIONS ? steps * SECTIONS / sections : steps;
 }
 
-/* A skyline remembers every section of every item that it places. */
+/* A skyline records every section of every item that it places, so the items' area is limited. */
 static bool is_searchable(const ashlar_pack_items *p) {
     uint64_t area = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -107,13 +201,15 @@ ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
                     .steps = first_steps(state)};
+    ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made one */
+    ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
     ashlar_status status = ASHLAR_OK;
     if (is_searchable(state->problem)) {
         status = ashlar__pack_search_create(state->problem, &r.search);
     }
     for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
         state->budget.now.strategy = "improved order";
-        status = ashlar__pack_improve(state, rounds, &r.random);
+        status = improve(state, rounds, &r.random);
         if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
             status = search_round(&r);
             r.steps *= GROWTH;

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
 enum {
-    /* Keys of impossible parts that are remembered, the newer over the older: so many for each
-     * item, a power of two within these limits. */
+    /* Keys of impossible parts that are remembered, newer ones in the place of older ones: so many
+     * for each item, and in all a power of two within these limits. */
     MEMORY_OF_ITEM = 4096,
     MEMORY_SHIFT_MIN = 12,
     MEMORY_SHIFT_MAX = 20,
@@ -21,6 +22,8 @@ enum {
     WEIGHT_MIN = 64,
     FRACTION = 256, /* values of items are fixed-point numbers, equal on every machine */
 };
+_Static_assert(MEMORY_SHIFT_MIN > 0 && MEMORY_SHIFT_MAX < 64, "a key has as many bits to index by");
+_Static_assert(FRACTION == 1 << 8, "log_2() has eight bits behind the point");
 
 /* A choice that was made, and what is left of it. */
 typedef struct level {
@@ -50,10 +53,12 @@ struct ashlar_pack_search {
 /* ---- memory of failures ---- */
 
 static uint64_t *memory_slot(const ashlar_pack_search *search, uint64_t key) {
+    ASHLAR_CHECK2(key != 0); /* which stands for an empty slot */
     return &search->memory[key >> (64 - search->memory_shift)];
 }
 
 static void blame(ashlar_pack_search *search, uint32_t section) {
+    ASHLAR_CHECK2(section < search->skyline.problem->section_count);
     search->weights[section] += WEIGHT_OF_FAILURE;
 }
 
@@ -61,15 +66,17 @@ static void blame(ashlar_pack_search *search, uint32_t section) {
 static void forget_a_little(ashlar_pack_search *search) {
     enum { SHARE = 16 };
     for (size_t s = 0; s < search->skyline.problem->section_count; s++) {
+        ASHLAR_CHECK2(search->weights[s] >= WEIGHT_MIN);
         search->weights[s] -= (search->weights[s] - WEIGHT_MIN) / SHARE;
     }
 }
 
 /* ---- the order of candidates ---- */
 
-/* Logarithm to base 2, a straight line between powers of 2. */
+/* The logarithm to base 2, times FRACTION; linear between powers of two. */
 static int64_t log_2(uint64_t x) {
     int64_t whole = 0;
+    ASHLAR_CHECK2(x > 0);
     for (uint64_t rest = x; rest > 1; rest /= 2) {
         whole++;
     }
@@ -77,7 +84,7 @@ static int64_t log_2(uint64_t x) {
     return whole * FRACTION + (int64_t)(part - FRACTION);
 }
 
-/* Long-lived items first, large ones too, more or less; the first run draws nothing. */
+/* Long-lived and large items come first, weighted at random in all runs but the first. */
 static void draw_preferences(ashlar_pack_search *search) {
     const ashlar_pack_items *p = search->skyline.problem;
     const bool is_first = search->run_count == 0;
@@ -99,6 +106,7 @@ static void draw_preferences(ashlar_pack_search *search) {
 static int64_t value_of(const ashlar_pack_search *search, uint32_t item) {
     const ashlar_pack_skyline *b = &search->skyline;
     const ashlar_pack_item *x = &b->problem->items[item];
+    ASHLAR_CHECK2(!b->is_placed[item] && b->floors[x->first] != ASHLAR_PACK_DONE);
     const size_t floor = b->floors[x->first], top = floor + x->bytes;
     const size_t left = b->crossings[x->first] > 0 ? b->floors[x->first - 1] : ASHLAR_PACK_DONE;
     const size_t right = b->crossings[x->end] > 0 ? b->floors[x->end] : ASHLAR_PACK_DONE;
@@ -135,7 +143,7 @@ static bool reserve(void **array, size_t *capacity, size_t needed, size_t bytes)
     return true;
 }
 
-/* Write down the candidates at `edge`. False: no host memory. */
+/* Push a level with the candidates at `edge`. False: no host memory. */
 static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge, level new) {
     void *levels = search->levels, *candidates = search->candidates;
     const bool is_ok =
@@ -147,12 +155,14 @@ static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge,
     if (!is_ok) {
         return false;
     }
+    ASHLAR_CHECK2(new.first <= new.section && new.section < new.end);
     uint32_t *const mine = &search->candidates[search->candidate_count];
     uint32_t count = ashlar__pack_skyline_candidates(&search->skyline, edge, mine);
     sort_candidates(search, mine, count);
     if (edge->may_stay_empty) {
         mine[count++] = ASHLAR_PACK_NONE;
     }
+    ASHLAR_CHECK2(count > 0 && count == edge->candidate_count); /* there is room for no more */
     new.choice_at = (uint32_t)search->candidate_count;
     new.candidate_count = count;
     search->candidate_count += count;
@@ -161,14 +171,18 @@ static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge,
 }
 
 static void pop_level(ashlar_pack_search *search) {
+    ASHLAR_CHECK2(search->level_count > 0);
     const level *top = &search->levels[--search->level_count];
+    ASHLAR_CHECK2(top->choice_at + top->candidate_count == search->candidate_count); /* a stack */
     ashlar__pack_skyline_undo(&search->skyline, top->change_count);
     search->candidate_count = top->choice_at;
 }
 
-/* Make the next choice of the top level. */
+/* Make the top level's next choice. */
 static void choose(ashlar_pack_search *search) {
+    ASHLAR_CHECK2(search->level_count > 0);
     level *top = &search->levels[search->level_count - 1];
+    ASHLAR_CHECK2(top->next < top->candidate_count);
     const uint32_t item = search->candidates[top->choice_at + top->next++];
     if (item == ASHLAR_PACK_NONE) {
         ashlar__pack_skyline_close(&search->skyline, top->section);
@@ -178,10 +192,10 @@ static void choose(ashlar_pack_search *search) {
 }
 
 /*
- * Section `stuck` cannot be filled: go back to the last choice that may have to do with it, and
- * has an alternative. Parts only ever split, so a level's part either holds the section, or is
- * another one that is not to blame. One without alternatives makes its whole part fail. False: no
- * level is left, there is no plan.
+ * Section `stuck` cannot be filled: go back to the last choice that may be to blame and has an
+ * alternative. Parts only ever split, so a level's part either holds the section or has nothing to
+ * do with it. A level to blame that has no alternative left makes its whole part impossible. False:
+ * no level is left, so there is no plan.
  */
 static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
     while (search->level_count > 0) {
@@ -189,6 +203,8 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
         const bool is_to_blame = top->first <= stuck && stuck < top->end;
         if (is_to_blame && top->next < top->candidate_count) {
             ashlar__pack_skyline_undo(&search->skyline, top->change_count);
+            ASHLAR_CHECK3(top->key ==
+                          ashlar__pack_skyline_key(&search->skyline, top->first, top->end));
             return true;
         }
         if (is_to_blame) {
@@ -205,10 +221,11 @@ static void start_again(ashlar_pack_search *search) {
     search->level_count = 0;
     search->candidate_count = 0;
     ashlar__pack_skyline_undo(&search->skyline, 0);
+    ASHLAR_CHECK2(search->skyline.rests[0] == search->skyline.problem->loads[0]); /* all is back */
     draw_preferences(search);
 }
 
-/* The next move, in the part where the last one was, or anywhere once that is filled. */
+/* Find the next edge: in the part of the last choice, or anywhere once that is filled. */
 static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge *edge,
                                     uint32_t *stuck) {
     const uint32_t all = (uint32_t)search->skyline.problem->section_count;
@@ -223,7 +240,7 @@ static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge
                                             &search->skyline, 0, all, search->weights, edge, stuck);
 }
 
-/* One move forward. *view says how it went; false: no host memory. */
+/* One move forward, whose result is *view. False: no host memory. */
 static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint32_t *stuck) {
     ashlar_pack_edge edge;
     level new = {0};
@@ -231,8 +248,7 @@ static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint
     if (*view != ASHLAR_PACK_EDGE) {
         return !search->skyline.has_failed;
     }
-    new.change_count =
-        search->skyline.change_count; /* what the search for an edge has levelled stays so */
+    new.change_count = search->skyline.change_count; /* what look() has levelled stays level */
     new.section = ashlar__pack_edge_section(&edge);
     new.first = new.section;
     new.end = new.section + 1;
@@ -246,7 +262,7 @@ static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint
     return push_level(search, &edge, new) && !search->skyline.has_failed;
 }
 
-/* One run of at most `steps` steps; *steps is lowered by those that were made. */
+/* One run of at most *steps steps, which is lowered by those that were made. */
 static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pack_budget *budget,
                          ashlar_pack_outcome *outcome) {
     *outcome = ASHLAR_PACK_UNDECIDED;
@@ -258,6 +274,7 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
             return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search on");
         }
         if (view == ASHLAR_PACK_FILLED) {
+            ASHLAR_CHECK2(search->skyline.rests[0] == 0);
             *outcome = ASHLAR_PACK_FOUND;
             return ASHLAR_OK;
         }
@@ -276,9 +293,10 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
     return ASHLAR_OK;
 }
 
-/* 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: within a factor of what is best for luck as it comes. */
+/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: without knowing how the length of a lucky run
+ * is distributed, no other one is better by more than a logarithmic factor. */
 static uint64_t length_of_run(uint64_t idx) {
-    uint64_t size = 1, length = 1; /* the sequence of this length ends in this size */
+    uint64_t size = 1, length = 1; /* the first `length` numbers end in `size` */
     while (length < idx + 1) {
         length = 2 * length + 1;
         size *= 2;
@@ -288,6 +306,7 @@ static uint64_t length_of_run(uint64_t idx) {
         size /= 2;
         idx = idx >= length ? idx - length : idx;
     }
+    ASHLAR_CHECK2(size > 0 && (size & (size - 1)) == 0);
     return size * RUN_STEPS;
 }
 

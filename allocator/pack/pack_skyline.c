@@ -1,8 +1,9 @@
-/* pack_skyline.c - placing on a skyline and taking back. */
+/* pack_skyline.c - making a skyline, placing items on it, and taking them back. */
 #include "allocator/pack/pack_skyline.h"
 
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -34,26 +35,34 @@ static uint64_t key_of(uint32_t item) {
 void ashlar__pack_skyline_place(ashlar_pack_skyline *b, uint32_t item) {
     const ashlar_pack_item *x = &b->problem->items[item];
     const size_t offset = b->floors[x->first];
+    ASHLAR_CHECK2(!b->is_placed[item]);
+    ASHLAR_CHECK2(offset != ASHLAR_PACK_DONE && x->bytes <= b->capacity - offset);
     record(b, (ashlar_pack_change){.idx = item, .is_item = true});
     b->is_placed[item] = true;
     b->offsets[item] = offset;
     b->left_keys[x->first] ^= key_of(item);
     for (uint32_t s = x->first; s < x->end; s++) {
+        ASHLAR_CHECK2(b->floors[s] == offset && !b->is_closed[s]); /* it rests in one valley */
+        ASHLAR_CHECK2(b->rests[s] >= x->bytes);
         record_section(b, s);
         b->rests[s] -= x->bytes;
         b->floors[s] = b->rests[s] == 0 ? ASHLAR_PACK_DONE : offset + x->bytes;
+        ASHLAR_CHECK2(b->rests[s] <= b->capacity - (offset + x->bytes));
     }
     for (uint32_t s = x->first + 1; s < x->end; s++) {
+        ASHLAR_CHECK2(b->crossings[s] > 0);
         b->crossings[s]--;
     }
 }
 
 static void take_back(ashlar_pack_skyline *b, uint32_t item) {
     const ashlar_pack_item *x = &b->problem->items[item];
+    ASHLAR_CHECK2(b->is_placed[item]);
     b->is_placed[item] = false;
     b->left_keys[x->first] ^= key_of(item);
     for (uint32_t s = x->first; s < x->end; s++) {
         b->rests[s] += x->bytes;
+        ASHLAR_CHECK2(b->rests[s] <= b->problem->loads[s]);
     }
     for (uint32_t s = x->first + 1; s < x->end; s++) {
         b->crossings[s]++;
@@ -61,6 +70,7 @@ static void take_back(ashlar_pack_skyline *b, uint32_t item) {
 }
 
 void ashlar__pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
+    ASHLAR_CHECK2(!b->is_closed[section] && b->floors[section] != ASHLAR_PACK_DONE);
     record_section(b, section);
     b->is_closed[section] = true;
 }
@@ -68,6 +78,8 @@ void ashlar__pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
 void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end,
                                 size_t floor) {
     for (uint32_t s = first; s < end; s++) {
+        ASHLAR_CHECK2(b->floors[s] < floor && b->is_closed[s]);
+        ASHLAR_CHECK2(b->rests[s] > 0 && b->rests[s] <= b->capacity - floor);
         record_section(b, s);
         b->floors[s] = floor;
         b->is_closed[s] = false;
@@ -75,6 +87,7 @@ void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t
 }
 
 void ashlar__pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
+    ASHLAR_CHECK2(change_count <= b->change_count && b->change_count <= b->change_capacity);
     while (b->change_count > change_count) {
         const ashlar_pack_change *change = &b->changes[--b->change_count];
         if (change->is_item) {
@@ -87,6 +100,7 @@ void ashlar__pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
 }
 
 void ashlar__pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first, uint32_t *end) {
+    ASHLAR_CHECK2(*first < *end && *end <= b->problem->section_count);
     while (b->crossings[*first] > 0) {
         --*first;
     }
@@ -97,6 +111,7 @@ void ashlar__pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first,
 
 uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, uint32_t end) {
     uint64_t key = 0;
+    ASHLAR_CHECK2(b->crossings[first] == 0 && b->crossings[end] == 0); /* connected with no other */
     for (uint32_t s = first; s < end; s++) {
         key += ashlar__random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
                                   s * 0xda942042e4dd58b5U + b->is_closed[s]);
@@ -111,7 +126,7 @@ typedef struct order_context {
     bool is_by_end;
 } order_context;
 
-/* By the section where they begin (or end); equal items side by side. */
+/* By the section where they begin (or end), and so that equal items are neighbours. */
 static int compare(const void *a, const void *b, void *context) {
     const order_context *c = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
@@ -140,6 +155,7 @@ static void sort_items(const ashlar_pack_items *p, bool is_by_end, uint32_t *ord
     for (size_t s = 0; s < p->section_count + 1; s++) {
         starts[s + 1] += starts[s];
     }
+    ASHLAR_CHECK2(starts[0] == 0 && starts[p->section_count + 1] == p->count);
     qsort_r(order, p->count, sizeof *order, compare, &context);
 }
 
@@ -167,6 +183,8 @@ static void fill(ashlar_pack_skyline *b) {
     for (size_t s = 0; s < p->section_count; s++) {
         b->rests[s] = p->loads[s];
     }
+    /* Walls at both ends, where ashlar__pack_skyline_connect() stops. */
+    ASHLAR_CHECK2(b->crossings[0] == 0 && b->crossings[p->section_count] == 0);
 }
 
 ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out,

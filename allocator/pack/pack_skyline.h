@@ -1,11 +1,11 @@
 /*
- * pack_skyline.h - a plan that is being filled from the bottom up, for the exact search (internal).
+ * pack_skyline.h - a plan that the exact search fills from the bottom up (internal).
  *
- * If there is a plan at all, there is one in which no item can sink, each resting on another or on
- * 0. In its skyline every valley (a run of sections of one floor, lower than both neighbours) is
- * either filled by an item that rests on that floor and sticks out at neither side, or left empty.
- * So at any section of any valley there are few candidates: one of the few unplaced items that fit,
- * or none. At a valley's edge they are those that begin (or end) right there.
+ * If there is a plan at all, there is one in which no item can sink: each rests on another or on
+ * 0. A valley is a run of sections with one floor that is lower than both neighbours. In each of
+ * its sections either an item rests on that floor, one that sticks out of the valley at neither
+ * side, or nothing does. So a section has few candidates: the unplaced items that fit there, or
+ * none. At a valley's edge these are only the items that begin (or end) right there.
  */
 #ifndef ASHLAR_PACK_SKYLINE_H
 #define ASHLAR_PACK_SKYLINE_H
@@ -19,7 +19,7 @@
 #define ASHLAR_PACK_DONE SIZE_MAX   /* the floor of a section without unplaced items: a wall */
 #define ASHLAR_PACK_NONE UINT32_MAX /* no item */
 
-/* What may change back. */
+/* What undoing brings back: an item's placing, or a section as it was. */
 typedef struct ashlar_pack_change {
     size_t floor;
     uint32_t idx; /* of an item that was placed, or of a section */
@@ -50,15 +50,15 @@ typedef struct ashlar_pack_skyline {
     size_t *fills;               /* scratch of the check of a valley: [section_count + 1] */
     ashlar_pack_change *changes; /* since the skyline was empty, oldest first */
     size_t change_count, change_capacity;
-    bool has_failed; /* no host memory for a change: the skyline is of no use any more */
+    bool has_failed; /* no host memory to record a change: the skyline is useless from now on */
 } ashlar_pack_skyline;
 
-/* An edge of a valley: where to go on. */
+/* An edge of a valley: where the search goes on. */
 typedef struct ashlar_pack_edge {
     uint32_t first, end;      /* of the valley, without closed sections */
     bool is_right;            /* the section is end - 1, otherwise first */
-    bool may_stay_empty;      /* nothing resting there is a candidate too */
-    uint32_t candidate_count; /* that one included; at least 1 */
+    bool may_stay_empty;      /* that nothing rests there is a candidate too */
+    uint32_t candidate_count; /* with that one; at least 1 */
 } ashlar_pack_edge;
 
 typedef enum ashlar_pack_edge_result {
@@ -76,12 +76,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *o
 void ashlar__pack_skyline_finish(ashlar_pack_skyline *skyline); /* all 0 is allowed */
 
 /*
- * Find the edge with the fewest candidates for its weight in the sections [first, end), which no
- * unplaced item crosses the ends of. Valleys that have to stay empty are levelled on the way.
+ * Find the edge with the fewest candidates for its weight in the sections [first, end), whose ends
+ * no unplaced item crosses. Valleys that have to stay empty are filled up on the way.
  *
  * weights   by section: the heavier, the earlier
- * edge      where there is one
- * stuck     where there is none, a section to blame
+ * edge      written where the result is EDGE; may be overwritten otherwise
+ * stuck     written where the result is STUCK: a section to blame
  */
 ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
                                                        uint32_t end, const uint32_t *weights,
@@ -91,7 +91,7 @@ static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
     return edge->is_right ? edge->end - 1 : edge->first;
 }
 
-/* The items that may rest at an edge; out [candidate_count]. Returns how many. */
+/* The items that may rest at an edge, into out [candidate_count], or NULL. Returns how many. */
 uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *skyline,
                                          const ashlar_pack_edge *edge, uint32_t *out);
 
@@ -105,14 +105,14 @@ void ashlar__pack_skyline_close(ashlar_pack_skyline *skyline, uint32_t section);
 void ashlar__pack_skyline_level(ashlar_pack_skyline *skyline, uint32_t first, uint32_t end,
                                 size_t floor);
 
-/* Back to when there were `change_count` changes. */
+/* Undo the newest changes until `change_count` are left. */
 void ashlar__pack_skyline_undo(ashlar_pack_skyline *skyline, size_t change_count);
 
 /* Widen *first and *end to all sections that unplaced items connect with [*first, *end). */
 void ashlar__pack_skyline_connect(const ashlar_pack_skyline *skyline, uint32_t *first,
                                   uint32_t *end);
 
-/* Stands for all that decides how the sections [first, end), connected, can be filled. Not 0. */
+/* A hash, not 0, of all that decides how the connected sections [first, end) can be filled. */
 uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *skyline, uint32_t first, uint32_t end);
 
 #endif /* ASHLAR_PACK_SKYLINE_H */

@@ -1,6 +1,8 @@
 /* pack_skyline_edges.c - the valleys of a skyline, and the edge with the fewest candidates. */
 #include "allocator/pack/pack_skyline.h"
 
+#include "allocator/base/check_level.h"
+
 /* Sections [first, end) of one floor, lower than the walls on both sides. */
 typedef struct valley {
     uint32_t first, end;
@@ -15,7 +17,7 @@ typedef struct edge_search {
     uint32_t *stuck;
 } edge_search;
 
-/* What stands to the left of section s, as seen from there. */
+/* The floor to the left of section s, DONE where no unplaced item connects the two. */
 static size_t wall_left(const ashlar_pack_skyline *b, uint32_t s) {
     return b->crossings[s] > 0 ? b->floors[s - 1] : ASHLAR_PACK_DONE;
 }
@@ -24,12 +26,13 @@ static size_t wall_right(const ashlar_pack_skyline *b, uint32_t end) {
     return b->crossings[end] > 0 ? b->floors[end] : ASHLAR_PACK_DONE;
 }
 
-/* Bytes that may still be given up in section s. */
+/* Bytes that section s may leave empty, below the capacity. */
 static size_t slack(const ashlar_pack_skyline *b, uint32_t s) {
+    ASHLAR_CHECK2(b->floors[s] <= b->capacity && b->rests[s] <= b->capacity - b->floors[s]);
     return b->capacity - b->floors[s] - b->rests[s];
 }
 
-/* May `item` rest in the valley [first, end)? Of equal items, the first one has to come first. */
+/* Whether `item` may rest in the valley [first, end). Equal items are placed in one order only. */
 static bool may_rest(const ashlar_pack_skyline *b, uint32_t item, uint32_t first, uint32_t end) {
     const ashlar_pack_item *x = &b->problem->items[item];
     return !b->is_placed[item] && x->first >= first && x->end <= end &&
@@ -41,6 +44,7 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
     const uint32_t *items = edge->is_right ? b->by_end : b->by_first;
     const uint32_t *starts = edge->is_right ? &b->end_at[edge->end] : &b->first_at[edge->first];
     uint32_t count = 0;
+    ASHLAR_CHECK2(edge->first < edge->end && edge->end <= b->problem->section_count);
     for (uint32_t k = starts[0]; k < starts[1]; k++) {
         if (may_rest(b, items[k], edge->first, edge->end)) {
             if (out != NULL) {
@@ -54,12 +58,13 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
 
 /* ---- one valley ---- */
 
-/* What an empty edge costs at least: the next item there rests on a wall, or on one of these. */
+/* What an empty edge costs at least: the next item there rests on a wall, or on an item of at least
+ * this height. */
 typedef struct steps {
     size_t left, right; /* smallest item of the valley that is not live at that edge */
 } steps;
 
-/* False: what fits into the valley does not fill it up as far as the slack wants it. */
+/* Whether the items that fit into the valley can fill it so far that the slack covers the rest. */
 static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t end, steps *least) {
     const ashlar_pack_skyline *b = l->skyline;
     size_t fill = 0;
@@ -87,12 +92,14 @@ static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t e
     return true;
 }
 
-/* False: nothing can rest at this edge, nor can it stay empty. */
+/* Take the edge if it is better than the best so far. False: nothing can rest at this edge, nor can
+ * it stay empty. */
 static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
     const uint32_t s = ashlar__pack_edge_section(&edge);
     const uint32_t item_count = ashlar__pack_skyline_candidates(l->skyline, &edge, NULL);
     edge.may_stay_empty = step <= slack(l->skyline, s);
     edge.candidate_count = item_count + edge.may_stay_empty;
+    ASHLAR_CHECK2(l->weights[s] > 0);
     if (edge.candidate_count == 0) {
         *l->stuck = s;
         return false;
@@ -113,7 +120,7 @@ static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
     return true;
 }
 
-/* The open stretches of a valley. False: stuck. */
+/* Consider both edges of each open stretch of a valley. False: stuck. */
 static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
     const ashlar_pack_skyline *b = l->skyline;
     for (uint32_t first = h->first, end; first < h->end; first = end) {
@@ -136,10 +143,11 @@ static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
     return true;
 }
 
-/* Nothing rests in the valley: whatever comes next rests on its lower wall. False: stuck. */
+/* Nothing more can rest in the valley: raise it to its lower wall. False: stuck. */
 static bool fill_up(edge_search *l, const valley *h) {
     ashlar_pack_skyline *b = l->skyline;
     for (uint32_t s = h->first; s < h->end; s++) {
+        ASHLAR_CHECK2(b->is_closed[s]);
         if (h->depth == SIZE_MAX || h->depth > slack(b, s)) {
             *l->stuck = s;
             return false;
@@ -151,7 +159,7 @@ static bool fill_up(edge_search *l, const valley *h) {
 
 /* ---- all of them ---- */
 
-/* The run of one floor from *at on; *at moves behind it. False: it is no valley. */
+/* The run of one floor that begins at *at, which moves behind it. False: it is no valley. */
 static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, valley *out) {
     const uint32_t first = *at;
     const size_t floor = b->floors[first];
@@ -165,6 +173,7 @@ static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, v
     if (floor == ASHLAR_PACK_DONE || wall < floor) {
         return false;
     }
+    ASHLAR_CHECK2(wall > floor); /* a wall of this height would be part of the run */
     *out = (valley){first, stop, wall == ASHLAR_PACK_DONE ? SIZE_MAX : wall - floor};
     return true;
 }
@@ -173,6 +182,8 @@ ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyl
                                                        uint32_t end, const uint32_t *weights,
                                                        ashlar_pack_edge *edge, uint32_t *stuck) {
     edge_search l = {.skyline = skyline, .weights = weights, .edge = edge, .stuck = stuck};
+    ASHLAR_CHECK2(first < end && end <= skyline->problem->section_count);
+    ASHLAR_CHECK2(skyline->crossings[first] == 0 && skyline->crossings[end] == 0);
     for (uint32_t at = first; at < end;) {
         valley h;
         bool is_open = false;
@@ -190,5 +201,7 @@ ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyl
             l.has_edge = false;
         }
     }
+    ASHLAR_CHECK2(!l.has_edge || edge->candidate_count > 0);
+    ASHLAR_CHECK2(!l.has_edge || (first <= edge->first && edge->end <= end));
     return l.has_edge ? ASHLAR_PACK_EDGE : ASHLAR_PACK_FILLED;
 }

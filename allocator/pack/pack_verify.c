@@ -1,13 +1,14 @@
 /*
- * pack_verify.c - whether a plan is right, found in another way than the packer finds plans.
+ * pack_verify.c - whether a plan is right, by another method than the packer's.
  *
- * Buffers are gone through from the lowest offset up. A tree over time knows the buffer that
- * reaches highest so far in any stretch of time; no later one may begin below that.
+ * Buffers are visited from the lowest offset up. A tree over time knows the buffer that reaches
+ * highest so far in any stretch of time; no later one may begin below its end.
  */
 #include <ashlar/pack.h>
 
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -44,7 +45,7 @@ static int compare_offsets(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* ---- one buffer by itself ---- */
+/* ---- each buffer by itself ---- */
 
 static ashlar_status check_one(const verification *v, size_t i) {
     const ashlar_pack_buffer *b = &v->buffers[i];
@@ -87,12 +88,14 @@ static uint32_t leaf_of(const verification *v, uint64_t time) {
             high = middle;
         }
     }
+    ASHLAR_CHECK2(low < 2 * v->count && v->times[low] == time);
     return (uint32_t)low + v->leaf_count;
 }
 
 /* The nodes that make up leaves [first, end): those met on the way up from either side. */
 static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end) {
     uint32_t who = NOBODY;
+    ASHLAR_CHECK2(v->leaf_count <= first && first < end);
     for (uint32_t up = first; up > 0; up /= 2) {
         raise(v, &who, v->nodes[up].over);
     }
@@ -111,6 +114,7 @@ static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end
 }
 
 static void put(const verification *v, uint32_t first, uint32_t end, uint32_t i) {
+    ASHLAR_CHECK2(v->leaf_count <= first && first < end);
     for (uint32_t low = first, high = end; low < high; low /= 2, high /= 2) {
         if (low % 2 == 1) {
             raise(v, &v->nodes[low++].over, i);
@@ -125,6 +129,7 @@ static void put(const verification *v, uint32_t first, uint32_t end, uint32_t i)
     for (uint32_t up = end - 1; up > 0; up /= 2) {
         raise(v, &v->nodes[up].within, i);
     }
+    ASHLAR_CHECK2(end_of(v, v->nodes[1].within) >= end_of(v, i));
 }
 
 /* ---- all ---- */
@@ -132,6 +137,7 @@ static void put(const verification *v, uint32_t first, uint32_t end, uint32_t i)
 static ashlar_status check_overlaps(const verification *v) {
     for (size_t k = 0; k < v->count; k++) {
         const uint32_t i = v->by_offset[k];
+        ASHLAR_CHECK2(k == 0 || v->offsets[v->by_offset[k - 1]] <= v->offsets[i]);
         const uint32_t first = leaf_of(v, v->buffers[i].begin);
         const uint32_t end = leaf_of(v, v->buffers[i].end);
         const uint32_t below = find_highest(v, first, end);
@@ -164,9 +170,10 @@ static ashlar_status verification_init(verification *v) {
         v->times[2 * i] = v->buffers[i].begin;
         v->times[2 * i + 1] = v->buffers[i].end;
     }
-    for (uint32_t i = 0; i < 2 * v->leaf_count; i++) {
+    for (size_t i = 0; i < (size_t)2 * v->leaf_count; i++) {
         v->nodes[i] = (highest){NOBODY, NOBODY};
     }
+    ASHLAR_CHECK2(2 * v->count <= v->leaf_count); /* a leaf for each time */
     qsort(v->times, 2 * v->count, sizeof *v->times, compare_times);
     qsort_r(v->by_offset, v->count, sizeof *v->by_offset, compare_offsets,
             (void *)(uintptr_t)v->offsets);
@@ -175,6 +182,7 @@ static ashlar_status verification_init(verification *v) {
 
 static ashlar_status verify(verification *v, size_t *bytes) {
     size_t top = 0;
+    ASHLAR_CHECK2(v->count > 0);
     for (size_t i = 0; i < v->count; i++) {
         const ashlar_status status = check_one(v, i);
         if (status != ASHLAR_OK) {

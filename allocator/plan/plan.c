@@ -1,9 +1,11 @@
+/* plan.c - making a plan of a recording: slots, their order of expiry, and their offsets. */
 #include "allocator/plan/plan.h"
 
 #include <string.h>
 
 #include <ashlar/pack.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -67,6 +69,8 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         slot->stream_idx = a->stream_idx;
         slot->end = a->end;
         slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
+        ASHLAR_CHECK2(a->bytes > 0 && a->stream_idx < recording->stream_count);
+        ASHLAR_CHECK2(a->end == ASHLAR_NOT_PLANNED || (i < a->end && a->end <= plan->count));
         if (a->is_landing) {
             plan->landings[plan->landing_count++] = i;
         }
@@ -89,10 +93,11 @@ static void link_kinds(ashlar_plan *plan) {
         const ashlar_slot *slot = &plan->slots[i];
         const bool goes_on = i + 1 < plan->count && is_alike(slot, slot + 1);
         plan->next_kind[i] = goes_on ? plan->next_kind[i + 1] : i + 1;
+        ASHLAR_CHECK2(i < plan->next_kind[i] && plan->next_kind[i] <= plan->count);
     }
 }
 
-/* A counting sort by `end`, of which there are as many as slots. `starts`: [count + 2], zero. */
+/* A counting sort, since ends are at most `count`. `starts`: [count + 2], all zero. */
 static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     for (uint32_t i = 0; i < plan->count; i++) {
         if (plan->slots[i].bytes > 0) {
@@ -103,14 +108,18 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     for (uint32_t end = 1; end <= plan->count + 1; end++) {
         starts[end] += starts[end - 1];
     }
-    /* starts[e + 1] slots end at or before e. */
+    /* Now starts[e + 1] planned slots end at or before e. */
     for (uint32_t i = 0; i <= plan->count; i++) {
         plan->expired_to[i] = starts[i + 1];
     }
+    ASHLAR_CHECK2(plan->expired_to[0] == 0 && plan->expired_to[plan->count] == plan->expiry_count);
     for (uint32_t i = 0; i < plan->count; i++) {
         if (plan->slots[i].bytes > 0) {
             plan->expiry[starts[plan->slots[i].end]++] = &plan->slots[i];
         }
+    }
+    for (uint32_t k = 1; ASHLAR_DEBUG >= 3 && k < plan->expiry_count; k++) {
+        ASHLAR_CHECK3(plan->expiry[k - 1]->end <= plan->expiry[k]->end);
     }
 }
 
@@ -121,6 +130,8 @@ void ashlar__plan_link(ashlar_plan *plan) {
     uint32_t before = 0;
     for (uint32_t i = 0; i <= plan->count; i++) {
         const uint32_t to = plan->expired_to[i];
+        ASHLAR_CHECK2(before <= to && to <= plan->expiry_count);
+        ASHLAR_CHECK2(to != before + 1 || plan->expiry[before]->slot_block != NULL);
         plan->slots[i].before = to == before       ? &ashlar__no_slot_block
                                 : to == before + 1 ? plan->expiry[before]->slot_block
                                                    : &ashlar__many_slot_blocks;
@@ -129,6 +140,7 @@ void ashlar__plan_link(ashlar_plan *plan) {
 }
 
 void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
+    ASHLAR_CHECK2(plan->stream_count <= ASHLAR_PLAN_STREAMS_MAX);
     const size_t bytes = plan->stream_count * sizeof *streams;
     if (plan->has_streams && memcmp(plan->streams, streams, bytes) == 0) {
         return;
@@ -149,7 +161,7 @@ typedef struct origin {
     const size_t *given; /* [count]; NULL: they are to be found */
 } origin;
 
-/* Peak of live bytes of the slots of a part, which do not overlap: so the sum fits. */
+/* The peak of a stream's live bytes. Its slots have been placed without overlap, so the sum fits. */
 static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
     size_t live = 0, peak = 0;
     uint32_t expired = 0;
@@ -161,6 +173,7 @@ static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
         live += plan->slots[i].stream_idx == stream_idx ? plan->slots[i].bytes : 0;
         peak = live > peak ? live : peak;
     }
+    ASHLAR_CHECK2(live <= peak);
     return peak;
 }
 
@@ -185,7 +198,7 @@ static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer 
     return ashlar_pack_verify(buffers, count, ASHLAR_BLOCK_ALIGN, offsets, &out->plan_bytes);
 }
 
-/* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
+/* Place the slots of one stream. `buffers`, `offsets`: [count], overwritten. */
 static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const origin *from,
                                   ashlar_pack_buffer *buffers, size_t *offsets) {
     ashlar_stream_plan *out = &plan->stream_plans[stream_idx];
@@ -206,7 +219,10 @@ static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const 
     if (from->given != NULL) {
         out->bound_bytes = peak_of(plan, stream_idx);
     }
+    ASHLAR_CHECK2(out->bound_bytes <= out->plan_bytes);
     for (size_t k = 0; k < count; k++) {
+        ASHLAR_CHECK2(offsets[k] % ASHLAR_BLOCK_ALIGN == 0 && offsets[k] <= out->plan_bytes);
+        ASHLAR_CHECK2(buffers[k].bytes <= out->plan_bytes - offsets[k]);
         plan->offsets[buffers[k].begin] = offsets[k];
     }
     return ASHLAR_OK;
@@ -242,6 +258,8 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
 
 static ashlar_status make(const ashlar_recording *recording, const origin *from,
                           ashlar_plan **out) {
+    ASHLAR_CHECK2(recording->blocks == NULL && !recording->is_incomplete);
+    ASHLAR_CHECK3(ashlar__recording_is_sound(recording));
     ashlar_plan *plan = new_plan(recording->count);
     if (plan == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",

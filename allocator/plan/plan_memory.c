@@ -1,3 +1,4 @@
+/* plan_memory.c - placing plan memory in a block of the heap, its late list, and its check. */
 #include "allocator/plan/plan_memory.h"
 
 #include "allocator/base/check_level.h"
@@ -15,6 +16,7 @@ void ashlar__plan_memory_free(ashlar_plan_memory *memory) {
 }
 
 ashlar_plan_memory *ashlar__region_new(size_t count) {
+    ASHLAR_CHECK2(count > 0);
     ashlar_plan_memory *memory = ashlar__host_calloc(1, sizeof *memory);
     if (memory == NULL) {
         return NULL;
@@ -32,13 +34,14 @@ ashlar_plan_memory *ashlar__region_new(size_t count) {
     return memory;
 }
 
-/* What can fail about the page map, before anything is changed. A slot block alone needs no table.
- * */
+/* Reserve room in the page map, before anything is changed. A page's only slot block needs no table.
+ */
 static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
     size_t last_page = SIZE_MAX;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        ASHLAR_CHECK2(offsets[i] < block->bytes && (i == 0 || offsets[i - 1] < offsets[i]));
         const size_t at = block->offset + offsets[i], page = at / ASHLAR_PAGE_BYTES;
         status = page == last_page ? ashlar__page_map_reserve_page(map, at)
                                    : ashlar__page_map_reserve(map, at);
@@ -47,7 +50,7 @@ static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block
     return status;
 }
 
-static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const size_t *offsets) {
+static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory, const size_t *offsets) {
     ashlar_block *block = memory->block;
     block->state = ASHLAR_BLOCK_PLAN_MEMORY;
     block->requested = 0;
@@ -55,6 +58,7 @@ static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const s
     ashlar__page_map_set(map, block->offset, NULL);
     for (size_t i = 0; i < memory->slot_block_count; i++) {
         ashlar_block *s = &memory->slot_blocks[i];
+        ASHLAR_CHECK2(!ashlar__slot_block_is_taken(s));
         s->offset = block->offset + offsets[i];
         s->bytes = ASHLAR_BLOCK_ALIGN;
         s->stream_state = memory->stream_state;
@@ -68,16 +72,19 @@ static void slot_block(ashlar_page_map *map, ashlar_plan_memory *memory, const s
 
 ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                           ashlar_block *block, const size_t *offsets) {
+    ASHLAR_CHECK2(memory->block == NULL && block->state == ASHLAR_BLOCK_USED && block->marks == 0);
+    ASHLAR_CHECK2(block->stream_state != NULL && block->requested == 0);
     const ashlar_status status = reserve_map(&heap->map, block, offsets, memory->slot_block_count);
     if (status == ASHLAR_OK) {
         memory->block = block;
         memory->stream_state = block->stream_state;
-        slot_block(&heap->map, memory, offsets);
+        put_slot_blocks(&heap->map, memory, offsets);
     }
     return status;
 }
 
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory) {
+    ASHLAR_CHECK2(!memory->is_busy && memory->block->state == ASHLAR_BLOCK_PLAN_MEMORY);
     for (size_t i = 0; i < memory->slot_block_count; i++) {
         ASHLAR_ASSERT(!ashlar__slot_block_is_taken(&memory->slot_blocks[i]));
         ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
@@ -98,6 +105,7 @@ void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream
 /* ---- asking ---- */
 
 ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset) {
+    ASHLAR_CHECK2(offset < memory->block->bytes);
     const size_t wanted = memory->block->offset + offset;
     size_t low = 0, high = memory->slot_block_count;
     while (high - low > 1) {
@@ -109,6 +117,7 @@ ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, siz
 }
 
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory) {
+    ASHLAR_CHECK2(memory->late_count <= memory->slot_block_count);
     size_t kept = 0;
     for (size_t i = 0; i < memory->late_count; i++) {
         if (ashlar__slot_block_is_taken(memory->late[i])) {
@@ -119,11 +128,12 @@ void ashlar__plan_memory_clean(ashlar_plan_memory *memory) {
 }
 
 bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory) {
+    ASHLAR_CHECK2(!memory->is_busy);
     ashlar__plan_memory_clean(memory);
     return memory->late_count > 0;
 }
 
-/* While no step is in it, what is taken is late: there may be far more slot blocks than that. */
+/* While no step is in it, what is taken is on the late list, which is far shorter than all. */
 static size_t taken_bytes(const ashlar_plan_memory *memory) {
     size_t bytes = 0;
     for (size_t i = 0; i < memory->late_count && !memory->is_busy; i++) {
@@ -139,7 +149,9 @@ static size_t taken_bytes(const ashlar_plan_memory *memory) {
 size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories) {
     size_t bytes = 0;
     for (const ashlar_plan_memory *memory = memories; memory != NULL; memory = memory->next) {
-        bytes += memory->block->bytes - taken_bytes(memory);
+        const size_t taken = taken_bytes(memory);
+        ASHLAR_CHECK2(taken <= memory->block->bytes);
+        bytes += memory->block->bytes - taken;
     }
     return bytes;
 }
@@ -198,6 +210,9 @@ static ashlar_status check_memory(const ashlar_page_map *map, const ashlar_plan_
     ashlar_status status = memory->block->state == ASHLAR_BLOCK_PLAN_MEMORY
                                ? ASHLAR_OK
                                : broken(memory->block, "the heap's block is no plan's memory");
+    if (status == ASHLAR_OK && memory->block->older != memory->slot_blocks) {
+        status = broken(memory->block, "does not know its slot blocks");
+    }
     if (status == ASHLAR_OK && memory->late_count > memory->slot_block_count) {
         status = broken(memory->block, "more late blocks than slot blocks");
     }

@@ -1,3 +1,4 @@
+/* plan_replay.c - finding the slot for each request of a step that is replayed. */
 #include "allocator/plan/plan_replay.h"
 
 #include <string.h>
@@ -5,16 +6,18 @@
 #include "allocator/base/check_level.h"
 
 /*
- * Let the time of slots be over, in the order of their ends: those still live are late. A slot
- * block that is on the list already, say since an earlier step, is no slot's.
+ * Expire slots in the order of their ends, up to entry `end` of plan->expiry: those still live are
+ * late. A slot block that is late already, say since an earlier step, has slot == NULL.
  */
 static void expire(ashlar_replay *replay, uint32_t end) {
+    ASHLAR_CHECK2(end <= replay->plan->expiry_count);
     while (replay->expired < end) {
         const ashlar_slot *slot = replay->plan->expiry[replay->expired++];
         ashlar_block *slot_block = slot->slot_block;
         if (slot_block->slot == slot && ashlar__slot_block_is_taken(slot_block)) {
             ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
             slot_block->slot = NULL;
+            ASHLAR_CHECK2(memory->is_busy && memory->late_count < memory->slot_block_count);
             memory->late[memory->late_count++] = slot_block;
             replay->late_count++;
         }
@@ -25,18 +28,33 @@ static uint32_t next_of(const ashlar_replay *replay) {
     return (uint32_t)(replay->next - replay->plan->slots);
 }
 
-/* Nothing fits it. */
+/* It fits no request. */
 static const ashlar_slot no_slot;
 
 ashlar_replay ashlar__no_replay = {.next = &no_slot};
+
+/* The equations of plan_replay.h. O(streams). */
+static bool is_sound(const ashlar_replay *replay) {
+    const ashlar_plan *plan = replay->plan;
+    const ashlar_slot *next = replay->next == &no_slot ? replay->held : replay->next;
+    size_t late_count = 0;
+    for (uint32_t i = 0; i < plan->stream_count; i++) {
+        late_count += replay->memories[i] != NULL ? replay->memories[i]->late_count : 0;
+    }
+    return next >= plan->slots && next <= plan->slots + plan->count &&
+           replay->unserved <= (uint64_t)(next - plan->slots) &&
+           replay->expired <= plan->expiry_count && replay->late_count == late_count &&
+           replay->skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX;
+}
 
 uint64_t ashlar__replay_served(const ashlar_replay *replay) {
     const ashlar_slot *next = replay->next == &no_slot ? replay->held : replay->next;
     return replay->hits_before + (uint64_t)(next - replay->plan->slots) - replay->unserved;
 }
 
-/* While something is late, no request is served without a look at it. */
+/* While something is late, have every request take the long way, which looks at it. */
 static void hold(ashlar_replay *replay) {
+    ASHLAR_CHECK2(replay->next != &no_slot);
     replay->held = replay->next;
     replay->next = replay->late_count > 0 ? &no_slot : replay->next;
 }
@@ -53,19 +71,26 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     ashlar__plan_name_streams(plan, replay->streams);
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {
+            ASHLAR_CHECK2(replay->memories[stream_idx]->stream_state ==
+                          plan->stream_plans[stream_idx].stream_state);
             ashlar__plan_memory_clean(replay->memories[stream_idx]);
             replay->late_count += replay->memories[stream_idx]->late_count;
         }
     }
     hold(replay);
+    ASHLAR_CHECK2(is_sound(replay));
 }
 
-/* No longer held; and past what the requests that were as expected have found dead. */
+/*
+ * Undo hold(), and catch up with `expired`: ashlar__replay_serve() has found dead, slot by slot, what
+ * ended before the last slot that it handed out.
+ */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;
     const uint32_t next = next_of(replay);
     const uint32_t seen = next > 0 ? replay->plan->expired_to[next - 1] : 0;
     replay->expired = seen > replay->expired ? seen : replay->expired;
+    ASHLAR_CHECK2(is_sound(replay));
 }
 
 void ashlar__replay_stop(ashlar_replay *replay) {
@@ -75,9 +100,10 @@ void ashlar__replay_stop(ashlar_replay *replay) {
 
 /* ---- what is in the way ---- */
 
-/* Whether a slot's addresses meet no late block. Takes what was freed off the list. */
+/* Whether no late block overlaps a slot. Takes off the late list what was freed. */
 static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
+    ASHLAR_CHECK2(slot->bytes > 0 && replay->late_count >= memory->late_count);
     const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
     replay->late_count -= memory->late_count;
     ashlar__plan_memory_clean(memory);
@@ -104,7 +130,7 @@ static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const req
            replay->streams[slot->stream_idx] == r->stream;
 }
 
-/* Where a step that was merged into the plan may go on; plan->count: nowhere. */
+/* The next slot at which a step that was merged into the plan may go on; plan->count: none. */
 static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     const ashlar_plan *plan = replay->plan;
     uint32_t low = 0, high = plan->landing_count;
@@ -123,7 +149,9 @@ static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     return low < plan->landing_count ? plan->landings[low] : plan->count;
 }
 
+/* Note that slot i is passed over. */
 static void skip(ashlar_replay *replay, uint32_t i) {
+    ASHLAR_CHECK2(replay->skipped_count == 0 || replay->skipped[replay->skipped_count - 1] < i);
     if (replay->skipped_count == ASHLAR_REPLAY_SKIPPED_MAX) {
         replay->skipped_count--;
         memmove(replay->skipped, replay->skipped + 1,
@@ -132,12 +160,13 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* A slot passed over that the recorded step would have live now. */
+/* Serve a request with a slot that was passed over and that is live now in the recorded step. */
 static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
         if (slot->bytes > 0 && fits(replay, slot, r) && slot->end >= next_of(replay) &&
             is_clear(replay, slot)) {
+            ASHLAR_CHECK2(replay->unserved > 0 && replay->skipped[k] < next_of(replay));
             replay->skipped_count--;
             replay->unserved--;
             memmove(replay->skipped + k, replay->skipped + k + 1,
@@ -148,7 +177,7 @@ static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     return NULL;
 }
 
-/* The next slot near that stands for the request; plan->count: there is none. */
+/* The next slot that fits the request, looking at a few kinds; plan->count: none. */
 static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
     uint32_t i = next_of(replay);
     for (int kinds = 0; i < replay->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
@@ -160,6 +189,7 @@ static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
     return replay->plan->count;
 }
 
+/* Why no slot was found. */
 static ashlar_plan_miss reason(const ashlar_replay *replay, const request *r) {
     const ashlar_slot *slot = replay->next;
     if (next_of(replay) == replay->plan->count) {
@@ -171,9 +201,10 @@ static ashlar_plan_miss reason(const ashlar_replay *replay, const request *r) {
     return slot->tag != r->tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
 }
 
-/* Let time pass to slot i, which is behind what was expected or that itself. */
+/* Let time pass to slot i, which is the expected one or a later one. */
 static void advance(ashlar_replay *replay, uint32_t i) {
     const uint32_t next = next_of(replay);
+    ASHLAR_CHECK2(next <= i && i < replay->plan->count);
     const uint32_t first =
         i - next > ASHLAR_REPLAY_SKIPPED_MAX ? i - ASHLAR_REPLAY_SKIPPED_MAX : next;
     for (uint32_t k = first; k < i; k++) {
@@ -203,7 +234,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     if (fits(replay, replay->next, r)) {
         return serve_slot(replay, next_of(replay));
     }
-    /* Before what was passed over: a step that was merged is to find its own slots. */
+    /* Landings first, then slots passed over, so that a merged step finds its own slots. */
     uint32_t i = find_landing(replay, r);
     if (i == replay->plan->count) {
         ashlar_block *slot_block = serve_skipped(replay, r);
@@ -223,17 +254,19 @@ ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *repl
                                                              unsigned tag, ashlar_stream stream) {
     const request r = {bytes, tag, stream};
     if (bytes == 0) {
-        return NULL; /* an error, told by the ordinary path */
+        return NULL; /* a caller's mistake: the ordinary path reports it */
     }
     let_go(replay);
     ashlar_block *block = serve(replay, &r);
     hold(replay);
+    ASHLAR_CHECK2(is_sound(replay) && (block == NULL || block->bytes >= bytes));
     return block;
 }
 
 /* ---- the end of a step ---- */
 
 void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner) {
+    ASHLAR_CHECK2(replay->is_recorded && replay->key->is_busy && planner->recording_count > 0);
     replay->is_recorded = false;
     replay->key->is_busy = false;
     planner->recording_count--;
@@ -243,6 +276,7 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
                                uint64_t planned_count) {
     ashlar_plan_stats *stats = &planner->stats;
     uint64_t misses = 0;
+    ASHLAR_CHECK2(planned_count >= replay->hits_before && replay->key->replay_count > 0);
     ashlar__replay_stop(replay);
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {

@@ -1,9 +1,7 @@
-/*
- * planner.c - the keys, plans and plan memories that an allocator has: finding them, and letting
- * them go.
- */
+/* planner.c - finding an allocator's plan memories, and letting go of them and of its keys. */
 #include "allocator/plan/planner.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -28,6 +26,7 @@ void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
             continue;
         }
         *link = memory->next;
+        ASHLAR_CHECK2(ashlar__planner_memory(planner, memory->stream_state) != memory);
         ashlar__plan_memory_destroy_locked(heap, memory);
     }
 }
@@ -50,6 +49,7 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
 /* ---- keys ---- */
 
 void ashlar__step_key_drop_plan(ashlar_step_key *key) {
+    ASHLAR_CHECK2(key->replay_count == 0);
     ashlar__plan_free(key->plan);
     key->plan = NULL;
 }
@@ -110,6 +110,7 @@ void ashlar__planner_finish(ashlar_planner *planner) {
 }
 
 ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner) {
+    ASHLAR_CHECK2(planner->recording_count <= planner->active_step_count);
     bool is_busy = planner->active_step_count > 0 || planner->is_installing;
     for (const ashlar_step_key *key = planner->keys; key != NULL; key = key->next) {
         is_busy = is_busy || key->is_busy;

@@ -1,3 +1,4 @@
+/* recording.c - writing down a step's allocations and frees, and merging two recordings into one. */
 #include "allocator/plan/recording.h"
 
 #include <string.h>
@@ -12,6 +13,18 @@ void ashlar__recording_finish(ashlar_recording *r) {
     ashlar__host_free(r->allocs);
     ashlar__host_free(r->blocks);
     *r = (ashlar_recording){0};
+}
+
+bool ashlar__recording_is_sound(const ashlar_recording *r) {
+    for (uint32_t i = 0; i < r->count; i++) {
+        const ashlar_recorded *a = &r->allocs[i];
+        const bool is_lifetime = a->end == ASHLAR_NOT_PLANNED || (i < a->end && a->end <= r->count);
+        if (!is_lifetime || a->stream_idx >= r->stream_count || a->bytes == 0 ||
+            a->tag >= ASHLAR_TAG_COUNT) {
+            return false;
+        }
+    }
+    return r->stream_count <= ASHLAR_PLAN_STREAMS_MAX;
 }
 
 /* ---- recording ---- */
@@ -39,8 +52,9 @@ static bool make_room(ashlar_recording *r) {
     return true;
 }
 
-/* The part of a stream, added if need be; ASHLAR_PLAN_STREAMS_MAX where there are too many. */
-static uint32_t part_of(ashlar_recording *r, ashlar_stream_state *state) {
+/* A stream's index, new if need be; ASHLAR_PLAN_STREAMS_MAX where there are too many streams. */
+static uint32_t idx_of_stream(ashlar_recording *r, ashlar_stream_state *state) {
+    ASHLAR_CHECK2(r->stream_count <= ASHLAR_PLAN_STREAMS_MAX);
     uint32_t stream_idx = 0;
     while (stream_idx < r->stream_count && r->stream_states[stream_idx] != state) {
         stream_idx++;
@@ -53,14 +67,16 @@ static uint32_t part_of(ashlar_recording *r, ashlar_stream_state *state) {
 
 void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block) {
-    const uint32_t stream_idx = part_of(r, state);
+    ASHLAR_CHECK2(bytes > 0 && tag < ASHLAR_TAG_COUNT);
+    const uint32_t stream_idx = idx_of_stream(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
-        return; /* of one stream too many: a replay does not look for it either */
+        return; /* one stream too many: a replay does not look for its requests either */
     }
     if (!make_room(r)) {
         r->is_incomplete = true;
         return;
     }
+    ASHLAR_CHECK2(r->count < r->capacity && stream_idx < r->stream_count);
     r->allocs[r->count] = (ashlar_recorded){.bytes = bytes,
                                             .end = 0,
                                             .tag = (unsigned char)tag,
@@ -74,6 +90,7 @@ bool ashlar__recording_end(ashlar_recording *r, const ashlar_block *block, bool 
     if (i >= r->count || r->blocks[i] != block) {
         return false;
     }
+    ASHLAR_CHECK2(r->allocs[i].end == 0); /* it was live until now */
     r->blocks[i] = NULL;
     r->allocs[i].end = is_planned ? r->count : ASHLAR_NOT_PLANNED;
     return true;
@@ -88,25 +105,29 @@ void ashlar__recording_close(ashlar_recording *r) {
     ashlar__host_free((void *)r->blocks);
     r->blocks = NULL;
     r->capacity = 0; /* nothing is added any more */
+    ASHLAR_CHECK3(ashlar__recording_is_sound(r));
 }
 
 /* ---- merging ---- */
 
 enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
 
+_Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its byte");
+
 /* Two recordings on their way to one, and where their allocations have gone to. */
 typedef struct merger {
-    const ashlar_recording *from[2];
-    uint32_t part_map[2][ASHLAR_PLAN_STREAMS_MAX];
-    uint32_t *to[2];       /* [from[i]->count] */
-    uint32_t first[KINDS]; /* of the first one's allocations that are left, by tag and stream */
-    uint32_t *next_alike;  /* [from[0]->count] */
+    const ashlar_recording *from[2]; /* into and from, as they were */
+    uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
+    uint32_t *to[2];       /* [from[i]->count], rising: the index in `out` */
+    uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] that is left */
+    uint32_t *next_alike;  /* [from[0]->count], the next one of the same tag and stream */
     ashlar_recording out;
 } merger;
 
 static uint32_t kind_of(const merger *m, int which, uint32_t i) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
-    return m->part_map[which][a->stream_idx] * ASHLAR_TAG_COUNT + a->tag;
+    ASHLAR_CHECK2(a->tag < ASHLAR_TAG_COUNT && a->stream_idx < m->from[which]->stream_count);
+    return m->stream_map[which][a->stream_idx] * ASHLAR_TAG_COUNT + a->tag;
 }
 
 static void link_alike(merger *m) {
@@ -121,8 +142,9 @@ static void link_alike(merger *m) {
     }
 }
 
-/* The first allocation from i on that is of a kind, or the count of all. */
+/* The first allocation of from[0] from i on that is of a kind, or its count. */
 static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
+    ASHLAR_CHECK2(kind < KINDS && i <= m->from[0]->count);
     uint32_t *first = &m->first[kind];
     while (*first < i) {
         *first = m->next_alike[*first];
@@ -130,21 +152,24 @@ static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
     return *first;
 }
 
-/* Put allocation i of recording `which` at the end of what comes out, or with the last one there.
+/* Put allocation i of recording `which` at the end of `out`, or, as a pair, into the last one there.
  */
 static void put(merger *m, int which, uint32_t i, bool is_paired) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     if (!is_paired) {
         m->out.allocs[m->out.count++] = (ashlar_recorded){
-            .tag = a->tag, .stream_idx = (unsigned char)m->part_map[which][a->stream_idx]};
+            .tag = a->tag, .stream_idx = (unsigned char)m->stream_map[which][a->stream_idx]};
     }
+    ASHLAR_CHECK2(m->out.count > 0);
     ashlar_recorded *out = &m->out.allocs[m->out.count - 1];
+    ASHLAR_CHECK2(out->tag == a->tag && out->stream_idx == m->stream_map[which][a->stream_idx]);
+    ASHLAR_CHECK2(i == 0 || m->to[which][i - 1] < m->out.count - 1);
     out->bytes = a->bytes > out->bytes ? a->bytes : out->bytes;
     out->is_landing |= a->is_landing;
     m->to[which][i] = m->out.count - 1;
 }
 
-/* Pair each allocation of the second with the next one of the first that is of its kind. */
+/* Pair each allocation of from[1] with the next one of from[0] that is of its kind. */
 static void pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;
@@ -158,6 +183,8 @@ static void pair(merger *m) {
     while (i < count) {
         put(m, 0, i++, false);
     }
+    ASHLAR_CHECK2(m->out.count >= count && m->out.count >= m->from[1]->count);
+    ASHLAR_CHECK2(m->out.count <= count + m->from[1]->count);
 }
 
 static void mark_landings(merger *m, int which) {
@@ -170,12 +197,13 @@ static void mark_landings(merger *m, int which) {
 }
 
 /*
- * A free that came after e allocations came before the next one of that recording: so right behind
- * the last of them it is early enough, and no earlier is known.
+ * A free after e allocations of its recording came after number e - 1 and before number e. In `out`
+ * the lifetime ends right behind number e - 1: earlier would be wrong, and later is not needed.
  */
 static void map_ends(merger *m, int which) {
     for (uint32_t i = 0; i < m->from[which]->count; i++) {
         const uint32_t end = m->from[which]->allocs[i].end;
+        ASHLAR_CHECK2(end == ASHLAR_NOT_PLANNED || (i < end && end <= m->from[which]->count));
         const uint32_t mapped =
             end == ASHLAR_NOT_PLANNED ? ASHLAR_NOT_PLANNED : m->to[which][end - 1] + 1;
         uint32_t *out = &m->out.allocs[m->to[which][i]].end;
@@ -183,24 +211,25 @@ static void map_ends(merger *m, int which) {
     }
 }
 
-static ashlar_status map_parts(merger *m) {
+static ashlar_status map_streams(merger *m) {
     for (int which = 0; which < 2; which++) {
         for (uint32_t stream_idx = 0; stream_idx < m->from[which]->stream_count; stream_idx++) {
-            const uint32_t to = part_of(&m->out, m->from[which]->stream_states[stream_idx]);
+            const uint32_t to = idx_of_stream(&m->out, m->from[which]->stream_states[stream_idx]);
             if (to == ASHLAR_PLAN_STREAMS_MAX) {
                 return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
                                     ASHLAR_PLAN_STREAMS_MAX);
             }
-            m->part_map[which][stream_idx] = to;
+            m->stream_map[which][stream_idx] = to;
         }
     }
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recording *from) {
+    ASHLAR_CHECK2(into != from && into->blocks == NULL && from->blocks == NULL);
     merger m = {.from = {into, from}};
     const uint64_t most = (uint64_t)into->count + from->count;
-    ashlar_status status = map_parts(&m);
+    ashlar_status status = map_streams(&m);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -222,6 +251,7 @@ ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recor
             map_ends(&m, which);
             mark_landings(&m, which);
         }
+        ASHLAR_CHECK3(ashlar__recording_is_sound(&m.out));
         ashlar__recording_finish(into);
         *into = m.out;
     }

@@ -1,13 +1,14 @@
 /*
  * recording.h - what a step allocated, in order: what a plan is made of (internal).
  *
- * Time is counted in allocations of the step: allocation i happens at time i, and a block freed
- * when e allocations had been made lives in [i, e). So two of them meet exactly where each begins
- * before the other ends.
+ * Time is counted in allocations of the step: allocation i happens at time i, and a block that is
+ * freed when e allocations have been made lives in [i, e). Two of them are live at the same time
+ * exactly if each begins before the other ends.
  *
- * Invariants:
- *   i < end of allocation i <= count, or it is ASHLAR_NOT_PLANNED;  stream_idx < stream_count;
- *   bytes > 0
+ * Invariants of a closed recording (ashlar__recording_is_sound):
+ *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
+ *   allocs[i].stream_idx < stream_count <= ASHLAR_PLAN_STREAMS_MAX
+ *   allocs[i].bytes > 0,  allocs[i].tag < ASHLAR_TAG_COUNT
  */
 #ifndef ASHLAR_RECORDING_H
 #define ASHLAR_RECORDING_H
@@ -19,50 +20,62 @@
 /* `end` of an allocation that outlives its step, or was used on further streams. */
 #define ASHLAR_NOT_PLANNED UINT32_MAX
 
-/* Allocations of one step at most: an index and one more have to fit. */
+/* The most allocations of one step. */
 #define ASHLAR_RECORDING_MAX ((uint32_t)1 << 30)
+_Static_assert(ASHLAR_RECORDING_MAX < UINT32_MAX / 2, "sums of counts fit, and are no NOT_PLANNED");
 
 typedef struct ashlar_recorded {
     size_t bytes; /* asked for */
     uint32_t end; /* allocations made before it was freed */
     unsigned char tag;
-    unsigned char stream_idx; /* whose stream it is for: stream_states[stream_idx] */
-    bool is_landing; /* a step of those merged came here from elsewhere than the one before */
+    unsigned char stream_idx; /* it is for the stream stream_states[stream_idx] */
+    bool is_landing; /* one of the steps merged came here otherwise than from the one before */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
     ashlar_recorded *allocs;     /* [count] */
-    const ashlar_block **blocks; /* [count], while it is recorded: not freed yet, else NULL */
+    const ashlar_block **blocks; /* [count] until closed: what is not freed yet; else NULL */
     uint32_t count;
     uint32_t capacity;
     ashlar_stream_state
         *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order in which they came */
     uint32_t stream_count;
-    bool is_incomplete; /* host memory was out: the recording is of no use */
+    bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
 
 void ashlar__recording_finish(ashlar_recording *recording);
 
-/* The next allocation. Where there is no host memory, the recording is incomplete. */
+/* Whether the invariants hold. O(count), for assertions. */
+bool ashlar__recording_is_sound(const ashlar_recording *recording);
+
+/*
+ * Record the next allocation. Where host memory runs out, the recording is incomplete.
+ *
+ * bytes   > 0
+ */
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block);
 
-/* `block` is freed, or is from now on used by further streams. False: not of this recording. */
+/*
+ * Record that `block` is freed, or, with is_planned false, used by further streams from now on.
+ * False: it is not a live block of this recording.
+ */
 bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
 
-/* Mark the records of its streams as referenced. */
+/* Mark the states of its streams as referenced. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
-/* The step is over: what is still live outlives it. */
+/* The step is over, and what is still live outlives it: nothing is added any more. */
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*
- * Make `into` a recording that dominates both: its own allocations and those of `from`, each paired
- * with the next one of the same tag and stream, or, where there is none, put in between. Largest
- * sizes, longest lifetimes; what one of them does not plan is not planned.
+ * Merge `from` into `into`, both closed, so that the result dominates both. Each allocation of `from`
+ * is paired with the next one of `into` that has its tag and stream, or, where there is none, put in
+ * between. A pair has the larger size and the longer lifetime, and is planned only if both are.
  *
- * So of the allocations that a step of either leaves out before one of its own, none has that one's
- * tag and stream: whoever looks for the next one that has finds the step's own.
+ * A step of either leaves out allocations of the other. But none of those right before one of its
+ * own has the tag and stream of that one: so whoever looks for the next allocation of a tag and
+ * stream finds the step's own.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
  */

@@ -139,10 +139,10 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
         status = copy_text(text_of(fingerprint), &image.fingerprint);
     }
     if (status == ASHLAR_OK) {
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         status = ashlar__planner_refuse_busy_locked(&a->planner);
         status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__plan_image_write(&image, path);
@@ -282,9 +282,9 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
     ashlar_status status = prepare_arrival(image, &in);
     if (status == ASHLAR_OK) {
         ashlar_cache *own = ashlar__cache_get(a);
-        pthread_mutex_lock(&a->lock);
+        ashlar__lock_acquire(&a->lock);
         status = load_locked(a, own, streams, image, &in);
-        pthread_mutex_unlock(&a->lock);
+        ashlar__lock_release(&a->lock);
     }
     finish_arrival(&in, status == ASHLAR_OK);
     return status;

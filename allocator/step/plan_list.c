@@ -16,7 +16,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
     ashlar_stream_state *state = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
     ASHLAR_CHECK2(recording->stream_count == 0 && !recording->is_incomplete);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && state->pool != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
@@ -27,7 +27,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
     } else {
         ashlar__recording_finish(recording);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 

@@ -74,12 +74,12 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
     if (status != ASHLAR_OK) {
         return status;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     status = find_locked(a, stream, key, user, &found);
     if (status == ASHLAR_OK) {
         write_rows(&found, file);
     }
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         ashlar__file_buffer_abort(file);
         return status;
@@ -128,9 +128,9 @@ ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, u
                                     ashlar_stream user, const char *path) {
     char title[64];
     drawing d = {0};
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ashlar_status status = copy_locked(a, stream, key, user, &d);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -8,8 +8,8 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/ladder.h"
-#include "allocator/core/seal.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/limits.h"
 
 /* ---- memory ---- */
 
@@ -264,9 +264,9 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
     const uint64_t search_ms = a->planner.options.search_ms;
     ASHLAR_CHECK2(!key->is_busy && key->step_count > 0);
     key->is_busy = true;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     ASHLAR_CHECK2(key->is_busy); /* nobody has touched it while the lock was dropped */
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);

@@ -132,9 +132,9 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
     if (own == NULL) {
         return ASHLAR_OK;
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = enter_locked(a, own, stream, key);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 
@@ -237,9 +237,9 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     if (own->own_replay == NULL || own->own_replay->depth == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
     }
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const ashlar_status status = end_locked(a, own);
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return status;
 }
 

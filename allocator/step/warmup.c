@@ -274,10 +274,10 @@ static ashlar_status forget(const warmup *w) {
 
 /* Returns what it was. */
 static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
-    pthread_mutex_lock(&a->lock);
+    ashlar__lock_acquire(&a->lock);
     const uint32_t before = a->planner.options.build_after;
     a->planner.options.build_after = step_count;
-    pthread_mutex_unlock(&a->lock);
+    ashlar__lock_release(&a->lock);
     return before;
 }
 

@@ -1,23 +1,27 @@
+/* leak_monitor.c - memory that grows from step to step, found in windows of steps. */
 #include <ashlar/leak_monitor.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 enum {
-    WINDOWS = 5,        /* that must rise one after the other */
-    KEPT = WINDOWS + 1, /* and the one before them, for where it began */
+    WINDOWS = 5,        /* that must rise, each above the one before */
+    KEPT = WINDOWS + 1, /* with the one before these, where the growth may have begun */
     SCALES = 12,        /* windows of 4, 16, .. 4^12 steps: no training is longer than a few */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
-    PLATEAU_STEPS = 16, /* and as many as it has grown in: without a rise, it has ended */
+    PLATEAU_STEPS = 16, /* growth ends after so many steps without a rise, and as many as it took */
 };
+_Static_assert(SCALES * SCALE_SHIFT < 64, "a window's length fits in 64 bits");
+_Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for each tag");
 
-/* What a tag held in some steps that follow each other. */
+/* What a tag held in some consecutive steps. */
 typedef struct window {
     uint64_t min, max;
     uint64_t last_min; /* the last step that held min */
 } window;
 
-/* Windows of one length: those that are over, the oldest first, then the one that is filled. */
+/* Windows of one length: those that are over, the oldest first, then the one being filled. */
 typedef struct scale {
     window windows[KEPT + 1];
     unsigned over;   /* windows that are over and kept, at most KEPT */
@@ -52,12 +56,14 @@ void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor) {
 
 /* The inequality of leak_monitor.h, for the windows that ended last. */
 static bool is_rising(const scale *s) {
+    ASHLAR_CHECK2(s->over <= KEPT);
     if (s->over < WINDOWS) {
         return false;
     }
     const window *last = &s->windows[s->over - WINDOWS];
     uint64_t range = 0, least_rise = UINT64_MAX;
     for (size_t w = 0; w < WINDOWS; w++) {
+        ASHLAR_CHECK2(last[w].min <= last[w].max);
         const uint64_t own = last[w].max - last[w].min;
         range = own > range ? own : range;
     }
@@ -71,13 +77,15 @@ static bool is_rising(const scale *s) {
 
 /* The window with the last step before the rise. */
 static const window *level_before(const scale *s) {
+    ASHLAR_CHECK2(s->over >= WINDOWS);
     const window *first = &s->windows[s->over - WINDOWS];
     return s->over > WINDOWS && first[-1].min < first->min ? first - 1 : first;
 }
 
-/* Whether a window has just ended. */
+/* Add a step to the window being filled. Returns whether that has ended it. */
 static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held) {
     window *w = &s->windows[s->over];
+    ASHLAR_CHECK2(s->filled < length && s->over <= KEPT);
     if (s->filled == 0) {
         *w = (window){.min = held, .max = held};
     }
@@ -86,6 +94,7 @@ static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held
         w->min = held;
         w->last_min = step;
     }
+    ASHLAR_CHECK2(w->min <= held && held <= w->max);
     if (++s->filled < length) {
         return false;
     }
@@ -100,9 +109,11 @@ static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held
     return true;
 }
 
-/* Bring what is known of a tag up to the step; it has ended if it came down, or rises no more. */
+/* Bring what is known of a tag up to this step. Growth ends when it is undone, or rises no more. */
 static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
+    ASHLAR_CHECK2(known->growth_bytes <= known->held_bytes);
+    ASHLAR_CHECK2(known->is_growing || known->growth_bytes == 0);
     const uint64_t level = known->held_bytes - known->growth_bytes;
     known->held_bytes = held;
     if (!known->is_growing) {
@@ -112,6 +123,7 @@ static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
         tag->max = held;
         tag->last_rise = step;
     }
+    ASHLAR_CHECK2(known->since_step <= tag->last_rise && tag->last_rise <= step);
     const uint64_t patience = tag->last_rise - known->since_step + PLATEAU_STEPS;
     if (held <= level || step - tag->last_rise > patience) {
         known->is_growing = false;
@@ -121,7 +133,8 @@ static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     known->growth_bytes = held - level;
 }
 
-/* Whether the tag is now known to grow, and was not before. Longer windows see farther back. */
+/* Add a step of a tag. Returns whether it is known to grow since this step. Longer windows may find
+ * an earlier beginning. */
 static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
     const bool was_growing = known->is_growing;
@@ -140,6 +153,7 @@ static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
         } else if (before->last_min + 1 >= known->since_step) {
             continue;
         }
+        ASHLAR_CHECK2(before->last_min < step && before->min <= held);
         known->since_step = before->last_min + 1;
         known->growth_bytes = held - before->min;
     }

@@ -1,3 +1,4 @@
+/* picture.c - blocks over time drawn as an SVG: scales, rectangles, axes, legend. */
 #include "allocator/trace/picture.h"
 
 #include <inttypes.h>
@@ -7,13 +8,14 @@
 
 #include <ashlar/allocator.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
 #include "allocator/base/svg.h"
 
-/* The page and the plot in it, in tenths of a pixel: whole numbers make short rectangles. */
+/* The page and the plot in it, in tenths of a pixel. */
 enum {
     PAGE_WIDTH = 12000,
     PAGE_HEIGHT = 8000,
@@ -21,20 +23,23 @@ enum {
     RIGHT = 11800,
     TOP = 800,
     BOTTOM = 6900,
-    VISIBLE = 10, /* no side of a rectangle is shorter */
-    TICKS = 10,   /* at most this many steps on an axis */
+    VISIBLE = 10, /* the shortest side of a rectangle */
+    TICKS = 10,   /* the most steps on an axis */
 };
+_Static_assert(LEFT < RIGHT && RIGHT <= PAGE_WIDTH && TOP < BOTTOM && BOTTOM <= PAGE_HEIGHT,
+               "the plot lies on the page");
 
 /* What a colour stands for: a tag, or sizes up to a limit. */
 enum { COLOURS = ASHLAR_SVG_COLOURS };
 _Static_assert((int)ASHLAR_TAG_COUNT <= (int)COLOURS, "a colour for each tag");
+_Static_assert(12 + 3 * (COLOURS - 1) < 64, "every size limit fits in size_t");
 
 /* The sizes of a colour end at 4 KiB, 32 KiB and so on; the last one has no end. */
 static size_t size_limit(unsigned colour) {
     return (size_t)4096 << 3 * colour;
 }
 
-/* Derived from a picture's blocks. Invariants: begin < end;  top > 0. */
+/* What is derived from a picture's blocks. Invariants: begin < end;  peak_bytes <= top, top > 0. */
 typedef struct scene {
     const ashlar_picture *picture;
     ashlar_file_buffer *file;
@@ -87,6 +92,7 @@ static ashlar_status measure_blocks(scene *s) {
         s->end = 1;
     }
     s->top = s->top > 0 ? s->top : 1;
+    ASHLAR_CHECK2(s->begin < s->end);
     return ASHLAR_OK;
 }
 
@@ -96,7 +102,7 @@ typedef struct change {
     bool is_begin;
 } change;
 
-/* By time; of one time ends come first, as a block is not live at its end. */
+/* By time; of one time ends come first, since a block is not live at its end. */
 static int compare(const void *a, const void *b) {
     const change *x = a, *y = b;
     if (x->time != y->time) {
@@ -115,6 +121,7 @@ static ashlar_status sweep(scene *s, change *changes) {
     qsort(changes, 2 * s->picture->count, sizeof *changes, compare);
     for (size_t i = 0; i < 2 * s->picture->count; i++) {
         if (!changes[i].is_begin) {
+            ASHLAR_CHECK2(live >= changes[i].bytes);
             live -= changes[i].bytes;
         } else if (!ashlar__add(live, changes[i].bytes, &live)) {
             return ashlar__fail(ASHLAR_EINVAL, "picture: more bytes are live than size_t holds");
@@ -124,6 +131,7 @@ static ashlar_status sweep(scene *s, change *changes) {
             s->peak_time = changes[i].time;
         }
     }
+    ASHLAR_CHECK2(live == 0); /* all that began has ended */
     return ASHLAR_OK;
 }
 
@@ -145,6 +153,7 @@ static ashlar_status find_peak(scene *s) {
         const ashlar_picture_block *block = &p->blocks[i];
         if (block->begin <= s->peak_time && s->peak_time < block->end) {
             s->at_peak[colour_of(s, block)] += block->bytes;
+            ASHLAR_CHECK2(s->at_peak[colour_of(s, block)] <= s->peak_bytes);
         }
     }
     return status;
@@ -155,8 +164,9 @@ static ashlar_status find_peak(scene *s) {
 enum { SIZE_TEXT_BYTES = 32, TITLE_BYTES = 120, NAME_BYTES = 24, LABEL_BYTES = 40 };
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+_Static_assert(10 * sizeof units / sizeof units[0] > 63, "the last unit is large enough for all");
 
-/* The unit in which there are less than 1024 of it. */
+/* The unit of which `bytes` are fewer than 1024. */
 static unsigned unit_of(size_t bytes) {
     unsigned u = 0;
     while (bytes >> 10 * u >= 1024) {
@@ -165,7 +175,7 @@ static unsigned unit_of(size_t bytes) {
     return u;
 }
 
-/* For people: "1.50 MiB". No number of printf()'s own, whose decimal point may be a comma. */
+/* For people: "1.50 MiB". Made of integers, as the decimal point of printf() may be a comma. */
 static const char *readable(size_t bytes, char text[static SIZE_TEXT_BYTES]) {
     const unsigned u = unit_of(bytes);
     if (u == 0) {
@@ -182,11 +192,13 @@ static const char *readable(size_t bytes, char text[static SIZE_TEXT_BYTES]) {
 /* ---- places ---- */
 
 static unsigned x_of(const scene *s, uint64_t time) {
+    ASHLAR_CHECK2(s->begin <= time && time <= s->end);
     const double share = (double)(time - s->begin) / (double)(s->end - s->begin);
     return LEFT + (unsigned)(share * (RIGHT - LEFT) + 0.5);
 }
 
 static unsigned y_of(const scene *s, size_t address) {
+    ASHLAR_CHECK2(address <= s->top);
     return BOTTOM - (unsigned)((double)address / (double)s->top * (BOTTOM - TOP) + 0.5);
 }
 
@@ -218,6 +230,7 @@ static void put_rectangle(const scene *s, size_t i) {
     height = height > VISIBLE ? height : VISIBLE;
     x = x + width > RIGHT ? RIGHT - width : x;
     y = y + height > BOTTOM ? BOTTOM - height : y;
+    ASHLAR_CHECK2(x >= LEFT && x + width <= RIGHT && y >= TOP && y + height <= BOTTOM);
     ashlar__file_buffer_print(s->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\"><title>",
                               x, y, width, height);
     if (block->name != NULL) {
@@ -233,8 +246,8 @@ static void put_rectangle(const scene *s, size_t i) {
 }
 
 /*
- * A group for each colour, so that no rectangle has to name its own. Small sizes come last: a block
- * that is drawn larger than it is shall not vanish behind another.
+ * A group for each colour, so that rectangles need not name theirs. Small sizes come last: they are
+ * drawn larger than they are, and must not vanish behind others.
  */
 static void put_blocks(const scene *s) {
     ashlar__file_buffer_print(s->file, "<g stroke=\"#fff\" stroke-width=\"2\">\n");
@@ -253,13 +266,14 @@ static void put_blocks(const scene *s) {
     ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
-/* The least power of two of bytes, so that labels are whole numbers of one unit. */
+/* The step is the least power of two, so that labels are whole numbers of one unit. */
 static void put_address_axis(const scene *s) {
     size_t step = 1;
     while (s->top / step > TICKS) {
         step *= 2;
     }
     const unsigned u = unit_of(step);
+    ASHLAR_CHECK2(s->top / step <= TICKS);
     ashlar__file_buffer_print(s->file, "<g text-anchor=\"end\">\n");
     for (size_t n = 0; n <= s->top / step; n++) {
         const unsigned y = y_of(s, n * step);
@@ -272,7 +286,7 @@ static void put_address_axis(const scene *s) {
     ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
-/* The least of 1, 2, 5, 10, 20, ... No sum here goes beyond the range: no wrap at 2^64. */
+/* The step is the least of 1, 2, 5, 10, 20, ... No sum here leaves the range, so none wraps. */
 static void put_time_axis(const scene *s) {
     const uint64_t range = s->end - s->begin;
     uint64_t step = 1;
@@ -280,6 +294,7 @@ static void put_time_axis(const scene *s) {
         step = n % 3 == 1 ? step / 2 * 5 : step * 2;
     }
     const uint64_t before = s->begin % step, first = before == 0 ? 0 : step - before;
+    ASHLAR_CHECK2(first <= range); /* range - first does not wrap */
     ashlar__file_buffer_print(s->file, "<g text-anchor=\"middle\">\n");
     for (uint64_t n = 0; n <= (range - first) / step; n++) {
         const uint64_t time = s->begin + first + n * step;
@@ -299,7 +314,7 @@ static void put_time_axis(const scene *s) {
                               LEFT, TOP, BOTTOM, RIGHT);
 }
 
-/* The labels are at opposite ends and sides, as the lines of a good plan are nearly one. */
+/* The labels stand at opposite ends and sides, since in a good plan the two lines nearly meet. */
 static void put_lines(const scene *s) {
     const ashlar_picture *p = s->picture;
     char text[SIZE_TEXT_BYTES];

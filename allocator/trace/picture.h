@@ -2,9 +2,9 @@
  * picture.h - blocks over time as a self-contained SVG: time across, address up, one rectangle for
  * each block (internal).
  *
- * Coloured by tag, or by size where there are no tags; a legend says what each colour had when most
- * was live. A rectangle's tooltip names the block. Nothing in the file is fetched or executed, it
- * has its own light background, and the same blocks make the same bytes.
+ * Colours stand for tags, or for sizes where there are no tags; a legend says how many bytes of
+ * each were live at the peak. A rectangle's tooltip names its block. The file fetches and executes
+ * nothing, has a light background of its own, and is the same for the same blocks.
  */
 #ifndef ASHLAR_PICTURE_H
 #define ASHLAR_PICTURE_H
@@ -29,8 +29,7 @@ typedef struct ashlar_picture {
     const ashlar_picture_block *blocks;
     size_t count; /* 0 is allowed */
     bool has_tags;
-    /* A line across beside the one at the peak of live bytes: what was reserved, or a plan's end.
-     */
+    /* A second horizontal line, beside that of the peak: what was reserved, or a plan's end. */
     const char *limit_label; /* NULL: no such line */
     size_t limit_bytes;
 } ashlar_picture;
@@ -38,7 +37,7 @@ typedef struct ashlar_picture {
 /*
  * Write the picture. Texts are ASCII: any other byte of theirs becomes a question mark.
  *
- * path  is replaced as a whole, or on failure left as it was
+ * path  replaced as a whole, or on failure left as it was
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (a block that breaks an invariant above; live bytes beyond size_t; path is

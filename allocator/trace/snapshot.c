@@ -1,7 +1,9 @@
+/* snapshot.c - making a snapshot, and checking that its blocks fill its segments. */
 #include "allocator/trace/snapshot.h"
 
 #include <stdbool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -50,7 +52,7 @@ static ashlar_status check_block(const ashlar_snapshot_block *block, size_t idx)
     return ASHLAR_OK;
 }
 
-/* Blocks from *next on fill the segment; moves *next behind them. */
+/* Check that the blocks from *next on fill the segment, and move *next behind them. */
 static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, size_t *next) {
     const ashlar_snapshot_segment *segment = &snapshot->segments[idx];
     if (segment->bytes == 0 || segment->bytes > UINT64_MAX - segment->address) {
@@ -59,6 +61,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
     uint64_t filled = 0;
     for (; filled < segment->bytes && *next < snapshot->block_count; ++*next) {
         const ashlar_snapshot_block *block = &snapshot->blocks[*next];
+        ASHLAR_CHECK2(*next >= idx); /* every segment before has had a block */
         const ashlar_status status = check_block(block, *next);
         if (status != ASHLAR_OK) {
             return status;
@@ -70,6 +73,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
             return bad("block", *next, "reaches over the end of its segment");
         }
         filled += block->bytes;
+        ASHLAR_CHECK2(filled <= segment->bytes);
     }
     return filled == segment->bytes ? ASHLAR_OK : bad("segment", idx, "is not filled by blocks");
 }
@@ -88,5 +92,6 @@ ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot) {
         }
         end = segment->address + segment->bytes;
     }
+    ASHLAR_CHECK2(next <= snapshot->block_count);
     return next == snapshot->block_count ? ASHLAR_OK : bad("block", next, "is in no segment");
 }

@@ -8,19 +8,20 @@
 
 #include "allocator/trace/trace_ring.h"
 
-/* A snapshot with room for so many, zeroed. Errors: ASHLAR_EHOSTMEM. */
+/* Make a zeroed snapshot with room for so many segments and blocks. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
                                                         ashlar_snapshot **out);
 
-/* Errors: ASHLAR_EFORMAT, naming the first segment or block of which an invariant does not hold. */
+/* Check the invariants of <ashlar/trace.h>. Errors: ASHLAR_EFORMAT, naming the first segment or
+ * block that breaks one. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
 
 /*
  * Write it as PyTorch's snapshot.
  *
- * events   the device's trace, in ascending numbers; may be NULL where count is 0. For PyTorch's
- *          viewer, which plays it backwards from the snapshot, each block of it must lie in memory
- *          that is in the snapshot or unmapped by a later event.
+ * events   the device's trace, in ascending numbers; may be NULL where count is 0. PyTorch's viewer
+ *          plays it backwards from the snapshot: so each block in it must lie in memory that the
+ *          snapshot has, or that a later event unmaps.
  *
  * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and as ashlar__file_create()
  *         and ashlar__file_commit(); the old file is then as it was.

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/pickle.h"
 
@@ -50,6 +51,9 @@ typedef enum word {
 } word;
 enum { FIRST_ACTION = WORD_ACTION_ALLOC, FIRST_TAG = WORD_TAG_USER };
 _Static_assert((int)WORD_COUNT <= (int)ASHLAR_PICKLE_WORDS, "a word's index is one byte");
+_Static_assert((int)FIRST_ACTION + (int)ASHLAR_TRACE_ACTION_COUNT == (int)FIRST_TAG &&
+                   (int)FIRST_TAG + (int)ASHLAR_TAG_COUNT == (int)WORD_COUNT,
+               "actions and tags are numbered as in their own enums");
 
 #define WORD_TEXT(name, text) text,
 #define ACTION_TEXT(name, pytorch, rmm) pytorch,
@@ -61,6 +65,7 @@ static const char *const words[] = {
 ASHLAR_TABLE_IS_FULL(words, WORD_COUNT);
 
 static void put(ashlar_pickle *p, word w) {
+    ASHLAR_CHECK2((unsigned)w < WORD_COUNT);
     ashlar__pickle_put_word(p, w, words[w]);
 }
 
@@ -84,9 +89,9 @@ static void put_no_frames(ashlar_pickle *p) {
 /* ---- segments ---- */
 
 /*
- * PyTorch's active_pending_free is for blocks that no stream may take yet, and its viewer draws
- * them as taken until their free_completed. Ours that are PENDING are free on their stream and
- * their free is completed: they are what PyTorch calls inactive.
+ * In PyTorch, a block in active_pending_free may be taken by no stream yet, and the viewer draws it
+ * as taken until its free_completed. Our PENDING blocks are free on their own stream, with their
+ * free completed: PyTorch calls such blocks inactive.
  */
 static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     const bool is_live = block->state == ASHLAR_SNAPSHOT_LIVE;
@@ -99,7 +104,7 @@ static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     ashlar__pickle_close_dict(p);
 }
 
-/* The blocks of one segment begin at `blocks`; returns how many they are. */
+/* Write a segment, whose blocks begin at `blocks`. Returns how many they are. */
 static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_segment *segment,
                           const ashlar_snapshot_block *blocks) {
     uint64_t live = 0, requested = 0;
@@ -108,6 +113,7 @@ static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_se
         live += blocks[count].state == ASHLAR_SNAPSHOT_LIVE ? blocks[count].bytes : 0;
         requested += blocks[count].requested_bytes;
     }
+    ASHLAR_CHECK2(requested <= live && live <= segment->bytes);
     ashlar__pickle_open_dict(p);
     put_number(p, WORD_DEVICE, (unsigned)device);
     put_number(p, WORD_ADDRESS, segment->address);
@@ -135,16 +141,19 @@ static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_se
 static void put_segments(ashlar_pickle *p, const ashlar_snapshot *snapshot) {
     const ashlar_snapshot_block *blocks = snapshot->blocks;
     put(p, WORD_SEGMENTS);
+    ASHLAR_CHECK2(snapshot->device_ordinal >= 0);
     ashlar__pickle_open_list(p);
     for (size_t i = 0; i < snapshot->segment_count; i++) {
         blocks += put_segment(p, snapshot->device_ordinal, &snapshot->segments[i], blocks);
     }
+    ASHLAR_CHECK2(blocks == snapshot->blocks + snapshot->block_count);
     ashlar__pickle_close_list(p);
 }
 
 /* ---- traces ---- */
 
 static void put_event(ashlar_pickle *p, word action, const ashlar_trace_event *event) {
+    ASHLAR_CHECK2(event->tag < ASHLAR_TAG_COUNT);
     const bool is_memory = event->action == ASHLAR_TRACE_MAP || event->action == ASHLAR_TRACE_UNMAP;
     ashlar__pickle_open_dict(p);
     put_words(p, WORD_ACTION, action);
@@ -166,15 +175,17 @@ static void put_event(ashlar_pickle *p, word action, const ashlar_trace_event *e
 static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t count) {
     ashlar__pickle_open_list(p);
     for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(events[i].action < ASHLAR_TRACE_ACTION_COUNT);
         put_event(p, (word)(FIRST_ACTION + events[i].action), &events[i]);
-        if (events[i].action == ASHLAR_TRACE_FREE) { /* adjacent: a viewer makes them one */
+        if (events[i].action == ASHLAR_TRACE_FREE) { /* right after: then viewers join the two */
             put_event(p, WORD_FREE_COMPLETED, &events[i]);
         }
     }
     ashlar__pickle_close_list(p);
 }
 
-/* One list for each device up to this one; the others are not ours to tell. */
+/* A list for each device up to this one; those of other devices are empty, as we know nothing of
+ * them. */
 static void put_traces(ashlar_pickle *p, int device, const ashlar_trace_event *events,
                        size_t count) {
     put(p, WORD_DEVICE_TRACES);
@@ -193,7 +204,7 @@ static void put_switch(ashlar_pickle *p, const char *key, bool value) {
     ashlar__pickle_put_bool(p, value);
 }
 
-/* PyTorch's settings that say the same as this allocator does. */
+/* The settings with which PyTorch's allocator would behave as this one. */
 static void put_settings(ashlar_pickle *p) {
     put(p, WORD_ALLOCATOR_SETTINGS);
     ashlar__pickle_open_dict(p);

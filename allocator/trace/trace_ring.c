@@ -1,22 +1,21 @@
+/* trace_ring.c - the ring of an allocator's newest events: putting and reading without locks. */
 #include "allocator/trace/trace_ring.h"
 
 #include <stdbool.h>
-#include <time.h>
 
+#include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/thread_number.h"
+#include "allocator/base/threads.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 
 /* Where an event's narrow fields lie in the last word. */
 enum { ACTION_SHIFT = 32, TAG_SHIFT = 40 };
-
-uint64_t ashlar__trace_now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
+_Static_assert(ACTION_SHIFT >= 8 * sizeof(((ashlar_trace_event *)0)->thread), "above the thread");
+_Static_assert(TAG_SHIFT >= ACTION_SHIFT + 8 && TAG_SHIFT + 8 <= 64, "above the action, in a word");
+_Static_assert((int)ASHLAR_TRACE_ACTION_COUNT <= UINT8_MAX, "an action is one byte");
 
 uint32_t ashlar__trace_thread(void) {
     return ashlar__thread_number() - 1;
@@ -36,9 +35,10 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
                             entry_count);
     }
+    ASHLAR_CHECK2(capacity <= entry_count && (entry_count & (entry_count - 1)) == 0);
     trace->entries = entries;
     trace->capacity = entry_count;
-    trace->now_ns = ashlar__trace_now_ns;
+    trace->now_ns = ashlar__clock_ns;
     atomic_init(&trace->next, 0);
     return ASHLAR_OK;
 }
@@ -52,7 +52,7 @@ static ashlar_trace_entry *entry_of(const ashlar_trace *trace, uint64_t sequence
     return &trace->entries[sequence & (trace->capacity - 1)];
 }
 
-/* Mark the entry as being written; false where another writer is in it, or was with a later lap. */
+/* Mark the entry as being written. False: another writer is in it, or one of a later lap was. */
 static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
     uint64_t mark = atomic_load_explicit(&entry->mark, memory_order_relaxed);
     do {
@@ -74,20 +74,22 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
         ashlar__trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
             (uint64_t)event->tag << TAG_SHIFT,
     };
-    /* Release: whoever sees this number taken sees what the thread had put before. */
+    /* Release: a reader that sees this number taken also sees what the thread put before. */
     const uint64_t sequence = atomic_fetch_add_explicit(&trace->next, 1, memory_order_release);
     ashlar_trace_entry *entry = entry_of(trace, sequence);
     if (!enter(entry, sequence)) {
         return;
     }
-    /* Release at each word: a reader that gets one of them gets the odd mark after it. */
+    /* Release: a reader of one of these words finds the odd mark, or a later one, after it. */
     for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
         atomic_store_explicit(&entry->words[i], words[i], memory_order_release);
     }
+    ASHLAR_CHECK2(atomic_load_explicit(&entry->mark, memory_order_relaxed) == 2 * sequence + 1);
     atomic_store_explicit(&entry->mark, 2 * sequence + 2, memory_order_release);
 }
 
-/* Copy event `sequence`. Returns the entry's mark: it is the event only if that says so. */
+/* Copy event `sequence`. Returns the entry's mark after that: unless that is 2 * sequence + 2, the
+ * copy is not the event. */
 static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
                            ashlar_trace_event *event) {
     const ashlar_trace_entry *entry = entry_of(trace, sequence);
@@ -118,15 +120,17 @@ size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events,
     const uint64_t end = atomic_load_explicit(&trace->next, memory_order_acquire);
     uint64_t span = end < trace->capacity ? end : trace->capacity;
     span = span < capacity ? span : capacity;
+    ASHLAR_CHECK2(span <= end);
     size_t count = 0;
     for (uint64_t n = end - span; n != end; n++) {
         const uint64_t mark = copy_event(trace, n, &events[count]);
         if (mark == 2 * n + 2) {
             count++;
         } else if (mark > 2 * n + 2) {
-            count = 0; /* overwritten meanwhile: older ones without it would be a gap */
+            count = 0; /* overwritten meanwhile; to keep older ones would leave a gap */
         }
     }
+    ASHLAR_CHECK2(count <= span);
     *lost = end - count;
     return count;
 }

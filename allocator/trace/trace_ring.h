@@ -9,8 +9,8 @@
  *     mark == 2 n + 1    event n is being written
  *     mark == 2 n + 2    event n is there
  *
- * A writer that finds the entry still being written (by a thread that stopped there for a whole
- * lap) or taken by a later lap drops its event: nobody ever waits.
+ * A writer drops its event if the entry is still being written (by a thread that stopped there for
+ * a whole lap), or if a later lap has taken it: nobody ever waits.
  */
 #ifndef ASHLAR_TRACE_RING_H
 #define ASHLAR_TRACE_RING_H
@@ -35,12 +35,12 @@ typedef enum ashlar_trace_action {
     ASHLAR_TRACE_ACTION_COUNT
 } ashlar_trace_action;
 
-/* The writers take it that a FREE is put before its block can be taken again. */
+/* Whoever frees a block puts its FREE before the block can be taken again. */
 typedef struct ashlar_trace_event {
     uint64_t sequence;  /* set by put: 0 for the ring's first event */
     uint64_t time_ns;   /* set by put: of the monotonic clock */
     uint64_t address;   /* of the block or the memory; OOM: 0 */
-    uint64_t bytes;     /* of the block or the memory; OOM: what the device had free */
+    uint64_t bytes;     /* of the block or the memory; OOM: free on the device */
     uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: asked for; else 0 */
     uint64_t stream;    /* ALLOC, OOM: taken for; FREE: of the last use; else 0 */
     uint32_t thread;    /* set by put: ashlar__trace_thread() */
@@ -59,7 +59,7 @@ typedef struct ashlar_trace_entry {
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
-    uint64_t (*now_ns)(void); /* const; ashlar__trace_now_ns(), or a test's clock */
+    uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
     _Atomic uint64_t next;    /* the next event's number: how many were put so far */
 } ashlar_trace;
 
@@ -80,7 +80,7 @@ void ashlar__trace_finish(ashlar_trace *trace);
  */
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
-/* The same where there is a ring, and nothing where `trace` is NULL. */
+/* The same, but nothing where `trace` is NULL: there is no ring. */
 static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (trace != NULL) {
         ashlar__trace_put(trace, event);
@@ -90,9 +90,9 @@ static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_
 /*
  * Copy what is still there, oldest first, at most the newest `capacity` events; returns how many.
  *
- * events  ascending numbers. Where an event is there, so are all that were put before it by the
- *         same thread, or by another one that it was in order with (by a lock, say), but for the
- *         overwritten and the dropped. An event put meanwhile may be there or not.
+ * events  in ascending numbers. With an event come all that were put before it by its thread, or by
+ *         another thread that was ordered before (by a lock, say), except those overwritten or
+ *         dropped. An event put during this call may be there or not.
  * lost    how many of the events put before this call are not among them
  *
  * Threads: any, beside any number of writers.
@@ -100,10 +100,7 @@ static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_
 size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
                           uint64_t *lost);
 
-/* This thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
+/* This thread's number: 0, 1, ... in the order in which threads first asked. Threads: any. */
 uint32_t ashlar__trace_thread(void);
-
-/* The monotonic clock. Threads: any. */
-uint64_t ashlar__trace_now_ns(void);
 
 #endif /* ASHLAR_TRACE_RING_H */

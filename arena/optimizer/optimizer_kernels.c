@@ -4,10 +4,10 @@
  */
 #include "arena/optimizer/optimizer_kernels.h"
 
-#include <stdbool.h>
+#include "arena/compute/instruction_set.h"
 
-#define SUM(type, set) ashlar_optimizer_sum_##type##_##set
-#define UPDATE(type, set) &ashlar_optimizer_updates_##type##_##set
+#define SUM(type, set) ashlar__optimizer_sum_##type##_##set
+#define UPDATE(type, set) &ashlar__optimizer_updates_##type##_##set
 #define DEFINE_SET(set)                                                \
     const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set = { \
         .sum = {[ASHLAR_F32] = SUM(f32, set),                          \
@@ -22,12 +22,8 @@
 ASHLAR_SETS(DEFINE_SET)
 _Static_assert(ASHLAR_DTYPE_COUNT == 4, "a table has a row for each element type");
 
-/* Whether this processor runs a set. */
-#define RUNS_baseline true
-#define RUNS_avx2 (__builtin_cpu_supports("avx2") != 0)
-
 const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void) {
-#define ROW(set) {&ashlar__optimizer_kernels_##set, RUNS_##set},
+#define ROW(set) {&ashlar__optimizer_kernels_##set, ASHLAR_RUNS_##set},
     const struct {
         const ashlar_optimizer_kernels *kernels;
         bool runs;

@@ -27,8 +27,8 @@ typedef struct ashlar_optimizer_kernels {
 } ashlar_optimizer_kernels;
 
 #define ASHLAR_DECLARE_LOOPS(type, set)                          \
-    ashlar_optimizer_sum_fn ashlar_optimizer_sum_##type##_##set; \
-    extern const ashlar_optimizer_updates ashlar_optimizer_updates_##type##_##set;
+    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set; \
+    extern const ashlar_optimizer_updates ashlar__optimizer_updates_##type##_##set;
 #define ASHLAR_DECLARE_SET(set)                                            \
     extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \
     ASHLAR_DECLARE_LOOPS(f32, set)                                         \

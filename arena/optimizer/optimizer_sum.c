@@ -12,7 +12,7 @@ static double square(ASHLAR_STORED stored) {
     return value * value;
 }
 
-double ASHLAR_VARIANT(ashlar_optimizer_sum)(const void *array, size_t count) {
+double ASHLAR_VARIANT(ashlar__optimizer_sum)(const void *array, size_t count) {
     const ASHLAR_STORED *values = array;
     double lanes[LANES] = {0}, sum = 0;
     size_t i = 0;

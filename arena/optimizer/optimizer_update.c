@@ -39,5 +39,5 @@
 ASHLAR_ALGORITHM_MAP(LOOP)
 
 #define ROW(name, function, moment1, moment2) [ASHLAR_ALGORITHM_##name] = update_##function,
-const ashlar_optimizer_updates ASHLAR_VARIANT(ashlar_optimizer_updates) = {
+const ashlar_optimizer_updates ASHLAR_VARIANT(ashlar__optimizer_updates) = {
     ASHLAR_ALGORITHM_MAP(ROW)};

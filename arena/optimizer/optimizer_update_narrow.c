@@ -23,7 +23,7 @@ static void update_through_master(ashlar_algorithm algorithm,
                                   const ashlar_optimizer_run *part) {
     enum { BLOCK = 512 };
     ashlar_optimizer_update_fn *const update =
-        ASHLAR_JOIN(ashlar_optimizer_updates_f32_, ASHLAR_SET)[algorithm];
+        ASHLAR_JOIN(ashlar__optimizer_updates_f32_, ASHLAR_SET)[algorithm];
     float gradients[BLOCK];
     ashlar_optimizer_run block = *part;
     uint16_t *parameters = part->parameters;
@@ -55,5 +55,5 @@ static void update_through_master(ashlar_algorithm algorithm,
 ASHLAR_ALGORITHM_MAP(UPDATE)
 
 #define ROW(name, function, moment1, moment2) [ASHLAR_ALGORITHM_##name] = update_##function,
-const ashlar_optimizer_updates ASHLAR_VARIANT(ashlar_optimizer_updates) = {
+const ashlar_optimizer_updates ASHLAR_VARIANT(ashlar__optimizer_updates) = {
     ASHLAR_ALGORITHM_MAP(ROW)};

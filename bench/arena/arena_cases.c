@@ -1,3 +1,4 @@
+/* arena_cases.c - declares the sets of tensors that are measured, and draws their values. */
 #include "bench/arena/arena_cases.h"
 
 #include <stdio.h>
@@ -111,10 +112,9 @@ static ashlar_status fill_region(ashlar_arena *arena, ashlar_region region, floa
                                  ashlar_random *random, char *image, ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     draw_values(arena, random, width, image);
-    const ashlar_status status =
-        ashlar_copy_to_device(device, ashlar_arena_region(arena, region), image,
-                              ashlar_arena_region_bytes(arena, region), stream);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
+    ASHLAR_TRY(ashlar_copy_to_device(device, ashlar_arena_region(arena, region), image,
+                                     ashlar_arena_region_bytes(arena, region), stream));
+    return ashlar_stream_synchronize(device, stream);
 }
 
 ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {

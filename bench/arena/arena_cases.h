@@ -20,7 +20,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count);
 /*
  * Declare a case's tensors in an arena that is not committed. The same on every machine.
  *
- * is_smoke   less of the case that is as large as memory, the others as they are
+ * is_smoke   shrink the case "large"
  * Errors:    those of ashlar_arena_add().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which,

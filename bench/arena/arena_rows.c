@@ -1,3 +1,4 @@
+/* arena_rows.c - rows of `ashlar-bench arena`: table, JSON, and targets met or missed. */
 #include "bench/arena/arena_rows.h"
 
 #include <string.h>
@@ -5,8 +6,12 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
+#include "bench/harness/bench_rows.h"
 
-enum { ARENA, PER_TENSOR };
+enum { ARENA, PER_TENSOR, LISTS_OF_36, SUBJECT_COUNT };
+
+static const char *const subject_names[] = {"arena", "per_tensor", "lists_of_36"};
+ASHLAR_TABLE_IS_FULL(subject_names, SUBJECT_COUNT);
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
     static const char *const names[] = {
@@ -16,13 +21,6 @@ const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
     };
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_ARENA_OPERATION_COUNT);
     return names[operation];
-}
-
-const char *ashlar__arena_subject_name(size_t subject) {
-    static const char *const names[] = {
-        [ARENA] = "arena", [PER_TENSOR] = "per_tensor", "lists_of_36"};
-    ASHLAR_TABLE_IS_FULL(names, ASHLAR_ARENA_SUBJECT_COUNT);
-    return names[subject];
 }
 
 ashlar_status ashlar__arena_rows_add(ashlar_arena_rows *rows, const ashlar_arena_row *row) {
@@ -70,7 +68,7 @@ void ashlar__arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t f
         const ashlar_arena_row *arena = beside(rows, row, ARENA);
         fprintf(out, "%-13s %-10s %-11s %12.1f %8.2f %7.2f %9.2f", row->case_name,
                 ashlar__arena_operation_name(row->operation),
-                ashlar__arena_subject_name(row->subject), row->ns / 1e3, speed(row) / 1e9,
+                subject_names[row->subject], row->ns / 1e3, speed(row) / 1e9,
                 speed(row) / row->copy_bytes_per_s, speed(row) / row->memcpy_bytes_per_s);
         if (arena != NULL) {
             fprintf(out, " %8.2f\n", row->ns / arena->ns);
@@ -133,16 +131,11 @@ static void put_row(ashlar_json_writer *w, const ashlar_arena_rows *rows,
     ashlar__json_open_object(w);
     ashlar__json_add_string(w, "case", row->case_name);
     ashlar__json_add_string(w, "operation", ashlar__arena_operation_name(row->operation));
-    ashlar__json_add_string(w, "subject", ashlar__arena_subject_name(row->subject));
+    ashlar__json_add_string(w, "subject", subject_names[row->subject]);
     ashlar__json_add_double(w, "ns", row->ns);
     ashlar__json_add_double(w, "bytes_per_s", speed(row));
     ashlar__json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
-    ashlar__json_put_key(w, "over_arena");
-    if (arena != NULL) {
-        ashlar__json_put_double(w, row->ns / arena->ns);
-    } else {
-        ashlar__json_put_null(w);
-    }
+    ashlar__bench_put_known(w, "over_arena", arena != NULL ? row->ns / arena->ns : 0);
     ashlar__json_close_object(w);
 }
 

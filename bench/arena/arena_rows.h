@@ -41,14 +41,10 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/* The subjects of a row: "arena", "per_tensor", "lists_of_36". */
-enum { ASHLAR_ARENA_SUBJECT_COUNT = 3 };
-const char *ashlar__arena_subject_name(size_t subject);
-
 typedef struct ashlar_arena_row {
     const char *case_name;
     ashlar_arena_operation operation;
-    size_t subject;
+    size_t subject;            /* 0: arena, 1: per_tensor, 2: lists_of_36 */
     double ns;                 /* median of the rounds, of one operation */
     double bytes;              /* that it reads and writes, counted as above */
     double copy_bytes_per_s;   /* of a plain loop in the same rounds; reads and writes count */

@@ -1,6 +1,9 @@
+/* arena_setup.c - sets up a case, and runs its operations and the copies beside them. */
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +12,72 @@
 #include <ashlar/checkpoint.h>
 #include <ashlar/replica.h>
 
-#include "bench/harness/copy_loop.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "arena/compute/workers.h"
+
+enum { PIECE_BYTES = 1 << 18 /* worth waking a thread, as the optimizer's pieces are */ };
+
+typedef struct line {
+    uint64_t words[ASHLAR_COPY_LINE / sizeof(uint64_t)];
+} line;
+
+_Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
+
+/* The fence, which takes no instruction, keeps the compiler from turning the loop into a memcpy. */
+static void loop(void *dst, const void *src, size_t bytes) {
+    line *to = dst;
+    const line *from = src;
+    for (size_t i = 0; i < bytes / sizeof(line); i++) {
+        to[i] = from[i];
+        atomic_signal_fence(memory_order_seq_cst);
+    }
+}
+
+static void library(void *dst, const void *src, size_t bytes) {
+    memcpy(dst, src, bytes);
+}
+
+typedef struct share {
+    const ashlar_copy_work *work;
+    void (*copy)(void *dst, const void *src, size_t bytes);
+} share;
+
+static void copy_piece(void *context, size_t i) {
+    const share *s = context;
+    const ashlar_copy_work *w = s->work;
+    const size_t begin = i * PIECE_BYTES;
+    const size_t left = w->bytes - begin;
+    s->copy((char *)w->dst + begin, (const char *)w->src + begin,
+            left < PIECE_BYTES ? left : PIECE_BYTES);
+}
+
+static void copy(const ashlar_copy_work *work,
+                 void (*fn)(void *dst, const void *src, size_t bytes)) {
+    share s = {.work = work, .copy = fn};
+    for (size_t i = 0; i < work->times; i++) {
+        if (work->is_shared) {
+            ashlar__workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &s);
+        } else {
+            fn(work->dst, work->src, work->bytes);
+        }
+    }
+}
+
+void ashlar__copy_by_loop(const ashlar_copy_work *work) {
+    copy(work, loop);
+}
+
+void ashlar__copy_by_memcpy(const ashlar_copy_work *work) {
+    copy(work, library);
+}
 
 enum { VALUES_SEED = 5 };
 
 /*
- * The copies' ranges must not be a multiple of 4 KiB apart: a load then waits for a store before
- * it, of which the processor compares only the low bits of the address at first.
+ * The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
+ * whose address has the same low bits, which the processor compares first.
  */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
@@ -216,13 +275,13 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
         run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
         return ASHLAR_OK;
     }
-    const ashlar_status status = runner == ASHLAR_ARENA_RUNNER_ARENA
-                                     ? run_arena(s, operation)
-                                     : run_scattered(s, s->scattered[runner], operation);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_ARENA
+                   ? run_arena(s, operation)
+                   : run_scattered(s, s->scattered[runner], operation));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/* What every subject needs before and after, and nobody is timed for. */
+/* What every subject needs before flattening, untimed. */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

@@ -1,8 +1,12 @@
 /*
- * arena_setup.h - one case of `ashlar-bench arena`, and whoever works on it (internal).
+ * arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
+ * (internal).
  */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
@@ -10,6 +14,29 @@
 #include "bench/arena/arena_cases.h"
 #include "bench/arena/arena_rows.h"
 #include "bench/arena/per_tensor.h"
+
+/*
+ * One measurement's copy: from a range of device memory to another, as often as it takes to move
+ * as many bytes as the operation beside it, read and written, in as much memory:
+ *
+ *     bytes * 2          what the operation's memory holds
+ *     bytes * 2 * times  what is moved, counted as for the operation
+ */
+typedef struct ashlar_copy_work {
+    void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
+    const void *src;
+    size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
+    size_t times;
+    bool is_shared; /* by all workers (workers.h), as the optimizers' passes are; else one thread */
+} ashlar_copy_work;
+
+enum { ASHLAR_COPY_LINE = 64 };
+
+/* The loop: each line is loaded and stored by itself, and never by the C library. */
+void ashlar__copy_by_loop(const ashlar_copy_work *work);
+
+/* The same by memcpy, whose large copies go around the caches. */
+void ashlar__copy_by_memcpy(const ashlar_copy_work *work);
 
 /* The subjects of the rows, and two copies. */
 typedef enum ashlar_arena_runner {
@@ -49,7 +76,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *set
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether that runner has that operation. */
+/* Whether a runner has an operation. */
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
 /* Bytes that a runner reads and writes in an operation, see arena_rows.h. */

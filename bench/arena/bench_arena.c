@@ -1,11 +1,11 @@
+/* bench_arena.c - chooses cases and operations, times their rounds, adds the rows. */
 #include "bench/arena/bench_arena.h"
 
 #include <string.h>
 
 #include "bench/arena/arena_setup.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
@@ -14,9 +14,16 @@ static const double round_s = 2e-3, while_s = 8;
 /* What one runner's rounds were. */
 typedef struct lane {
     ashlar_arena_runner runner;
-    size_t repeats; /* of the operation in a round */
     double ns[ROUNDS_MAX];
 } lane;
+
+/* An operation in rounds. */
+typedef struct contest {
+    ashlar_arena_setup *setup;
+    ashlar_arena_operation operation;
+    lane lanes[ASHLAR_ARENA_RUNNER_COUNT];
+    size_t count;
+} contest;
 
 /* ---- names ---- */
 
@@ -76,98 +83,70 @@ void ashlar__bench_arena_print_cases(FILE *out) {
 
 /* ---- rounds ---- */
 
-/* Twice, the second time warm; that says how often the operation fits in a round. */
-static ashlar_status warm_up(ashlar_arena_setup *setup, ashlar_arena_operation operation, lane *l) {
-    double seconds = 0;
-    ashlar_status status = ASHLAR_OK;
-    for (int i = 0; i < 2 && status == ASHLAR_OK; i++) {
-        status = ashlar__arena_setup_run(setup, l->runner, operation, &seconds);
-    }
-    l->repeats = seconds < round_s ? (size_t)(round_s / (seconds + 1e-9)) : 1;
-    return status;
-}
-
-static ashlar_status run_round(ashlar_arena_setup *setup, ashlar_arena_operation operation, lane *l,
-                               size_t round) {
+static ashlar_status run_lane(void *context, size_t index, size_t repeats, size_t round,
+                              double *seconds) {
+    contest *r = context;
+    lane *l = &r->lanes[index];
     double sum = 0;
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < l->repeats && status == ASHLAR_OK; i++) {
-        double seconds;
-        status = ashlar__arena_setup_run(setup, l->runner, operation, &seconds);
-        sum += seconds;
+    for (size_t i = 0; i < repeats; i++) {
+        ASHLAR_TRY(ashlar__arena_setup_run(r->setup, l->runner, r->operation, seconds));
+        sum += *seconds;
     }
-    l->ns[round] = sum / (double)l->repeats * 1e9;
-    return status;
-}
-
-static ashlar_status run_rounds(ashlar_arena_setup *setup, ashlar_arena_operation operation,
-                                bool is_smoke, lane *lanes, size_t count, size_t *rounds) {
-    const double start = ashlar__clock_s();
-    const size_t most = is_smoke ? 1 : ROUNDS_MAX;
-    ashlar_status status = ASHLAR_OK;
-    size_t round = 0;
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = warm_up(setup, operation, &lanes[i]);
-        lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
-    }
-    while (status == ASHLAR_OK && round < most &&
-           (round < ROUNDS_MIN || ashlar__clock_s() - start < while_s)) {
-        for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-            status = run_round(setup, operation, &lanes[(round + i) % count], round);
-        }
-        round++;
-    }
-    *rounds = round;
-    return status;
+    l->ns[round] = sum / (double)repeats * 1e9;
+    return ASHLAR_OK;
 }
 
 /* ---- rows ---- */
 
-static size_t choose_lanes(ashlar_arena_operation operation,
-                           lane lanes[static ASHLAR_ARENA_RUNNER_COUNT]) {
-    size_t count = 0;
+static void choose_lanes(contest *r) {
     for (unsigned i = 0; i < ASHLAR_ARENA_RUNNER_COUNT; i++) {
-        if (ashlar__arena_setup_has((ashlar_arena_runner)i, operation)) {
-            lanes[count++].runner = (ashlar_arena_runner)i;
+        if (ashlar__arena_setup_has((ashlar_arena_runner)i, r->operation)) {
+            r->lanes[r->count++].runner = (ashlar_arena_runner)i;
         }
     }
-    return count;
 }
 
-static ashlar_status add_rows(const ashlar_arena_setup *setup, const char *name,
-                              ashlar_arena_operation operation, lane *lanes, size_t count,
-                              size_t rounds, ashlar_arena_rows *rows) {
+static ashlar_status add_rows(contest *r, const char *name, size_t rounds,
+                              ashlar_arena_rows *rows) {
     double ns[ASHLAR_ARENA_RUNNER_COUNT] = {0};
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < count; i++) {
-        ns[lanes[i].runner] = ashlar__median(lanes[i].ns, rounds);
+    for (size_t i = 0; i < r->count; i++) {
+        ns[r->lanes[i].runner] = ashlar__median(r->lanes[i].ns, rounds);
     }
-    const double copied = ashlar__arena_setup_bytes(setup, ASHLAR_ARENA_RUNNER_LOOP, operation);
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        const ashlar_arena_runner runner = lanes[i].runner;
+    const double copied =
+        ashlar__arena_setup_bytes(r->setup, ASHLAR_ARENA_RUNNER_LOOP, r->operation);
+    for (size_t i = 0; i < r->count; i++) {
+        const ashlar_arena_runner runner = r->lanes[i].runner;
         const ashlar_arena_row row = {
             .case_name = name,
-            .operation = operation,
+            .operation = r->operation,
             .subject = runner,
             .ns = ns[runner],
-            .bytes = ashlar__arena_setup_bytes(setup, runner, operation),
+            .bytes = ashlar__arena_setup_bytes(r->setup, runner, r->operation),
             .copy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_LOOP] * 1e9,
             .memcpy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_MEMCPY] * 1e9,
         };
         if (runner <= ASHLAR_ARENA_RUNNER_LISTS) {
-            status = ashlar__arena_rows_add(rows, &row);
+            ASHLAR_TRY(ashlar__arena_rows_add(rows, &row));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *name, bool is_smoke,
                                        ashlar_arena_operation operation, ashlar_arena_rows *rows) {
-    lane lanes[ASHLAR_ARENA_RUNNER_COUNT] = {0};
-    const size_t count = choose_lanes(operation, lanes), first = rows->count;
-    size_t rounds;
-    ASHLAR_TRY(run_rounds(setup, operation, is_smoke, lanes, count, &rounds));
-    ASHLAR_TRY(add_rows(setup, name, operation, lanes, count, rounds, rows));
+    contest r = {.setup = setup, .operation = operation};
+    const ashlar_rounds how = {.most = ROUNDS_MAX,
+                               .least = ROUNDS_MIN,
+                               .while_s = while_s,
+                               .round_s = round_s,
+                               .is_smoke = is_smoke,
+                               .run = run_lane,
+                               .context = &r};
+    const size_t first = rows->count;
+    size_t repeats[ASHLAR_ARENA_RUNNER_COUNT], rounds;
+    choose_lanes(&r);
+    ASHLAR_TRY(ashlar__rounds_run(&how, r.count, repeats, &rounds));
+    ASHLAR_TRY(add_rows(&r, name, rounds, rows));
     ashlar__arena_rows_print(stdout, rows, first);
     return ASHLAR_OK;
 }

@@ -1,12 +1,12 @@
 /*
- * bench_arena.h - what an arena saves: optimizer steps, fills, norms, copies and files over one
- * range, beside the same tensor by tensor and in lists, and beside a copy of the same bytes
+ * bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
+ * over one range, beside the same tensor by tensor, in lists, and beside a copy of the same bytes
  * (internal).
  *
- * As in peers/measure.h every subject has an instance of its own, and all take turns in each round, the
- * two copies among them; what is reported are medians over the rounds. A few things are not timed,
- * because every subject would need them: pointers that are to be flattened are made to point to
- * the scattered tensors, and replicas are given back.
+ * As in peers/measure.h every subject has an instance of its own, and all take turns in each round,
+ * the two copies among them; what is reported are medians over the rounds. A few things are not
+ * timed, because every subject would need them: pointers that are to be flattened are made to point
+ * to the scattered tensors, and replicas are given back.
  */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H

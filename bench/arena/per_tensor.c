@@ -1,4 +1,4 @@
-/* Making scattered tensors: one allocation for each, lists and tables. */
+/* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
 #include "bench/arena/per_tensor_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

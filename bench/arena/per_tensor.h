@@ -8,9 +8,9 @@
  *
  * A step is: a norm launch for each list, one that adds the sums up, one that decides, an update
  * launch for each list. The kernels, and what they share among the workers, are the optimizer's.
- * So the results are an arena's to the last bit where factors are. Only the norm may differ,
- * in its last bits: squares are added up tensor by tensor, an arena's over the bounds of tensors;
- * and with it, where gradients are clipped, all that is multiplied by clip_norm / norm.
+ * So results equal an arena's to the last bit, except that the norm may differ in its last bits:
+ * squares are added tensor by tensor, in an arena across tensors. Where gradients are clipped, so
+ * does everything multiplied by clip_norm / norm.
  *
  * Software devices only. Threads: one at a time.
  */
@@ -18,11 +18,42 @@
 #define ASHLAR_PER_TENSOR_H
 
 #include <ashlar/arena.h>
+#include <ashlar/device.h>
 #include <ashlar/optimizer.h>
 
-#include "bench/arena/arena_lists.h"
+#include "arena/optimizer/optimizer_impl.h"
 
-/* The two of above. */
+typedef struct ashlar_arena_list_limits {
+    size_t tensors;        /* 1 .. */
+    size_t chunks;         /* 1 .. */
+    size_t chunk_elements; /* a multiple of ASHLAR_OPTIMIZER_CHUNK */
+} ashlar_arena_list_limits;
+
+/* What a list covers: the elements from `skip` of run `first`, all of the runs between, and those
+ * before `end` of run first + count - 1. */
+typedef struct ashlar_arena_list {
+    size_t first, count;
+    size_t skip, end;
+} ashlar_arena_list;
+
+/*
+ * Split `count` runs, none of them empty, and return how many lists there are.
+ *
+ * lists   room for all of them; NULL: they are only counted
+ */
+size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
+                                 const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
+
+/* Piece `i` of a list: elements [*begin, *end) of run list->first + i. */
+void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                              size_t i, size_t *begin, size_t *end);
+
+/* Let a job go over a list. `runs` are numbered and the host's; the job points into `device_runs`,
+ * their copy. */
+void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                              const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
+
+/* Limits of per_tensor and lists_of_36. */
 extern const ashlar_arena_list_limits ashlar__list_limits_one, ashlar__list_limits_36;
 
 typedef struct ashlar_per_tensor ashlar_per_tensor;

@@ -1,5 +1,5 @@
 /*
- * bench_rows.h - the benchmark's results: as a table, as JSON, and against the targets (internal).
+ * bench_rows.h - rows of results: as a table, as JSON, and against targets (internal).
  */
 #ifndef ASHLAR_BENCH_ROWS_H
 #define ASHLAR_BENCH_ROWS_H
@@ -17,8 +17,8 @@ typedef struct ashlar_bench_row {
     const char *variant;
     size_t threads;
     const char *subject;
-    double ns_pair;            /* 0: not timed */
-    uint64_t driver_calls;     /* known where ns_pair is, unless: */
+    double ns_pair;        /* 0: not timed */
+    uint64_t driver_calls; /* known where ns_pair is, unless: */
     bool hides_calls;
     double reserved_over_live; /* 0: not known */
     double instructions;       /* of a pair; 0: not counted */
@@ -36,7 +36,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rows_add(ashlar_bench_rows *rows,
                                                        const ashlar_bench_row *row);
 void ashlar__bench_rows_finish(ashlar_bench_rows *rows);
 
-/* The row of that name; NULL: there is none. */
+/* The row of these names; NULL: there is none. */
 const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, const char *workload,
                                                 const char *variant, size_t threads,
                                                 const char *subject);
@@ -45,10 +45,13 @@ const ashlar_bench_row *ashlar__bench_rows_find(const ashlar_bench_rows *rows, c
 void ashlar__bench_print_head(FILE *out);
 void ashlar__bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t first);
 
-/* bench_targets.c: each target that the rows can tell of, and whether it is met. */
+/* Print each target that the rows allow to judge, and whether it is met. */
 void ashlar__bench_print_targets(FILE *out, const ashlar_bench_rows *rows);
 
-/* All rows, as an array of what ashlar__bench_rows_write() says. */
+/* A member of an object: a number above 0, or null where it is not known. */
+void ashlar__bench_put_known(ashlar_json_writer *w, const char *key, double number);
+
+/* Put all rows as an array, as ashlar__bench_rows_write() describes it. */
 void ashlar__bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows);
 
 /*

@@ -1,4 +1,5 @@
-#include "bench/harness/chart.h"
+/* chart.c - draws the figures of several subjects as an SVG with a logarithmic axis. */
+#include "bench/harness/results.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@ enum {
     LINE_HEIGHT = 220,
     BELOW = 500,
     MARK = 60,          /* from its middle to its edge */
-    LEGEND_COLUMNS = 6, /* half of it where a name is longer than fits into one */
+    LEGEND_COLUMNS = 6, /* half as many where a name is too long for one */
     LEGEND_LETTERS = 18,
     LEGEND_WIDTH = WIDTH - 400,
     LEGEND_HEIGHT = 200,
@@ -73,7 +74,7 @@ static int x_of(const scene *s, double figure) {
     return LEFT + (int)(share * (RIGHT - LEFT) + 0.5);
 }
 
-/* A disc, or from the ninth subject on, when colours are used again, a square. */
+/* A disc; a square from the ninth subject on, where colours repeat. */
 static void put_mark(const scene *s, size_t subject, int x, int y) {
     if (subject < ASHLAR_SVG_COLOURS) {
         ashlar__file_buffer_print(s->file, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"%s\"", x, y,

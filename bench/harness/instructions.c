@@ -1,3 +1,4 @@
+/* instructions.c - counts the instructions of a pair by running this program under valgrind. */
 #include "bench/harness/instructions.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #include "allocator/base/error.h"
 
-/* Multiples of the recorded list, so that both are exactly what runs. */
+/* Multiples of the recorded list, so that exactly these numbers run. */
 enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
@@ -29,7 +30,7 @@ static ashlar_status find_self(char path[static PATH_BYTES]) {
     return ASHLAR_OK;
 }
 
-/* What the program prints is not wanted; what it complains of is. */
+/* Discard the program's standard output, keep its stderr. */
 static int spawn(char *const *arguments, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);

@@ -1,13 +1,15 @@
+/* live_set.c - a treap of live blocks, which finds overlaps as they are inserted. */
 #include "bench/harness/live_set.h"
 
-/* Odd, nearest 2^64 / golden ratio; twice, since regular distances would still show after once. */
+/* Multiply by the odd number nearest 2^64 / golden ratio, twice: once would leave regular
+ * distances. */
 static uint64_t priority(const ashlar_live_block *block) {
     const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
     const uint64_t once = (uint64_t)block->address * factor;
     return (once ^ (once >> 32)) * factor;
 }
 
-/* The byte after the last would wrap to 0 for a block at the very end of the address space. */
+/* Not the end: that would wrap to 0 for a block at the end of the address space. */
 static uintptr_t last_byte(const ashlar_live_block *block) {
     return block->address + (block->bytes - 1);
 }

@@ -1,6 +1,6 @@
 /*
- * live_set.h - the blocks that are live, ordered by address, so that two that overlap are found
- * when the second one is put in (internal).
+ * live_set.h - the live blocks, ordered by address, so that inserting one finds an overlap
+ * (internal).
  *
  * Invariant: for blocks a before b, a.address + a.bytes <= b.address.
  * Threads:   one at a time.
@@ -14,8 +14,8 @@
 typedef struct ashlar_live_block ashlar_live_block;
 
 struct ashlar_live_block {
-    uintptr_t address; /* the caller's to set; fixed while the block is in a set */
-    size_t bytes;      /* at least 1 */
+    uintptr_t address;               /* the caller's to set; fixed while the block is in a set */
+    size_t bytes;                    /* at least 1 */
     ashlar_live_block *left, *right; /* the set's */
 };
 
@@ -25,13 +25,13 @@ typedef struct ashlar_live_set {
 } ashlar_live_set;
 
 /*
- * Put a block in. If it shares a byte with one that is in already (or wraps around the end of the
- * address space, itself), that one is returned and the set stays as it is; else NULL.
+ * Insert a block. If it shares a byte with one in the set, return that one and change nothing; the
+ * block itself if it wraps around the end of the address space; else NULL.
  * Cost: O(log n).
  */
 const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_live_block *block);
 
-/* Take a block out that is in. Cost: O(log n). */
+/* Remove a block of the set. Cost: O(log n). */
 void ashlar__live_set_remove(ashlar_live_set *set, ashlar_live_block *block);
 
 #endif /* ASHLAR_LIVE_SET_H */

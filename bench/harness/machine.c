@@ -1,3 +1,4 @@
+/* machine.c - writes down the processor, system, device and versions of a measurement. */
 #include "bench/harness/machine.h"
 
 #include <dlfcn.h>
@@ -10,12 +11,10 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/base/json.h"
 
-enum { LINE_BYTES = 256 };
-
-/* What stands behind `key` and `separator` in the first such line of a file. */
+/* The value behind `key` and `separator` in the first such line of a file. */
 static bool find_line(const char *path, const char *key, char separator,
-                      char value[static LINE_BYTES]) {
-    char line[LINE_BYTES];
+                      char value[static ASHLAR_MACHINE_TEXT_BYTES]) {
+    char line[ASHLAR_MACHINE_TEXT_BYTES];
     bool is_found = false;
     FILE *file = fopen(path, "r");
     while (file != NULL && !is_found && fgets(line, sizeof line, file) != NULL) {
@@ -23,7 +22,7 @@ static bool find_line(const char *path, const char *key, char separator,
         if (at != NULL && strncmp(line, key, strlen(key)) == 0) {
             at += 1 + strspn(at + 1, " \t\"");
             at[strcspn(at, "\"\n")] = '\0';
-            (void)snprintf(value, LINE_BYTES, "%s", at);
+            (void)snprintf(value, ASHLAR_MACHINE_TEXT_BYTES, "%s", at);
             is_found = true;
         }
     }
@@ -33,9 +32,15 @@ static bool find_line(const char *path, const char *key, char separator,
     return is_found;
 }
 
+void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]) {
+    if (!find_line("/proc/cpuinfo", "model name", ':', name)) {
+        (void)snprintf(name, ASHLAR_MACHINE_TEXT_BYTES, "unknown");
+    }
+}
+
 static void add_line(ashlar_json_writer *w, const char *key, const char *path, const char *name,
                      char separator) {
-    char value[LINE_BYTES];
+    char value[ASHLAR_MACHINE_TEXT_BYTES];
     if (find_line(path, name, separator, value)) {
         ashlar__json_add_string(w, key, value);
     }
@@ -87,7 +92,7 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     char text[32];
     ashlar__json_add_string(w, "device", device->info.name);
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
-        return; /* it is as large as one likes */
+        return; /* its size is a setting */
     }
     ashlar__json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
     if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {

@@ -1,5 +1,5 @@
 /*
- * machine.h - where and of what a measurement was made: a small JSON file beside the raw results
+ * machine.h - the machine and versions of a measurement, as a JSON file beside the raw results
  * (internal).
  */
 #ifndef ASHLAR_MACHINE_H
@@ -10,7 +10,9 @@
 
 #include <ashlar/device.h>
 
-/* What is measured beside ashlar, in the version that the build has. */
+enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };
+
+/* Another library that is measured, in the build's version. */
 typedef struct ashlar_machine_part {
     const char *name;
     const char *version;
@@ -34,5 +36,8 @@ typedef struct ashlar_machine_config {
 ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
                                                       const ashlar_device *device,
                                                       const char *path);
+
+/* The processor's name, as Linux tells it; "unknown" elsewhere. */
+void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
 #endif /* ASHLAR_MACHINE_H */

@@ -1,3 +1,4 @@
+/* results.c - makes a table of one figure from a benchmark's rows. */
 #include "bench/harness/results.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ static bool append(char *label, const char *format, const char *word) {
     return bytes >= 0 && (size_t)bytes < left;
 }
 
-/* "random", "one_size 4096, 2 threads": of a number of threads that is one nothing is said. */
+/* Such as "random" or "one_size 4096 2 threads"; one thread is not mentioned. */
 static bool append_member(const ashlar_json *member, char *label) {
     uint64_t number = 0;
     char text[32];
@@ -53,7 +54,7 @@ static ashlar_status make_label(const ashlar_json *row, size_t number,
     return is_good ? ASHLAR_OK : fail_row(number, "has no subject, or too long a one");
 }
 
-/* The place of `text` in a list of texts of `bytes` each; where it is new, behind the others. */
+/* The index of `text` in a list of texts of `bytes` each; a new one is appended. */
 static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, const char *text) {
     size_t i = 0;
     while (i < *count && strcmp(texts + i * bytes, text) != 0) {

@@ -1,4 +1,5 @@
-#include "bench/harness/results_page.h"
+/* results_page.c - writes a page and charts about a folder of raw results. */
+#include "bench/harness/results.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -6,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/harness/chart.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/file_read.h"
@@ -14,7 +14,7 @@
 
 enum { PATH_BYTES = 4096, BOUNDS = 3, FIGURES = 2 };
 
-/* A figure of which less is better, and what it is shown as. */
+/* A figure of which less is better, and how it is shown. */
 typedef struct figure {
     const char *key, *what, *unit;
     double scale; /* from the file's unit to the page's */
@@ -24,7 +24,7 @@ typedef struct figure {
 typedef struct group {
     const char *name, *title;
     const char *ours;
-    const char *bounds[BOUNDS]; /* subjects that are no alternative: the least work there is */
+    const char *bounds[BOUNDS]; /* subjects that only show the least possible work */
     figure figures[FIGURES];    /* the first one is charted; the others have no key, or one */
 } group;
 
@@ -216,7 +216,7 @@ static void put_losses(page *p, const chapter *c, size_t which) {
     }
 }
 
-/* "NOT MET  what is said of it": the line's words, one blank between two. */
+/* Repeat the lines "NOT MET  ..." with single blanks. */
 static void put_missed_targets(page *p, const chapter *c) {
     static const char mark[] = "NOT MET ";
     const char *line = c->printed;

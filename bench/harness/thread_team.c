@@ -1,3 +1,4 @@
+/* thread_team.c - keeps threads alive and starts their work together. */
 #include "bench/harness/thread_team.h"
 
 #include <pthread.h>
@@ -37,7 +38,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* The condition wakes threads one after the other: what is timed begins when all are awake. */
+/* The condition wakes threads one by one: timing begins when all are awake. */
 static void wait_at_line(ashlar_thread_team *team) {
     atomic_fetch_add(&team->ready, 1);
     while (atomic_load(&team->ready) < team->count) {

@@ -2,9 +2,8 @@
  * thread_team.h - threads that live as long as a measurement and start their work together
  * (internal).
  *
- * While they work the caller's thread waits, so that a process that measures on one thread has two:
- * glibc drops the lock prefix of atomic instructions while there is only one, and a CUDA process
- * never has only one.
+ * The caller's thread waits meanwhile, so that even a measurement on one thread has two: with only
+ * one, glibc leaves out the lock prefix of atomic instructions, and a CUDA process always has more.
  */
 #ifndef ASHLAR_THREAD_TEAM_H
 #define ASHLAR_THREAD_TEAM_H
@@ -15,7 +14,7 @@
 
 typedef struct ashlar_thread_team ashlar_thread_team;
 
-/* What each thread runs; threads are numbered from 0. */
+/* The work of thread `thread`, numbered from 0. */
 typedef ashlar_status (*ashlar_thread_team_work)(void *arg, size_t thread);
 
 /*

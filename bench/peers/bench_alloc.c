@@ -1,3 +1,4 @@
+/* bench_alloc.c - chooses workloads and subjects, measures them, adds the rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <stdio.h>
@@ -9,8 +10,8 @@
 #include "bench/peers/peer_loaded.h"
 
 /*
- * Rounds are shorter than a time slice, and many: on a busy machine most of them then run without
- * being interrupted, and the median is one of those.
+ * Many rounds, each shorter than a time slice: even on a busy machine most run uninterrupted, and
+ * the median is one of those.
  */
 enum { ROUNDS = 61, SMOKE_ROUNDS = 1 };
 static const double round_ns = 1e6, smoke_round_ns = 1e5;
@@ -168,7 +169,7 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
     return status;
 }
 
-/* On the threads asked for, or else on one and, where scaling is of interest, on two. */
+/* On the threads asked for; else on one, and on two where scaling is of interest. */
 static ashlar_status measure_spec(ashlar_device *device, const ashlar_bench_config *config,
                                   const ashlar_workload_spec *spec, ashlar_bench_rows *rows) {
     ashlar_workload workload;
@@ -240,7 +241,7 @@ ashlar_status ashlar__bench_instructions(const char *device, const ashlar_bench_
     printf("%-9s %20s  (without the loop's own %.2f)\n", "subject", "instructions/pair", of_loop);
     for (size_t i = 0; i < count; i++) {
         if (peers[i] == ashlar__peer_driver() && config->subjects.count == 0) {
-            continue; /* it has no hit */
+            continue; /* it has no cache to hit */
         }
         ashlar_bench_row row = {
             .workload = "one_size",

@@ -32,17 +32,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_alloc(ashlar_device *device,
                                                     ashlar_bench_rows *rows);
 
 /*
- * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on the usual
- * ones but the driver): this program, run twice under valgrind's callgrind with `device` and
- * different numbers of pairs. The difference is exact, whatever else the machine does; what the
- * benchmark's own loop takes, counted with a subject that does nothing, is taken off. Errors:
- * ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
+ * Count the instructions of a pair of 4 KiB on every chosen subject (by default the usual ones but
+ * the driver), by running this program twice under valgrind's callgrind with different numbers of
+ * pairs. The difference is exact, whatever else the machine does. The loop's own instructions,
+ * counted with a subject that does nothing, are subtracted. Errors: ASHLAR_ENOTSUP (no valgrind),
+ * ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_instructions(const char *device,
                                                            const ashlar_bench_config *config,
                                                            ashlar_bench_rows *rows);
 
-/* What is counted: at least `pairs` pairs of 4 KiB on each chosen subject, and nothing else. */
+/* Run at least `pairs` pairs of 4 KiB on each chosen subject and nothing else, to be counted. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pairs(ashlar_device *device,
                                                     const ashlar_bench_config *config,
                                                     size_t pairs);

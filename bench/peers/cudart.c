@@ -1,3 +1,4 @@
+/* cudart.c - the functions of CUDA's runtime that CUB calls, on a device of ours. */
 #include "bench/peers/cudart.h"
 
 #include <cuda_runtime_api.h>
@@ -8,9 +9,9 @@
 #include "allocator/base/host.h"
 
 /*
- * An event that is recorded while no work has ever been queued on the device is complete, whatever
- * its stream: the driver is asked only where there has been work. So what CUB pays for events is
- * less than any driver would take, which is in its favour.
+ * An event recorded before any work was queued on the device is complete, so that the driver is
+ * asked only after work. CUB thus pays less for events than with any driver, which is in its
+ * favour.
  */
 struct CUevent_st {
     unsigned int flags;

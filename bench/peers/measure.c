@@ -1,17 +1,18 @@
+/* measure.c - runs a workload on each subject in rounds that take turns, and times them. */
 #include "bench/peers/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/thread_team.h"
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /*
- * A subject whose single run of the body is this many rounds long takes part in the first few only:
- * the driver's plain calls are a thousand times the others' and would be most of the measurement.
+ * A subject whose single run of the body lasts this many rounds takes part only in the first few:
+ * the driver's plain calls take a thousand times as long and would be most of the measurement.
  */
 enum { SLOW_ROUNDS = 20, ROUNDS_OF_SLOW = 5 };
 
@@ -71,7 +72,7 @@ static bool run_ops(const subject *s, ashlar_stream stream, void **variables, co
     return true;
 }
 
-/* The same for a peer that is told what it gets back: its caller has to remember that. */
+/* The same for a peer whose give() is told the size, which the caller must remember. */
 static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variables, size_t *sizes,
                           const ashlar_op **at, const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
@@ -191,7 +192,7 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     return status;
 }
 
-/* Give back what the prologue or a failed run left; the epilogue in another order. */
+/* Give back what the prologue or a failed run left, instead of the epilogue. */
 static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;
@@ -219,7 +220,7 @@ static void destroy_subject(const bench *b, subject *s) {
         stretch turn = {.bench = b, .subject = s};
         double wall_ns;
         const ashlar_status status = ashlar__thread_team_run(b->team, give_rest, &turn, &wall_ns);
-        (void)status; /* what cannot even be entered holds nothing */
+        (void)status; /* a peer that cannot be entered holds nothing */
     }
     if (s->is_created && s->peer->destroy != NULL) {
         s->peer->destroy(s->self);
@@ -270,7 +271,7 @@ static void plan_rounds(const bench *b, subject *s, double body_ns) {
     s->rounds = is_slow && b->config->rounds > ROUNDS_OF_SLOW ? ROUNDS_OF_SLOW : b->config->rounds;
 }
 
-/* Prologue, the counted run of the body, and one more that says how long a run takes. */
+/* The prologue, the body once with driver calls counted, and once more to see how long it takes. */
 static ashlar_status run_first(const bench *b, subject *s, ashlar_measurement *out) {
     const ashlar_workload *w = b->workload;
     double wall_ns;
@@ -296,11 +297,7 @@ static ashlar_status run_rounds(const bench *b) {
             if (round >= s->rounds) {
                 continue;
             }
-            const ashlar_status status =
-                run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns));
             s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
         }
     }

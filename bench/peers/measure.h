@@ -1,9 +1,9 @@
 /*
  * measure.h - what a workload costs each subject, in rounds that take turns (internal).
  *
- * Each subject has an instance of its own. It runs the prologue, then the body once, where driver
- * calls are counted, then the body again and again in timed rounds: in every round all subjects
- * take turns, each round beginning with another, so that a noisy machine disturbs all alike.
+ * Each subject has an instance of its own. It runs the prologue, then the body once to count driver
+ * calls, then the body in timed rounds. In each round all subjects take turns, each round beginning
+ * with another, so that a noisy machine disturbs all alike.
  */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H

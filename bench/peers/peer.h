@@ -1,5 +1,5 @@
 /*
- * peer.h - one way to take and give back blocks, as the benchmark sees it (internal).
+ * peer.h - a peer: one way to take and give back blocks that the benchmark compares (internal).
  */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
@@ -20,9 +20,9 @@ typedef struct ashlar_peer_usage {
 enum { ASHLAR_PEER_THREADS_MAX = 64 };
 
 /*
- * `create` makes an instance of its own, with nothing cached. A thread that works with one stands
- * between `enter` and `leave`, always with the same number, and a step of the list's between
- * `begin_step` and `end_step`. NULL members: nothing to do.
+ * `create` makes an instance with nothing cached. A thread works with it between `enter` and
+ * `leave`, always under the same number; a step of the list lies between `begin_step` and
+ * `end_step`. NULL members: nothing to do.
  *
  * Threads: take, give and the steps from several at once; the others one at a time.
  */
@@ -30,7 +30,7 @@ typedef struct ashlar_peer {
     const char *name;
     const char *version; /* NULL: it has none, or tells none */
     ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
-    void (*destroy)(void *self); /* all has been given back */
+    void (*destroy)(void *self);                                 /* all has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
@@ -45,8 +45,8 @@ typedef struct ashlar_peer {
 
 const ashlar_peer *ashlar__peer_ashlar(void);
 const ashlar_peer *ashlar__peer_floor(void);
-const ashlar_peer *ashlar__peer_cub(void);      /* NULL where the build has no CUB */
-const ashlar_peer *ashlar__peer_jemalloc(void); /* NULL where the build has none */
+const ashlar_peer *ashlar__peer_cub(void);      /* only in builds with CUB */
+const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc */
 const ashlar_peer *ashlar__peer_glibc(void);
 const ashlar_peer *ashlar__peer_driver(void);
 const ashlar_peer *

@@ -1,9 +1,9 @@
 /*
  * peer_cuda_async.c - CUDA's own memory pool: what cudaMallocAsync and cudaFreeAsync call.
  *
- * The device's default pool, set as well as it can be: without a limit it would give back at each
- * synchronisation what it has cached. The functions are looked up here, since the library has no
- * use for them and asks no driver for them. The software device has no pools.
+ * The device's default pool, set as well as possible: with the default threshold of 0 it would give
+ * back its cache at each synchronisation. The functions are looked up here, since the library
+ * itself does not use them. The software device has no pools.
  */
 #include "bench/peers/peer.h"
 

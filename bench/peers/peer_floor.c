@@ -6,10 +6,10 @@
  *   give   from the address to the block by a page map of two levels, then to the front of the
  *          calling thread's list
  *
- * It is what the others are compared with, not an allocator for use: nothing is checked, streams
- * are ignored, blocks are never split, merged or lent to another size, and no byte ever goes back.
- * Blocks are cut from one range of addresses that has no memory behind it; they are described in
- * host memory, since the host cannot write into a device's blocks.
+ * A yardstick, not an allocator for use: it checks nothing, ignores streams, never splits, merges
+ * or reuses a block for another size, and never gives memory back. Blocks are cut from a range of
+ * addresses without memory behind it; they are described in host memory, since the host cannot
+ * write into a device's blocks.
  */
 #include "bench/peers/peer.h"
 

@@ -1,6 +1,6 @@
 /*
- * peer_loaded.h - peers from shared objects, by the two functions that PyTorch's pluggable
- * allocators have too (internal).
+ * peer_loaded.h - peers from shared objects with the two functions of PyTorch's pluggable
+ * allocators (internal).
  *
  * The object exports these, with C's names (in C++: extern "C"), or others of the same types:
  *
@@ -17,11 +17,13 @@
  * functions may have any names. malloc() is the process's: where ashlar-bench was built with
  * jemalloc, that one.
  *
- * What the object has cached stays from one list to the next, since nothing in these two functions
- * tells it to begin anew; every other subject begins anew with each list.
+ * The object keeps its cache from one list to the next, since these two functions cannot tell it to
+ * begin anew; every other subject begins anew with each list.
  */
 #ifndef ASHLAR_PEER_LOADED_H
 #define ASHLAR_PEER_LOADED_H
+
+#include <ashlar/status.h>
 
 #include "bench/peers/peer.h"
 
@@ -33,8 +35,8 @@
  *
  * Threads: one at a time, and none may ask for peers.
  * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is no
- *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Nothing is added
- * then.
+ *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Then nothing is
+ *          added.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 
@@ -42,5 +44,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 const ashlar_peer *ashlar__peer_loaded(size_t i);
 
 bool ashlar__peer_is_loaded(const ashlar_peer *peer);
+
+/* The alignment that every block must have. */
+enum { ASHLAR_PEER_ALIGNMENT = 16 };
+
+/*
+ * Load an object as ashlar__peer_load() does, and have it serve a few thousand blocks of 64 bytes
+ * to 1 MiB on one stream, some tens of them at once; what is in them is left alone. In this process
+ * nothing is loaded.
+ *
+ * text     as ashlar__peer_load()'s
+ * device   as ashlar_device_open()'s name
+ *
+ * Threads: one at a time; a process without other threads, which has not opened a CUDA device.
+ * Errors:  those of ashlar__peer_load() and ashlar_device_open(); ASHLAR_EINVAL: it returned NULL,
+ *          a block that is not aligned, or one that shares bytes with another; it ended the
+ *          process, or was at it for a minute. ASHLAR_EIO: there can be no other process.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__peer_trial(const char *text, const char *device);
 
 #endif /* ASHLAR_PEER_LOADED_H */

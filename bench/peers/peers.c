@@ -1,8 +1,121 @@
+/* peers.c - the list of peers, and the plain ones: the driver, the C library, the empty loop. */
 #include "bench/peers/peer.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
+#include "allocator/base/error.h"
+#include "allocator/device/device_impl.h"
 #include "bench/peers/peer_loaded.h"
+
+/* --- the driver's plain allocation, a call each ---------------------------------------------- */
+
+static ashlar_status create_driver(ashlar_device *device, void **self) {
+    *self = device;
+    return ASHLAR_OK;
+}
+
+static ashlar_status enter_driver(void *self, size_t thread) {
+    (void)thread;
+    return ashlar__device_enter(self);
+}
+
+static void leave_driver(void *self) {
+    ashlar__device_leave(self);
+}
+
+static void *take_driver(void *self, size_t bytes, ashlar_stream stream) {
+    ashlar_device *device = self;
+    cu_ptr ptr = 0;
+    (void)stream;
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, mem_alloc, (&ptr, bytes));
+    return result == CU_SUCCESS ? ashlar__ptr_out(ptr) : NULL;
+}
+
+static void give_driver(void *self, void *ptr) {
+    ashlar_device *device = self;
+    (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar__ptr_in(ptr)));
+}
+
+const ashlar_peer *ashlar__peer_driver(void) {
+    static const ashlar_peer peer = {
+        .name = "driver",
+        .create = create_driver,
+        .enter = enter_driver,
+        .leave = leave_driver,
+        .take = take_driver,
+        .give = give_driver,
+    };
+    return &peer;
+}
+
+/* --- the C library --------------------------------------------------------------------------- */
+
+/*
+ * Looked up in the library itself: by name the program would get jemalloc's malloc and free, which
+ * stand before the C library's where the program is linked with it.
+ */
+static void *(*take_host)(size_t bytes);
+static void (*give_host)(void *ptr);
+
+static ashlar_status create_glibc(ashlar_device *device, void **self) {
+    (void)device;
+    void *library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *take_symbol = library != NULL ? dlsym(library, "malloc") : NULL;
+    void *give_symbol = library != NULL ? dlsym(library, "free") : NULL;
+    if (take_symbol == NULL || give_symbol == NULL) {
+        return ashlar__fail(ASHLAR_ENOTSUP, "glibc: this program runs on another C library; "
+                                            "choose other subjects");
+    }
+    memcpy(&take_host, &take_symbol, sizeof take_host);
+    memcpy(&give_host, &give_symbol, sizeof give_host);
+    *self = NULL;
+    return ASHLAR_OK;
+}
+
+static void *take_glibc(void *self, size_t bytes, ashlar_stream stream) {
+    (void)self;
+    (void)stream;
+    return take_host(bytes);
+}
+
+static void give_glibc(void *self, void *ptr) {
+    (void)self;
+    give_host(ptr);
+}
+
+const ashlar_peer *ashlar__peer_glibc(void) {
+    static const ashlar_peer peer = {
+        .name = "glibc",
+        .create = create_glibc,
+        .take = take_glibc,
+        .give = give_glibc,
+    };
+    return &peer;
+}
+
+/* --- nothing: what the loop itself costs ----------------------------------------------------- */
+
+static char somewhere;
+
+static void *take_none(void *self, size_t bytes, ashlar_stream stream) {
+    (void)self;
+    (void)bytes;
+    (void)stream;
+    return &somewhere;
+}
+
+static void give_none(void *self, void *ptr) {
+    (void)self;
+    (void)ptr;
+}
+
+const ashlar_peer *ashlar__peer_none(void) {
+    static const ashlar_peer peer = {.name = "none", .take = take_none, .give = give_none};
+    return &peer;
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
 
 static size_t add(const ashlar_peer *out[], size_t count, const ashlar_peer *peer) {
     if (peer != NULL) {
@@ -15,8 +128,9 @@ size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     size_t count = 0;
     count = add(out, count, ashlar__peer_ashlar());
     count = add(out, count, ashlar__peer_floor());
-    count = add(out, count, ashlar__peer_cub());
-    count = add(out, count, ashlar__peer_jemalloc());
+#define X(name) count = add(out, count, ashlar__peer_##name());
+    ASHLAR_BENCH_PEERS /* the build says which there are: X(cub) X(jemalloc) */
+#undef X
     count = add(out, count, ashlar__peer_glibc());
     count = add(out, count, ashlar__peer_driver());
     count = add(out, count, ashlar__peer_cuda_async());

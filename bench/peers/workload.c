@@ -1,3 +1,4 @@
+/* workload.c - records a list of operations: variables, steps, peaks. */
 #include "bench/peers/workload.h"
 
 #include "allocator/base/check_level.h"
@@ -23,7 +24,7 @@ static uint32_t new_variable(ashlar_workload *w) {
         return 0;
     }
     w->taken = taken;
-    /* As many again: every variable may come to be free. */
+    /* As large: every variable may become free. */
     if (!ashlar__host_grow(&free_variables, &w->variable_capacity, w->variable_count,
                            sizeof w->free_variables[0])) {
         w->has_failed = true;

@@ -91,11 +91,7 @@ void ashlar__workload_end_body(ashlar_workload *w);
 /* A step of the program begins here, for subjects that want to know. */
 void ashlar__workload_begin_step(ashlar_workload *w);
 
-/* workload_rnn.c: 1000 training steps of random length; bytes != 0: after one of full length. */
-void ashlar__workload_record_rnn(ashlar_workload *w, uint32_t is_warm);
-/* A training step without a block above 1 MiB, beside others; after one that is no part of the
- * body. `turns` of them are one step of the list. */
-void ashlar__workload_record_rnn_step(ashlar_workload *w, uint32_t turns);
+/* Of the lists of an RNN's training steps. */
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
 
 #endif /* ASHLAR_WORKLOAD_H */

@@ -1,4 +1,4 @@
-/* ashlar-bench: measure ashlar beside its alternatives. */
+/* main_bench.c - ashlar-bench: measure ashlar beside its alternatives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +10,13 @@
 #include "allocator/base/host.h"
 #include "bench/programs/main_results.h"
 #include "bench/peers/peer_loaded.h"
-#include "bench/peers/peer_trial.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";
 
 /*
- * The software device where the user describes none. Room for the largest list several times over:
- * host memory is taken only as it is written to. Valgrind has fewer addresses, pairs need few.
+ * The software device's default: room for the largest list several times over, since host memory is
+ * taken only as it is written to. Valgrind has fewer addresses, and pairs need few.
  */
 static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
@@ -26,7 +25,7 @@ typedef struct command {
     const char *json;
     const char *device;
     ashlar_option_list peers; /* shared objects */
-    size_t pairs; /* 0: measure */
+    size_t pairs;             /* 0: measure */
     char **files; /* [file_count], MiniMalloc's problems: to be packed, and nothing else done */
     size_t file_count;
     size_t capacity; /* of their plans */
@@ -65,21 +64,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
     memcpy(options, all, sizeof all);
 }
 
-static void print_help(const ashlar_option *options) {
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar__peers(peers);
-    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
-           "       %s plan FILE... [OPTION]...\n"
-           "       %s machine|report ...\n"
-           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
-           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
-           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
-           program, program, program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("\nSubjects of this build:");
-    for (size_t i = 0; i < count; i++) {
-        printf(" %s", peers[i]->name);
-    }
+static void print_alloc_help(void) {
     printf(
         "\n\n"
         "Every subject runs the same recorded list of operations, each with an instance of its\n"
@@ -96,7 +81,11 @@ static void print_help(const ashlar_option *options) {
         "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
         "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
-        "here unless ASHLAR_SOFT says otherwise.\n\n"
+        "here unless ASHLAR_SOFT says otherwise.\n\n");
+}
+
+static void print_peer_help(void) {
+    printf(
         "--peer FILE.so: a subject named as the file. It exports, with C's names, what PyTorch's\n"
         "pluggable allocators do:\n"
         "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
@@ -108,7 +97,11 @@ static void print_help(const ashlar_option *options) {
         "own: one that crashes or hands out what is in use is refused. On the software device\n"
         "the stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It\n"
         "keeps what it has cached from list to list; every other subject begins anew.\n"
-        "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n"
+        "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n");
+}
+
+static void print_arena_and_rnn_help(void) {
+    printf(
         "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
         "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
         "(or\n"
@@ -126,6 +119,26 @@ static void print_help(const ashlar_option *options) {
         "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
         "product_share}. Cases, all of fp32:");
     ashlar__bench_rnn_print_cases(stdout);
+}
+
+static void print_help(const ashlar_option *options) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar__peers(peers);
+    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
+           "       %s plan FILE... [OPTION]...\n"
+           "       %s machine|report ...\n"
+           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
+           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
+           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
+           program, program, program);
+    ashlar__options_print(stdout, options, OPTION_COUNT);
+    printf("\nSubjects of this build:");
+    for (size_t i = 0; i < count; i++) {
+        printf(" %s", peers[i]->name);
+    }
+    print_alloc_help();
+    print_peer_help();
+    print_arena_and_rnn_help();
     ashlar__results_print_help();
 }
 
@@ -136,7 +149,7 @@ static ashlar_status measure(ashlar_device *device, const command *c, ashlar_ben
     return ashlar__bench_alloc(device, &c->config, rows);
 }
 
-/* Rows of `alloc` are all there is; to those of `plan` belongs what packing took. */
+/* Rows of `alloc` or `plan`, and for `plan` what packing took. */
 typedef struct results {
     ashlar_bench_rows rows;
     ashlar_packing *packings; /* [packing_count], room for one a file, and for at least one */
@@ -148,7 +161,7 @@ static void add_packing(results *r, const ashlar_packing *packing) {
     ashlar__bench_pack_print(stdout, packing);
 }
 
-/* Only where nothing less is asked for. */
+/* Only for a whole `plan`. */
 static ashlar_status pack(const command *c, results *r) {
     if (!c->config.is_of_plans || c->pairs != 0 || c->config.workloads.count > 0) {
         return ASHLAR_OK;

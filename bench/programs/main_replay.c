@@ -1,4 +1,4 @@
-/* ashlar-replay: do again what a log of allocations has recorded, or pack buffers into a plan. */
+/* main_replay.c - ashlar-replay: replay a recorded log of allocations, or pack buffers. */
 #include <string.h>
 #include <unistd.h>
 
@@ -10,8 +10,7 @@
 #include "allocator/base/parse.h"
 #include "rnn/programs/program.h"
 #include "bench/replay/replay.h"
-#include "bench/replay/replay_pack.h"
-#include "bench/replay/replay_picture.h"
+#include "bench/replay/bench_pack.h"
 
 static const char program[] = "ashlar-replay";
 

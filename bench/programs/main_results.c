@@ -1,3 +1,4 @@
+/* main_results.c - the words `machine` and `report` of ashlar-bench. */
 #include "bench/programs/main_results.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include "bench/harness/machine.h"
 #include "bench/peers/peer.h"
 #include "rnn/programs/options.h"
-#include "bench/harness/results_page.h"
+#include "bench/harness/results.h"
 #include "rnn/programs/program.h"
 
 bool ashlar__results_are_meant(int argc, char **argv) {

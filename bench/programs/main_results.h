@@ -1,6 +1,6 @@
 /*
- * main_results.h - the words of ashlar-bench that measure nothing: where it was measured, and a
- * page of it (internal).
+ * main_results.h - the commands of ashlar-bench that measure nothing: `machine` writes where a
+ * measurement was made, `report` a page about it (internal).
  */
 #ifndef ASHLAR_MAIN_RESULTS_H
 #define ASHLAR_MAIN_RESULTS_H
@@ -10,7 +10,7 @@
 /* Whether the command line begins with one of them. */
 bool ashlar__results_are_meant(int argc, char **argv);
 
-/* Run it, without the program's own name: the exit status, and on failure a line on stderr. */
+/* Run it; argv[0] is the command. Returns the exit status; prints a failure on stderr. */
 int ashlar__results_run(const char *program, int argc, char **argv);
 
 /* For --help. */

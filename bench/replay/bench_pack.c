@@ -1,3 +1,4 @@
+/* bench_pack.c - packs training steps and problems from files, and says how well. */
 #include "bench/replay/bench_pack.h"
 
 #include <string.h>
@@ -5,10 +6,10 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/harness/median.h"
-#include "bench/replay/pack_cases.h"
-#include "allocator/pack/pack_csv.h"
 #include "allocator/heap/size_class.h"
+#include "allocator/pack/pack_csv.h"
+#include "allocator/trace/picture.h"
+#include "bench/harness/rounds.h"
 
 enum { SEED = 20261121 };
 
@@ -20,20 +21,23 @@ double ashlar__packing_gap(const ashlar_packing *p) {
                : (double)p->result.plan_bytes / (double)p->result.bound_bytes - 1;
 }
 
+static bool fits(const ashlar_packing *p) {
+    return p->capacity_bytes == 0 || p->result.plan_bytes <= p->capacity_bytes;
+}
+
+/* --- packing --------------------------------------------------------------------------------- */
+
 static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
                                 const ashlar_pack_options *options, size_t tries, size_t *offsets,
                                 ashlar_packing *out) {
     double seconds[ASHLAR_PACKING_TRIES_MAX];
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < tries && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < tries; i++) {
         const double start = ashlar__clock_s();
-        status = ashlar_pack(buffers, out->count, options, offsets, &out->result);
+        ASHLAR_TRY(ashlar_pack(buffers, out->count, options, offsets, &out->result));
         seconds[i] = ashlar__clock_s() - start;
     }
-    if (status == ASHLAR_OK) {
-        out->seconds = ashlar__median(seconds, tries);
-    }
-    return status;
+    out->seconds = ashlar__median(seconds, tries);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out) {
@@ -57,22 +61,43 @@ ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out) {
     return status;
 }
 
-static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds,
-                                ashlar_packing *packing) {
-    const ashlar_pack_options options = {.capacity_bytes = packing->capacity_bytes,
-                                         .time_budget_ms = 1000 * (uint64_t)seconds};
-    size_t *offsets = ashlar__host_calloc(table->count + 1, sizeof *offsets);
-    size_t bytes;
-    if (offsets == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory to pack %s", packing->problem);
+static bool show_progress(void *user, const ashlar_pack_progress *now) {
+    fprintf(user, "\r%s: %zu bytes, bound %zu, %.1f s\033[K", now->strategy, now->plan_bytes,
+            now->bound_bytes, 1e-3 * (double)now->elapsed_ms);
+    (void)fflush(user);
+    return true;
+}
+
+/* progress   a terminal, or NULL */
+static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, FILE *progress,
+                                size_t *offsets, ashlar_packing *p) {
+    const ashlar_pack_options options = {
+        .capacity_bytes = p->capacity_bytes,
+        .time_budget_ms = (uint64_t)seconds * 1000,
+        .progress = progress == NULL ? NULL : show_progress,
+        .user = progress,
+    };
+    size_t bytes = 0;
+    p->count = table->count;
+    const ashlar_status status = pack_often(table->buffers, &options, 1, offsets, p);
+    if (progress != NULL) {
+        fputs("\r\033[K", progress);
     }
-    packing->count = table->count;
-    ashlar_status status = pack_often(table->buffers, &options, 1, offsets, packing);
-    if (status == ASHLAR_OK) {
-        status = ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes);
-    }
-    ashlar__host_free(offsets);
-    return status;
+    ASHLAR_TRY(status);
+    ASHLAR_TRY(ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes));
+    return bytes == p->result.plan_bytes
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", p->problem,
+                              bytes, p->result.plan_bytes);
+}
+
+/* A table with room for its plan. Finish it also after a failure. */
+static ashlar_status read_table(const char *path, ashlar_pack_table *table, size_t **offsets) {
+    ASHLAR_TRY(ashlar__pack_table_read(path, table));
+    *offsets = ashlar__host_calloc(table->count + 1, sizeof **offsets); /* count may be 0 */
+    return *offsets != NULL ? ASHLAR_OK
+                            : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
+                                           path, table->count);
 }
 
 ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, size_t seconds,
@@ -81,10 +106,12 @@ ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, s
     ashlar_packing packing = {.problem = slash != NULL ? slash + 1 : path,
                               .capacity_bytes = capacity_bytes};
     ashlar_pack_table table = {0};
-    ashlar_status status = ashlar__pack_table_read(path, &table);
+    size_t *offsets = NULL;
+    ashlar_status status = read_table(path, &table, &offsets);
     if (status == ASHLAR_OK) {
-        status = pack_table(&table, seconds, &packing);
+        status = pack_table(&table, seconds, NULL, offsets, &packing);
     }
+    ashlar__host_free(offsets);
     ashlar__pack_table_finish(&table);
     if (status == ASHLAR_OK) {
         *out = packing;
@@ -92,9 +119,7 @@ ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, s
     return status;
 }
 
-static bool fits(const ashlar_packing *p) {
-    return p->result.plan_bytes <= p->capacity_bytes;
-}
+/* --- for ashlar-bench ------------------------------------------------------------------------ */
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fprintf(out, "pack      %-16s %7zu buffers %8.3f s  plan %zu B, bound %zu B, gap %.2f %%%s\n",
@@ -130,4 +155,96 @@ void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *p) {
         ashlar__json_add_bool(w, "fits", fits(p));
     }
     ashlar__json_close_object(w);
+}
+
+/* --- for ashlar-replay ----------------------------------------------------------------------- */
+
+static void print_line(FILE *out, const ashlar_packing *p) {
+    fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,
+            p->count, p->result.bound_bytes, p->result.plan_bytes, 100 * ashlar__packing_gap(p),
+            p->seconds, p->result.strategy);
+    if (p->capacity_bytes > 0) {
+        fprintf(out, ", capacity %zu: %s", p->capacity_bytes, fits(p) ? "fits" : "does not fit");
+    }
+    fputc('\n', out);
+}
+
+static void put_object(ashlar_json_writer *w, const ashlar_packing *p) {
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "problem", p->problem);
+    ashlar__json_add_uint64(w, "buffers", p->count);
+    ashlar__json_add_uint64(w, "plan_bytes", p->result.plan_bytes);
+    ashlar__json_add_uint64(w, "bound_bytes", p->result.bound_bytes);
+    ashlar__json_add_double(w, "gap", ashlar__packing_gap(p));
+    ashlar__json_put_key(w, "capacity");
+    if (p->capacity_bytes > 0) {
+        ashlar__json_put_uint64(w, p->capacity_bytes);
+    } else {
+        ashlar__json_put_null(w);
+    }
+    ashlar__json_add_bool(w, "fits", fits(p));
+    ashlar__json_add_double(w, "seconds", p->seconds);
+    ashlar__json_add_string(w, "strategy", p->result.strategy);
+    ashlar__json_close_object(w);
+}
+
+static ashlar_status draw(const ashlar_packing *p, const ashlar_pack_table *table,
+                          const size_t *offsets, const char *path) {
+    ashlar_picture_block *blocks = ashlar__host_calloc(table->count + 1, sizeof *blocks);
+    if (blocks == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to draw its plan", p->problem);
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        const ashlar_pack_buffer *buffer = &table->buffers[i];
+        blocks[i] = (ashlar_picture_block){.begin = buffer->begin,
+                                           .end = buffer->end,
+                                           .offset = offsets[i],
+                                           .bytes = buffer->bytes};
+    }
+    const ashlar_picture picture = {
+        .title = p->problem,
+        .time_unit = "time",
+        .blocks = blocks,
+        .count = table->count,
+        .limit_label = p->capacity_bytes > 0 ? "capacity" : "plan",
+        .limit_bytes = p->capacity_bytes > 0 ? p->capacity_bytes : p->result.plan_bytes,
+    };
+    const ashlar_status status = ashlar__picture_write(&picture, path);
+    ashlar__host_free(blocks);
+    return status;
+}
+
+static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *table,
+                         size_t *offsets, FILE *out, ashlar_json_writer *w) {
+    ashlar_packing p = {.problem = c->path, .capacity_bytes = c->capacity_bytes};
+    ASHLAR_TRY(pack_table(table, c->seconds, c->progress, offsets, &p));
+    if (c->solution != NULL) {
+        ASHLAR_TRY(ashlar__pack_table_write(table, offsets, c->solution));
+    }
+    if (c->svg != NULL) {
+        ASHLAR_TRY(draw(&p, table, offsets, c->svg));
+    }
+    print_line(out, &p);
+    put_object(w, &p);
+    return fits(&p)
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_ENOMEM,
+                              "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
+                              c->path, c->seconds, p.result.plan_bytes, c->capacity_bytes,
+                              p.result.bound_bytes > c->capacity_bytes || p.result.is_optimal
+                                  ? "; no plan fits"
+                                  : "; more --seconds may help");
+}
+
+ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
+                                      ashlar_json_writer *w) {
+    ashlar_pack_table table = {0};
+    size_t *offsets = NULL;
+    ashlar_status status = read_table(command->path, &table, &offsets);
+    if (status == ASHLAR_OK) {
+        status = run(command, &table, offsets, out, w);
+    }
+    ashlar__host_free(offsets);
+    ashlar__pack_table_finish(&table);
+    return status;
 }

@@ -1,3 +1,4 @@
+/* gzip_none.c - refuses gzip data in builds without zlib. */
 #include "bench/replay/gzip.h"
 
 #include "allocator/base/error.h"

@@ -1,3 +1,4 @@
+/* gzip_zlib.c - unpacks gzip data by zlib. */
 #include "bench/replay/gzip.h"
 
 #include <zlib.h>
@@ -67,10 +68,7 @@ static ashlar_status unpack_all(unpacker *u, const unsigned char *data, size_t b
     for (;;) {
         int result;
         size_t used;
-        const ashlar_status status = advance(u, data, bytes, &result, &used);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(advance(u, data, bytes, &result, &used));
         data += used;
         bytes -= used;
         if (result != Z_STREAM_END) {

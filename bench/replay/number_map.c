@@ -1,3 +1,4 @@
+/* number_map.c - a hash table from pairs of numbers to a number. */
 #include "bench/replay/number_map.h"
 
 #include <stdbool.h>
@@ -22,7 +23,7 @@ static size_t hash(uint64_t high, uint64_t low) {
     return (size_t)(h >> 32);
 }
 
-/* The entry of the key, or the free one where it would go. There is one: count < capacity. */
+/* The key's entry, or the free one where it would go; count < capacity, so there is one. */
 static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, uint64_t low) {
     size_t i = hash(high, low) & (map->capacity - 1);
     while (map->entries[i].is_used &&
@@ -59,10 +60,7 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
 ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
                                       size_t **value) {
     if (map->count >= map->capacity / 2) { /* at most half full: short walks */
-        const ashlar_status status = grow(map);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(grow(map));
     }
     ashlar_number_entry *entry = probe(map, high, low);
     if (!entry->is_used) {

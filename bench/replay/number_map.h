@@ -1,6 +1,6 @@
 /*
- * number_map.h - from pairs of numbers to a number: pointers, threads and streams of a log to their
- * indexes (internal).
+ * number_map.h - a map from pairs of numbers to a number: from a log's pointers, threads and
+ * streams to their indexes (internal).
  *
  * Threads: one at a time.
  */
@@ -26,8 +26,8 @@ typedef struct ashlar_number_map {
 void ashlar__number_map_finish(ashlar_number_map *map);
 
 /*
- * The place of the value of (high, low), which is ASHLAR_NUMBER_NONE at first. Valid until the next
- * call. Errors: ASHLAR_EHOSTMEM; the map is then as it was.
+ * Where the value of (high, low) is stored, ASHLAR_NUMBER_NONE at first. Valid until the next call.
+ * Errors: ASHLAR_EHOSTMEM; the map is then unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high,
                                                         uint64_t low, size_t **value);

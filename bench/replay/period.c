@@ -1,3 +1,4 @@
+/* period.c - finds the distance at which a sequence of numbers nearly repeats itself. */
 #include "bench/replay/period.h"
 
 #include <math.h>
@@ -26,11 +27,11 @@ typedef struct finder {
     size_t prefix;
     size_t length; /* of runs */
     size_t run_count;
-    size_t *runs;  /* [count]: which run of RUN numbers begins there */
+    size_t *runs;  /* [count]: the number of the run of RUN numbers that begins there */
     size_t *wide;  /* [count]: the same for longer runs */
     size_t *last;  /* [count]: by run, where it was last */
     size_t *uses;  /* [count]: by run, how often it occurs */
-    double *votes; /* [count]: by distance, what speaks for it */
+    double *votes; /* [count]: by distance */
     double chance[DRIFT_MAX + 1];
     size_t lags[LENGTHS * LEADERS]; /* candidates; of runs of one length by falling votes */
     size_t lag_count;
@@ -47,7 +48,7 @@ typedef struct trial {
 
 /* ---- runs ---- */
 
-/* Runs twice as long: two of `bytes` behind each other. Returns how many different ones. */
+/* Make runs twice as long from pairs `width` apart; *run_count: how many different ones. */
 static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *run_count) {
     ashlar_number_map map = {0};
     ashlar_status status = ASHLAR_OK;
@@ -78,7 +79,7 @@ static void count_uses(finder *f, const size_t *runs, size_t length) {
     }
 }
 
-/* chance[d]: that a run is among 2 d + 1 that are drawn as often as they occur. */
+/* chance[d]: that a run is among 2 d + 1 runs drawn at random. */
 static void find_chances(finder *f) {
     count_uses(f, f->runs, f->length);
     for (size_t drift = 0; drift <= DRIFT_MAX; drift++) {
@@ -101,8 +102,8 @@ static void add_lag(finder *f, size_t lag) {
 }
 
 /*
- * The distances at which runs in `wide` come again. Each different run has one vote, so that those
- * of a step's layers do not drown those that are in it once.
+ * Add the distances at which runs in `wide` come again. Each different run has one vote, so that
+ * the runs of a step's many layers do not outvote those that occur once in a step.
  */
 static void add_leaders(finder *f, size_t length, size_t run_count) {
     count_uses(f, f->wide, length);
@@ -147,7 +148,7 @@ static ashlar_status find_lags(finder *f) {
 
 /* ---- one candidate ---- */
 
-/* The stretch with most repeats less others so far, and the one that is growing. */
+/* The stretch with the largest surplus of repeats so far, and the one growing now. */
 typedef struct stretch {
     size_t begin, end, repeats;
     size_t surplus, best_surplus;
@@ -217,7 +218,7 @@ static trial try_lag(const finder *f, size_t period) {
     return t;
 }
 
-/* How much a share of so many runs varies by chance; each change touches RUN of them. */
+/* Two standard deviations of the score: a change touches RUN runs. */
 static double tolerance(const finder *f, const trial *t, size_t period) {
     const double runs = (double)t->repeats / t->share;
     return 2 * sqrt(RUN * t->share * (1 - t->share) / runs) / (1 - f->chance[drift_of(period)]);
@@ -238,7 +239,7 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
     const double least = trials[best].score - tolerance(f, &trials[best], f->lags[best]);
     size_t smallest = NONE;
     for (size_t i = 0; i < f->lag_count;
-         i++) { /* of those within a drift, the one with most votes */
+         i++) { /* of those within a drift of each other, the one with most votes */
         if (trials[i].counts && trials[i].score >= least &&
             (smallest == NONE || f->lags[i] + drift_of(f->lags[i]) < f->lags[smallest])) {
             smallest = i;

@@ -31,7 +31,7 @@
 typedef struct ashlar_period {
     size_t period; /* 0: the sequence does not repeat */
     size_t drift;
-    size_t begin, end; /* what repeats, its first period included */
+    size_t begin, end; /* the stretch that repeats, its first period included */
     double score;      /* 0 .. 1; 0 where there is no period */
     size_t *links;     /* [count], or NULL where there is no period: what i repeats, or would if it
                           were not changed; unset for i < period */

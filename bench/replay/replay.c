@@ -1,3 +1,4 @@
+/* replay.c - does a log's events again, thread by thread, and takes the figures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ typedef struct worker {
 } worker;
 
 /*
- * Whoever holds the lock and whose event is `next` does it; all else here is then his alone.
+ * The thread whose event is `next` does it, holding the lock; everything here is then its own.
  * Invariants: next <= log->event_count; next == log->event_count when the replay is over.
  */
 struct replay {
@@ -41,9 +42,9 @@ struct replay {
     ashlar_replay_result *result;
     ashlar_device *device;
     ashlar_allocator *allocator;
-    ashlar_stream *streams;    /* [stream_count]; the first is the default stream */
-    block *blocks;             /* [block_count] */
-    worker *workers;           /* [thread_count] */
+    ashlar_stream *streams; /* [stream_count]; the first is the default stream */
+    block *blocks;          /* [block_count] */
+    worker *workers;        /* [thread_count] */
     ashlar_live_set live;
     uint64_t live_bytes;
     double clock_ns; /* what reading the clock costs */
@@ -75,7 +76,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* The least that a call of nothing would seem to take. */
+/* The least time between two readings of the clock. */
 static double clock_cost(void) {
     enum { TRIES = 1000 };
     double least = INFINITY;
@@ -93,7 +94,7 @@ static void count_time(replay *r, double start) {
 
 /* ---- events; Lock: held ---- */
 
-/* End the replay; the detail of this thread says why. */
+/* End the replay; this thread's detail says why. */
 static void stop_locked(replay *r, ashlar_status status) {
     r->status = status;
     (void)snprintf(r->detail, sizeof r->detail, "%s", ashlar_error_detail());
@@ -146,7 +147,7 @@ static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? note_block_locked(r, event, ptr) : fail_event(r, event, status);
 }
 
-/* As a program would: without naming the stream where the block was taken for it. */
+/* Like a program: name the stream only where it is not the block's own. */
 static ashlar_status give_back(const replay *r, const block *taken, size_t stream) {
     void *ptr = (void *)taken->place.address;
     return stream == taken->stream
@@ -183,7 +184,7 @@ static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
 }
 
-/* Before an event of the thread whose the steps are: pass the boundaries up to it. */
+/* Before an event of the steps' thread: pass the boundaries up to it. */
 static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
     const ashlar_steps *steps = &r->config->plan->steps;
     const size_t before = r->boundary;

@@ -1,9 +1,9 @@
 /*
- * replay.h - doing again on a software device what a log of allocations has recorded (internal).
+ * replay.h - replays a recorded log of allocations on a software device (internal).
  *
- * Every thread of the log is a thread, from its first event to its last, and every stream a stream.
- * Threads take turns in the order of the log, so that a replay is the same each time. Memory is
- * never touched, so the device may be larger than the host.
+ * Every thread and stream of the log becomes one; a thread lives from its first event to its last.
+ * Threads take turns in the order of the log, so that every replay is the same. Memory is never
+ * touched, so the device may be larger than the host.
  */
 #ifndef ASHLAR_REPLAY_H
 #define ASHLAR_REPLAY_H
@@ -20,7 +20,7 @@
 /* Capacities are multiples of the software device's granularity. */
 #define ASHLAR_REPLAY_GRAIN_BYTES ((size_t)2 << 20)
 
-/* What is replayed on, so that a test can put a faulty allocator in its place. */
+/* The allocator's functions, which a test can replace by faulty ones. */
 typedef struct ashlar_replay_calls {
     ashlar_status (*alloc)(ashlar_allocator *allocator, size_t bytes, ashlar_stream stream,
                            void **out);
@@ -36,11 +36,11 @@ extern const ashlar_replay_calls ashlar__replay_calls_of_ashlar;
 typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
     size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_GRAIN_BYTES, not 0 */
-    bool stops_at_a_failure; /* else a failed allocation is counted, and its free left out */
+    bool stops_at_a_failure; /* else a failed allocation is counted and its free skipped */
     uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
                                 where its allocation failed */
     const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
-    /* NULL, or told now and then how many of the log's events are done; any thread, one at once. */
+    /* NULL, or called now and then with the events done; by any thread, one at a time. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;
     ashlar_report_fn report; /* is told of damage and leaks; NULL: nobody is */
@@ -76,9 +76,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    ashlar_replay_result *result);
 
 /*
- * Find a capacity at which the log passes, while it fails with one grain less, by bisection between
- * the peak of what was live and what was reserved. (That no smaller one passes either is true
- * unless luck in fragmentation favours a smaller device.)
+ * Find, by bisection between the peaks of live and reserved memory, a capacity at which the log
+ * passes while it fails with one grain less. (A smaller one might still pass, by luck in
+ * fragmentation.)
  *
  * config     its memory_bytes is what `result` was measured with
  * result     of a run without failures
@@ -90,5 +90,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_lo
                                                              const ashlar_replay_config *config,
                                                              const ashlar_replay_result *result,
                                                              size_t *capacity);
+
+/*
+ * Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
+ *
+ * addresses  [block_count], of the replay's config; 0: that block was never there
+ * result     of that replay
+ * path       is replaced as a whole, or on failure left as it was
+ *
+ * Errors: ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
+                                                    const uintptr_t *addresses,
+                                                    const ashlar_replay_result *result,
+                                                    const char *path);
 
 #endif /* ASHLAR_REPLAY_H */

@@ -1,3 +1,4 @@
+/* replay_plan.c - finds a log's steps for a replay on a plan, and says what came of it. */
 #include "bench/replay/replay_plan.h"
 
 #include <math.h>
@@ -25,7 +26,8 @@ static bool reserve_twice(const ashlar_rmm_log *log, ashlar_rmm_log *twice) {
     return true;
 }
 
-/* Free what is live at the log's end, each block where it was taken. `is_live`: [block_count]. */
+/* Free what is live at the log's end, each block on its thread and stream. `is_live`:
+ * [block_count]. */
 static void append_frees(const ashlar_rmm_log *log, const bool *is_live, ashlar_rmm_log *twice) {
     const size_t last = log->events[log->event_count - 1].line;
     for (size_t i = 0; i < log->event_count; i++) {
@@ -40,7 +42,7 @@ static void append_frees(const ashlar_rmm_log *log, const bool *is_live, ashlar_
     }
 }
 
-/* Once more what `twice` has already: with blocks of its own. */
+/* Append the events of `twice` once more, with other blocks. */
 static void append_again(ashlar_rmm_log *twice) {
     const size_t count = twice->event_count;
     for (size_t i = 0; i < count; i++) {

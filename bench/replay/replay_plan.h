@@ -1,11 +1,11 @@
 /*
- * replay_plan.h - a log's steps for a replay on a plan, and what comes of it (internal).
+ * replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
  *
- * The first step is recorded, the others are replayed on its plan. A log without two steps is one
- * step as a whole: what it leaves live is freed at its end, and then all of it is done again.
+ * The first step is recorded, the others are replayed on its plan. A log without two steps counts
+ * as one: what it leaves live is freed at its end, and then all of it is done again.
  *
- * A step is one thread's: that one's which allocates most in them. It begins and ends at that
- * thread's first event behind a boundary; what other threads allocate takes the ordinary path.
+ * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
+ * event after a boundary; other threads allocate by the ordinary path.
  */
 #ifndef ASHLAR_REPLAY_PLAN_H
 #define ASHLAR_REPLAY_PLAN_H
@@ -38,7 +38,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *l
                                                          ashlar_replay_plan *out);
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan);
 
-/* What a replay found: some lines, and members of the JSON object that is open. */
+/* Print a replay's outcome, or add it to an open JSON object. */
 void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
                                const ashlar_plan_stats *stats);
 void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,

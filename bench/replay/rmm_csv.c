@@ -1,3 +1,4 @@
+/* rmm_csv.c - reads the rows of an RMM log, plain or packed, and checks them. */
 #include "bench/replay/rmm_csv.h"
 
 #include <stdbool.h>
@@ -6,7 +7,9 @@
 
 #include "allocator/base/csv_read.h"
 #include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
+#include "bench/replay/gzip.h"
 #include "bench/replay/number_map.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
@@ -25,10 +28,10 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT];   /* how numbers without 0x are written */
-    ashlar_number_map threads;   /* thread to its index */
-    ashlar_number_map streams;   /* thread (0 where it does not matter), stream to its index */
-    ashlar_number_map pointers;  /* address to the row that allocated what is live there */
+    bool is_hex[COLUMN_COUNT];  /* how numbers without 0x are written */
+    ashlar_number_map threads;  /* thread to its index */
+    ashlar_number_map streams;  /* thread (0 where it does not matter), stream to its index */
+    ashlar_number_map pointers; /* address to the row that allocated what is live there */
 } reader;
 
 /* ---- numbers ---- */
@@ -79,7 +82,7 @@ static bool is_bare_hex(ashlar_piece p) {
     return has_letter;
 }
 
-/* Look at all rows for such numbers; nothing is read yet by that. */
+/* Look for such numbers in all rows, with a reader of its own. */
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
     ashlar_csv csv = r->csv;
@@ -155,7 +158,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     return ASHLAR_OK;
 }
 
-/* The size of a free says nothing that its allocation has not said. */
+/* A free's size repeats its allocation's, and is ignored. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
@@ -280,4 +283,19 @@ void ashlar__rmm_log_free(ashlar_rmm_log *log) {
         ashlar__host_free(log->name);
         ashlar__host_free(log);
     }
+}
+
+ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out) {
+    char *text = NULL, *plain = NULL;
+    size_t bytes;
+    ashlar_status status = ashlar__file_read_stream(path, &text, &bytes);
+    if (status == ASHLAR_OK && ashlar__gzip_is_magic(text, bytes)) {
+        status = ashlar__gzip_unpack(path, text, bytes, &plain, &bytes);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar__rmm_log_parse(path, plain != NULL ? plain : text, bytes, out);
+    }
+    ashlar__host_free(plain);
+    ashlar__host_free(text);
+    return status;
 }

@@ -1,5 +1,5 @@
 /*
- * rmm_csv.h - reading the log that RMM's logging adaptor writes of allocations (internal).
+ * rmm_csv.h - reads a log of allocations as RMM's logging adaptor writes it (internal).
  *
  * A header and a row for each event, for example
  *     Thread,Time,Action,Pointer,Size,Stream
@@ -33,7 +33,7 @@ typedef enum ashlar_rmm_action {
 /* One row. Indexes count from 0 in the order of first appearance. */
 typedef struct ashlar_rmm_event {
     ashlar_rmm_action action;
-    size_t line;   /* of the file; the first one is 1 */
+    size_t line; /* of the file; the first one is 1 */
     size_t thread;
     size_t stream; /* 0 is always the default stream */
     size_t block;  /* ALLOCATE and FREE: which allocation, the same for both */

@@ -1,3 +1,4 @@
+/* steps.c - finds where steps begin in a log, by marks or by their period. */
 #include "bench/replay/steps.h"
 
 #include <stdbool.h>
@@ -32,7 +33,7 @@ static size_t count_marks(const ashlar_rmm_log *log) {
     return count;
 }
 
-/* What follows the last mark is a step if it allocates. */
+/* The rest after the last mark is a step if it allocates. */
 static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, ashlar_steps *out) {
     size_t *boundaries = ashlar__host_calloc(mark_count + 1, sizeof *boundaries);
     size_t marks = 0;
@@ -107,7 +108,7 @@ static ashlar_status list_allocations(sequence *s) {
 
 /* ---- boundaries ---- */
 
-/* How much of a step at either end of what repeats may be changed too much to be in it. */
+/* How much of a step may be missing at either end of the stretch that repeats. */
 static size_t slack_of(const ashlar_period *p) {
     return p->period / 8;
 }
@@ -116,7 +117,7 @@ static bool has_link(const ashlar_period *p, size_t i) {
     return i >= p->period && p->links[i] + slack_of(p) >= p->begin;
 }
 
-/* Allocations each a period before the next one, from `last` back to where it began to repeat. */
+/* Allocations a period apart, from `last` back to where the log began to repeat. */
 typedef struct chain {
     size_t last;
     size_t count;
@@ -152,8 +153,8 @@ static chain find_trough(const sequence *s, const ashlar_period *p) {
 }
 
 /*
- * Where the step that begins at allocation `last` ends: at the log's end, or where what follows it
- * begins. False if the log has not all of it, or if too much of it does not repeat.
+ * Where the step that begins at allocation `last` ends: at the log's end, or where the next begins.
+ * False if the log lacks a part of it, or too much of it does not repeat.
  */
 static bool find_end(const sequence *s, const ashlar_period *p, size_t last, size_t *end) {
     const size_t rest = s->count - last;

@@ -1,13 +1,12 @@
 /*
  * steps.h - where the steps of a program begin in a log of its allocations (internal).
  *
- * By the rows of action "step" where the log has any: each one begins a step. Else by the period
- * of the allocations, told apart by size and stream (period.h), in a log that may begin with an
- * initialisation and end with something else. Of the places in a period a step begins where least
- * is live on average, at an allocation; the frees before it belong to the step before.
+ * Rows of action "step" each begin one, where the log has any. Else steps are found by the period
+ * of the allocations, told apart by size and stream (period.h); the log may begin with an
+ * initialisation and end with something else. Within the period a step begins at the allocation
+ * before which least is live on average; the frees before it belong to the step before.
  *
- * Within the smallest period nothing in the log tells a step from, say, a layer that is all the
- * program does.
+ * If a program does nothing but repeat one layer, the log cannot tell that layer from a step.
  */
 #ifndef ASHLAR_STEPS_H
 #define ASHLAR_STEPS_H

@@ -1,3 +1,4 @@
+/* bench_rnn.c - chooses cases and subjects, times their rounds, adds the rows. */
 #include "bench/rnn/bench_rnn.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "rnn/layer/blas_impl.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 #include "arena/compute/workers.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
@@ -16,9 +17,15 @@ static const double round_s = 50e-3, while_s = 15;
 /* What one subject's rounds were. */
 typedef struct lane {
     ashlar_rnn_subject subject;
-    size_t repeats; /* of the step in a round */
     double forward_ms[ROUNDS_MAX], backward_ms[ROUNDS_MAX], step_ms[ROUNDS_MAX];
 } lane;
+
+/* A case in rounds. */
+typedef struct contest {
+    ashlar_rnn_setup setup;
+    lane lanes[ASHLAR_RNN_SUBJECT_COUNT];
+    size_t count;
+} contest;
 
 /* ---- names ---- */
 
@@ -93,53 +100,23 @@ static void pause_a_moment(void) {
     (void)nanosleep(&moment, NULL);
 }
 
-/* Twice, the second time warm; that says how often the step fits in a round. */
-static ashlar_status warm_up(ashlar_rnn_setup *setup, lane *l) {
-    ashlar_rnn_times times = {0};
-    ashlar_status status = ASHLAR_OK;
-    for (int i = 0; i < 2 && status == ASHLAR_OK; i++) {
-        status = ashlar__rnn_setup_run(setup, l->subject, &times);
-    }
-    const double seconds = times.forward_s + times.backward_s;
-    l->repeats = seconds < round_s ? (size_t)(round_s / (seconds + 1e-9)) : 1;
-    return status;
-}
-
-static ashlar_status run_round(ashlar_rnn_setup *setup, lane *l, size_t round) {
+static ashlar_status run_lane(void *context, size_t index, size_t repeats, size_t round,
+                              double *seconds) {
+    contest *r = context;
+    lane *l = &r->lanes[index];
     double forward_s = 0, backward_s = 0;
-    ashlar_status status = ASHLAR_OK;
     pause_a_moment();
-    for (size_t i = 0; i < l->repeats && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < repeats; i++) {
         ashlar_rnn_times times;
-        status = ashlar__rnn_setup_run(setup, l->subject, &times);
+        ASHLAR_TRY(ashlar__rnn_setup_run(&r->setup, l->subject, &times));
         forward_s += times.forward_s;
         backward_s += times.backward_s;
     }
-    l->forward_ms[round] = 1e3 * forward_s / (double)l->repeats;
-    l->backward_ms[round] = 1e3 * backward_s / (double)l->repeats;
+    *seconds = (forward_s + backward_s) / (double)repeats;
+    l->forward_ms[round] = 1e3 * forward_s / (double)repeats;
+    l->backward_ms[round] = 1e3 * backward_s / (double)repeats;
     l->step_ms[round] = l->forward_ms[round] + l->backward_ms[round];
-    return status;
-}
-
-static ashlar_status run_rounds(ashlar_rnn_setup *setup, bool is_smoke, lane *lanes, size_t count,
-                                size_t *rounds) {
-    const double start = ashlar__clock_s();
-    const size_t most = is_smoke ? 1 : ROUNDS_MAX;
-    ashlar_status status = ASHLAR_OK;
-    size_t round = 0;
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = warm_up(setup, &lanes[i]);
-        lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
-    }
-    while (status == ASHLAR_OK && round < most &&
-           (round < ROUNDS_MIN || ashlar__clock_s() - start < while_s)) {
-        for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-            status = run_round(setup, &lanes[(round + i) % count], round);
-        }
-        round++;
-    }
-    *rounds = round;
-    return status;
+    return ASHLAR_OK;
 }
 
 /* What products take of a step on one thread; 0 where `ashlar` takes no part. */
@@ -164,13 +141,12 @@ static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, doubl
 /* ---- rows ---- */
 
 /* The median of the ratios of each round; 0 where `base` took no part. */
-static double ratio_of(const lane *l, const lane *lanes, size_t count, ashlar_rnn_subject base,
-                       size_t rounds) {
+static double ratio_of(const contest *r, const lane *l, ashlar_rnn_subject base, size_t rounds) {
     double ratios[ROUNDS_MAX];
-    for (size_t i = 0; i < count; i++) {
-        if (lanes[i].subject == base) {
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->lanes[i].subject == base) {
             for (size_t round = 0; round < rounds; round++) {
-                ratios[round] = l->step_ms[round] / lanes[i].step_ms[round];
+                ratios[round] = l->step_ms[round] / r->lanes[i].step_ms[round];
             }
             return ashlar__median(ratios, rounds);
         }
@@ -178,61 +154,68 @@ static double ratio_of(const lane *l, const lane *lanes, size_t count, ashlar_rn
     return 0;
 }
 
-static void add_rows(const ashlar_rnn_case *which, lane *lanes, size_t count, size_t rounds,
-                     double share, ashlar_rnn_results *results) {
+static void add_rows(contest *r, size_t rounds, double share, ashlar_rnn_results *results) {
     const size_t first = results->count;
-    for (size_t i = 0; i < count; i++) { /* the ratios before medians sort the rounds */
+    for (size_t i = 0; i < r->count; i++) { /* the ratios before medians sort the rounds */
+        const lane *l = &r->lanes[i];
         results->items[results->count++] = (ashlar_rnn_result){
-            .case_name = which->name,
-            .subject = lanes[i].subject,
-            .is_inference = which->is_inference,
-            .over_static =
-                ratio_of(&lanes[i], lanes, count, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, rounds),
-            .product_share = lanes[i].subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : 0,
-            .over_onednn = ratio_of(&lanes[i], lanes, count, ASHLAR_RNN_SUBJECT_ONEDNN, rounds),
+            .case_name = r->setup.which->name,
+            .subject = l->subject,
+            .is_inference = r->setup.which->is_inference,
+            .over_static = ratio_of(r, l, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, rounds),
+            .product_share = l->subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : 0,
+            .over_onednn = ratio_of(r, l, ASHLAR_RNN_SUBJECT_ONEDNN, rounds),
         };
     }
-    for (size_t i = 0; i < count; i++) {
-        ashlar_rnn_result *r = &results->items[first + i];
-        r->ms_forward = ashlar__median(lanes[i].forward_ms, rounds);
-        r->ms_backward = ashlar__median(lanes[i].backward_ms, rounds);
-        r->ms_step = ashlar__median(lanes[i].step_ms, rounds);
+    for (size_t i = 0; i < r->count; i++) {
+        ashlar_rnn_result *result = &results->items[first + i];
+        result->ms_forward = ashlar__median(r->lanes[i].forward_ms, rounds);
+        result->ms_backward = ashlar__median(r->lanes[i].backward_ms, rounds);
+        result->ms_step = ashlar__median(r->lanes[i].step_ms, rounds);
     }
 }
 
-static size_t choose_lanes(const ashlar_rnn_setup *setup, const ashlar_bench_rnn_config *config,
-                           lane lanes[static ASHLAR_RNN_SUBJECT_COUNT]) {
-    size_t count = 0;
+static void choose_lanes(contest *r, const ashlar_bench_rnn_config *config) {
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
-        if (ashlar__rnn_setup_has(setup, subject) &&
+        if (ashlar__rnn_setup_has(&r->setup, subject) &&
             is_listed(&config->subjects, ashlar__rnn_subject_name(subject))) {
-            lanes[count++].subject = subject;
+            r->lanes[r->count++].subject = subject;
         }
     }
-    return count;
+}
+
+/* On a setup that is there. */
+static ashlar_status run_contest(contest *r, const ashlar_bench_rnn_config *config,
+                                 ashlar_rnn_results *results) {
+    const ashlar_rounds how = {.most = ROUNDS_MAX,
+                               .least = ROUNDS_MIN,
+                               .while_s = while_s,
+                               .round_s = round_s,
+                               .is_smoke = config->is_smoke,
+                               .run = run_lane,
+                               .context = r};
+    size_t repeats[ASHLAR_RNN_SUBJECT_COUNT], rounds;
+    double share = 0;
+    choose_lanes(r, config);
+    ASHLAR_TRY(ashlar__rounds_run(&how, r->count, repeats, &rounds));
+    if (r->count > 0 && r->lanes[0].subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
+        ASHLAR_TRY(measure_share(&r->setup, config->is_smoke, &share));
+    }
+    const size_t first = results->count;
+    add_rows(r, rounds, share, results);
+    ashlar__rnn_results_print(stdout, results, first);
+    return ASHLAR_OK;
 }
 
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_config *config,
                                   const ashlar_rnn_case *which, ashlar_rnn_results *results) {
-    ashlar_rnn_setup setup = {0};
-    lane lanes[ASHLAR_RNN_SUBJECT_COUNT] = {0};
-    size_t rounds;
-    double share = 0;
-    const size_t first = results->count;
-    ashlar_status status = ashlar__rnn_setup_init(&setup, device, which);
-    const size_t count = status == ASHLAR_OK ? choose_lanes(&setup, config, lanes) : 0;
+    contest r = {.count = 0};
+    ashlar_status status = ashlar__rnn_setup_init(&r.setup, device, which);
     if (status == ASHLAR_OK) {
-        status = run_rounds(&setup, config->is_smoke, lanes, count, &rounds);
+        status = run_contest(&r, config, results);
     }
-    if (status == ASHLAR_OK && count > 0 && lanes[0].subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
-        status = measure_share(&setup, config->is_smoke, &share);
-    }
-    if (status == ASHLAR_OK) {
-        add_rows(which, lanes, count, rounds, share, results);
-        ashlar__rnn_results_print(stdout, results, first);
-    }
-    ashlar__rnn_setup_finish(&setup);
+    ashlar__rnn_setup_finish(&r.setup);
     return status;
 }
 

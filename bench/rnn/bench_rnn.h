@@ -1,9 +1,9 @@
 /*
- * bench_rnn.h - what steps of recurrent networks take: with the allocator, with the driver's plain
- * allocation, with no memory management at all, and by oneDNN (internal).
+ * bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
+ * allocation, without memory management, and by oneDNN (internal).
  *
- * As in peers/measure.h all subjects take turns in each round; what is reported are medians over the
- * rounds. Before a turn there is a pause, in which another library's threads go to sleep.
+ * As in peers/measure.h all subjects take turns in each round; what is reported are medians over
+ * the rounds. Before a turn there is a pause, in which another library's threads go to sleep.
  */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H

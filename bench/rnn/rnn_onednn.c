@@ -1,5 +1,5 @@
 /*
- * rnn_onednn.c - networks by oneDNN 2.x, whose interface was another before 2.0 and is since 3.0.
+ * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
  * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours but for the order z r n and for
@@ -40,7 +40,7 @@ const char *ashlar__onednn_name(void) {
     return name;
 }
 
-/* It takes its threads from OpenMP, if it was built so; whichever OpenMP that is, is loaded. */
+/* If oneDNN was built with OpenMP, it takes its threads from the OpenMP library that is loaded. */
 void ashlar__onednn_set_threads(size_t count) {
     void (*set)(int);
     void *const found = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
@@ -154,23 +154,22 @@ static const dnnl_memory_desc_t *asked(const_dnnl_primitive_desc_t desc, dnnl_qu
 static ashlar_status make_rows(ashlar_onednn *net, layer *l, bool is_last, int src, int dst) {
     const dnnl_memory_desc_t input = describe_rows(net, l->input);
     const dnnl_memory_desc_t output = describe_rows(net, net->layout.output);
-    ashlar_status status = make_memory(net, l, src, &input, false);
-    return status == ASHLAR_OK ? make_memory(net, l, dst, &output, !is_last) : status;
+    ASHLAR_TRY(make_memory(net, l, src, &input, false));
+    return make_memory(net, l, dst, &output, !is_last);
 }
 
 static ashlar_status make_weights(ashlar_onednn *net, layer *l, int user, bool is_owned) {
     const dnnl_memory_desc_t w = describe_weights(net, l->input, dnnl_ldgoi);
     const dnnl_memory_desc_t r = describe_weights(net, net->layout.config.hidden, dnnl_ldgoi);
-    ashlar_status status = make_memory(net, l, user, &w, is_owned);
-    return status == ASHLAR_OK ? make_memory(net, l, user + 1, &r, is_owned) : status;
+    ASHLAR_TRY(make_memory(net, l, user, &w, is_owned));
+    return make_memory(net, l, user + 1, &r, is_owned);
 }
 
 /* Two memories of a primitive's own formats: those of W and of R. */
 static ashlar_status make_formats(ashlar_onednn *net, layer *l, int which,
                                   const_dnnl_primitive_desc_t desc, dnnl_query_t what) {
-    ashlar_status status = make_memory(net, l, which, asked(desc, what, 0), true);
-    return status == ASHLAR_OK ? make_memory(net, l, which + 1, asked(desc, what, 1), true)
-                               : status;
+    ASHLAR_TRY(make_memory(net, l, which, asked(desc, what, 0), true));
+    return make_memory(net, l, which + 1, asked(desc, what, 1), true);
 }
 
 /* What h and c are before the first step, or their gradients, which nobody reads. */

@@ -1,6 +1,4 @@
-/*
- * rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back.
- */
+/* rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <string.h>
@@ -106,8 +104,8 @@ static ashlar_status reorder(const ashlar_onednn *net, const layer *l, int which
 }
 
 static ashlar_status reorder_two(const ashlar_onednn *net, const layer *l, int first) {
-    const ashlar_status status = reorder(net, l, first);
-    return status == ASHLAR_OK ? reorder(net, l, first + 1) : status;
+    ASHLAR_TRY(reorder(net, l, first));
+    return reorder(net, l, first + 1);
 }
 
 static ashlar_status run_forward(const ashlar_onednn *net, const layer *l) {

@@ -1,9 +1,10 @@
+/* rnn_results.c - rows of `ashlar-bench rnn`: table, JSON, and targets met or missed. */
 #include "bench/rnn/rnn_results.h"
-
-#include <string.h>
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/json.h"
+#include "bench/harness/bench_rows.h"
+#include "bench/harness/machine.h"
 
 /* ---- table ---- */
 
@@ -61,51 +62,24 @@ void ashlar__rnn_results_print_targets(FILE *out, const ashlar_rnn_results *resu
 
 /* ---- JSON ---- */
 
-/* The processor's name, as Linux tells it; "unknown" elsewhere. */
-static void read_processor(char *name, size_t bytes) {
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(name, bytes, "unknown");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            colon[strcspn(colon, "\n")] = '\0';
-            snprintf(name, bytes, "%s", colon + 1 + strspn(colon + 1, " "));
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-}
-
-static void add_known(ashlar_json_writer *w, const char *key, double value) {
-    ashlar__json_put_key(w, key);
-    if (value > 0) {
-        ashlar__json_put_double(w, value);
-    } else {
-        ashlar__json_put_null(w);
-    }
-}
-
 static void put_result(ashlar_json_writer *w, const ashlar_rnn_result *r) {
     ashlar__json_open_object(w);
     ashlar__json_add_string(w, "case", r->case_name);
     ashlar__json_add_string(w, "subject", ashlar__rnn_subject_name(r->subject));
     ashlar__json_add_double(w, "ms_forward", r->ms_forward);
-    add_known(w, "ms_backward", r->is_inference ? 0 : r->ms_backward);
+    ashlar__bench_put_known(w, "ms_backward", r->is_inference ? 0 : r->ms_backward);
     ashlar__json_add_double(w, "ms_step", r->ms_step);
     ashlar__json_add_double(w, "steps_per_s", 1e3 / r->ms_step);
-    add_known(w, "over_static", r->over_static);
-    add_known(w, "over_onednn", r->over_onednn);
-    add_known(w, "product_share", r->product_share);
+    ashlar__bench_put_known(w, "over_static", r->over_static);
+    ashlar__bench_put_known(w, "over_onednn", r->over_onednn);
+    ashlar__bench_put_known(w, "product_share", r->product_share);
     ashlar__json_close_object(w);
 }
 
 ashlar_status ashlar__rnn_results_write(const char *path, const ashlar_rnn_results *results) {
     ashlar_json_writer w;
-    char processor[128];
-    read_processor(processor, sizeof processor);
+    char processor[ASHLAR_MACHINE_TEXT_BYTES];
+    ashlar__machine_processor(processor);
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_object(&w);
     ashlar__json_add_string(&w, "processor", processor);

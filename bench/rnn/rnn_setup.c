@@ -1,13 +1,50 @@
+/* rnn_setup.c - the cases of `ashlar-bench rnn`, and a step of each subject on one of them. */
 #include "bench/rnn/rnn_setup.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
-#include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "allocator/device/device_impl.h"
+
+enum { LENGTHS_SEED = 20261121 };
+
+#define NETWORK(of_cell, of_input, of_hidden, of_layers, of_directions)                         \
+    {                                                                                           \
+        .input = (of_input), .hidden = (of_hidden), .layers = (of_layers), .dtype = ASHLAR_F32, \
+        .cell = ASHLAR_RNN_##of_cell, .directions = (of_directions)                             \
+    }
+
+const ashlar_rnn_case *ashlar__rnn_cases(size_t *count) {
+    static const ashlar_rnn_case cases[] = {
+        {"lstm_T64_B32_H256_L2", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, false},
+        {"gru_T64_B32_H256_L2", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, false},
+        {"lstm_T64_B32_I128_H512_L1", 64, 32, NETWORK(LSTM, 128, 512, 1, 1), false, false},
+        {"lstm_T20_B8_H64_L2", 20, 8, NETWORK(LSTM, 64, 64, 2, 1), false, false},
+        {"lstm_T64_B1_H256_L2", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), false, false},
+        {"gru_T64_B1_H256_L2", 64, 1, NETWORK(GRU, 256, 256, 2, 1), false, false},
+        {"lstm_T256_B16_H256_L2", 256, 16, NETWORK(LSTM, 256, 256, 2, 1), false, false},
+        {"lstm_T64_B32_H256_L2_varied", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), true, false},
+        {"lstm_T64_B32_H256_L2_both", 64, 32, NETWORK(LSTM, 256, 256, 2, 2), false, false},
+        {"lstm_T64_B32_H256_L2_inference", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, true},
+        {"gru_T64_B32_H256_L2_inference", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, true},
+        {"lstm_T64_B1_H256_L2_inference", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), false, true},
+    };
+    *count = sizeof cases / sizeof cases[0];
+    return cases;
+}
+
+void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
+    ashlar_random random;
+    ashlar__random_init(&random, LENGTHS_SEED);
+    for (size_t b = 0; b < which->batch; b++) {
+        const size_t least = which->is_varied && b > 0 ? which->steps / 4 : which->steps;
+        lengths[b] = (int32_t)(least + ashlar__random_below(&random, which->steps - least + 1));
+    }
+}
 
 enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
 
@@ -195,8 +232,8 @@ static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
 
 static ashlar_status forward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
                              const ashlar_rnn_buffers *b) {
-    const ashlar_status status = ashlar_rnn_forward(s->rnn, batch, b, s->stream);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+    ASHLAR_TRY(ashlar_rnn_forward(s->rnn, batch, b, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 static size_t weight_bytes(const ashlar_rnn_setup *s) {

@@ -9,11 +9,27 @@
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
+#include <stdint.h>
+
 #include <ashlar/allocator.h>
 #include <ashlar/rnn.h>
+#include <ashlar/rnn_layout.h>
 
-#include "bench/rnn/rnn_cases.h"
 #include "bench/rnn/rnn_onednn.h"
+
+typedef struct ashlar_rnn_case {
+    const char *name; /* cell, T, B, I where it is not H, H, L */
+    size_t steps, batch;
+    ashlar_rnn_config config;
+    bool is_varied;    /* lengths from T/4 to T, else all are T */
+    bool is_inference; /* forward only, without a reserve */
+} ashlar_rnn_case;
+
+/* All of them, in the order of the report. */
+const ashlar_rnn_case *ashlar__rnn_cases(size_t *count);
+
+/* A case's lengths, [batch]: the same on every machine; one sequence has all T steps. */
+void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths);
 
 /* Value, text. */
 #define ASHLAR_RNN_SUBJECT_MAP(X)           \

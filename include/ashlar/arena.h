@@ -4,11 +4,10 @@
  *
  * Use: create, add every tensor, commit once, then bind or view. Layout is fixed by commit.
  *
- *   group    what is placed at a multiple of 256 B: a single tensor, or several of one type that
- *            must lie side by side in an order of their own (one RNN stack in cuDNN's packed order)
- *   region   one range with the layout: parameters, gradients, first and second moments, masters
- *   bucket   a stretch of whole groups of one type, for one collective; see
- *            ashlar_arena_set_buckets()
+ *   group    a single tensor, or several of one type that lie side by side in an order of their
+ *            own, such as an RNN stack in cuDNN's packed order; begins at a multiple of 256 B
+ *   region   one range with the layout: parameters, gradients, first or second moments, masters
+ *   bucket   neighbouring groups of one type, for one collective; see ashlar_arena_set_buckets()
  *
  * Parameters and gradients have their tensor's type. Moments are F32, or F64 for an F64 tensor, and
  * the master region holds the F32 values of F16 and BF16 parameters and nothing else. So every
@@ -19,8 +18,8 @@
  *     state:   offset = sum of padded elements * (8 for F64, else 4)
  *     master:  offset = sum of padded elements * 4 over the F16 and BF16 groups
  *
- * Padding between groups is zero from commit on and nothing here ever writes it, so that a norm,
- * a fill, a copy or an update may run over a whole region as one flat array.
+ * Padding between groups is zero from commit on, and no function here writes to it, so that a norm,
+ * a fill, a copy or an update may treat a whole region as one flat array.
  *
  * Threads: one thread at a time, unless a function says otherwise.
  */
@@ -101,14 +100,14 @@ typedef struct ashlar_tensor_info {
     ashlar_tensor_options options;
 } ashlar_tensor_info;
 
-/* Ownership: *out is the caller's. Errors: ASHLAR_EHOSTMEM. */
+/* Make an arena without tensors. Ownership: the caller owns *out. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_create(ashlar_arena **out);
 
 /* Return the regions to the allocator they came from, in stream order. NULL is allowed. */
 ASHLAR_API void ashlar_arena_destroy(ashlar_arena *arena);
 
 /*
- * Declare one tensor, a group of its own. *tensor, which may be NULL, gets its number from 0.
+ * Declare one tensor, a group of its own. *tensor gets its number, from 0; NULL is allowed.
  *
  * Errors: ASHLAR_EINVAL (after commit; a name used before; rank, shape or type), ASHLAR_EOVERFLOW,
  *         ASHLAR_EHOSTMEM. Nothing is added then.
@@ -131,7 +130,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
                                                                   size_t count, size_t *first);
 
 /*
- * Say how an optimizer treats `tensor`. An optimizer takes what holds when it is made.
+ * Choose how optimizers treat `tensor`. An optimizer keeps the options of the time it was made.
  *
  * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite).
  */
@@ -139,11 +138,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
     ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
 
 /*
- * Ask for buckets, before commit. Without it the arena has one bucket for each stretch of groups of
- * one type, and ends are padded to 256 B only.
+ * Divide the arena into buckets, before commit. By default neighbouring groups of one type are one
+ * bucket, and its end is padded to 256 B only.
  *
- * bucket_bytes   a bucket is closed as soon as it has so many bytes, or where the type changes,
- *                counted from the arena's end, for that is where gradients become final first; 1..
+ * bucket_bytes   a bucket is closed once it has so many bytes, or where the type changes, counted
+ *                from the arena's end, where gradients become final first; 1..
  * world_size     every bucket is padded to a multiple of 256 B times this, so that it can be
  *                divided into equal shards; 1..
  *
@@ -157,8 +156,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena
  * Lay everything out, take `regions` from `allocator`, one block each, and fill them with zeros on
  * `stream`.
  *
- * regions   a set of ASHLAR_REGION_BIT()s with that of the parameters; the master region of an
- *           arena without F16 and BF16 tensors takes nothing and is not there
+ * regions   a set of ASHLAR_REGION_BIT()s that includes the parameters; without F16 and BF16
+ *           tensors there is no master region, and asking for it has no effect
  *
  * Errors: ASHLAR_EINVAL (nothing declared, committed before, regions), ASHLAR_EOVERFLOW,
  *         ASHLAR_EHOSTMEM and those of ashlar_alloc() and ashlar_fill(). Nothing is committed then.
@@ -169,7 +168,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *are
                                                                unsigned regions);
 
 /*
- * Take further regions after commit, filled with zeros on `stream`; those that are there stay.
+ * Add regions after commit, filled with zeros on `stream`; those that are there stay as they are.
  *
  * Errors: ASHLAR_EINVAL (not committed, no set of regions), and those of ashlar_alloc() and
  *         ashlar_fill(). None is added then.
@@ -199,13 +198,13 @@ ASHLAR_API const char *ashlar_region_text(ashlar_region region);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena *arena,
                                                              const char *name, size_t *tensor);
 
-/* Requires tensor < ashlar_arena_tensor_count(). info->name lives as long as the arena. */
+/* Describe a tensor. Requires tensor < ashlar_arena_tensor_count(). info->name is the arena's. */
 ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
                                     ashlar_tensor_info *info);
 
 /*
- * Device address of a region, or of one tensor in it. NULL for a region or tensor that is not
- * there (F32 and F64 tensors have no master), and before commit.
+ * The device address of a region, or of one tensor in it. NULL before commit, and if there is none:
+ * F32 and F64 tensors have no master.
  */
 ASHLAR_API void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region);
 ASHLAR_API void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor);
@@ -224,7 +223,7 @@ typedef struct ashlar_arena_bucket {
 
 ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
 
-/* Requires i < ashlar_arena_bucket_count(). */
+/* Describe bucket i. Requires i < ashlar_arena_bucket_count(). */
 ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
                                         ashlar_arena_bucket *out);
 
@@ -241,7 +240,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_
                                                                    char *buffer, size_t bytes,
                                                                    size_t *needed);
 
-/* ---- views that are watched (bind.c, check.c) ---- */
+/* ---- views that are watched ---- */
 
 /* One tensor of one region, as a program may keep it. */
 typedef struct ashlar_tensor_view {
@@ -252,12 +251,12 @@ typedef struct ashlar_tensor_view {
 } ashlar_tensor_view;
 
 /*
- * Write the tensor's address into *pointer, or its whole description into *view, and watch that:
- * ashlar_arena_check() says when the program has let it be something else. What was bound before
- * is bound anew; several pointers may be bound to one tensor.
+ * Write the tensor's address into *pointer, or its whole description into *view, and watch it:
+ * ashlar_arena_check() finds out if it was changed. Binding again replaces the binding; several
+ * pointers may be bound to one tensor.
  *
- * Ownership: *pointer or *view stays the caller's, at the same place until ashlar_arena_unbind() or
- *            the arena's end.
+ * Ownership: the caller owns *pointer or *view, and keeps it in its place until
+ *            ashlar_arena_unbind() or the arena's end.
  * Errors:    ASHLAR_EINVAL (no such region or tensor, not committed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind(ashlar_arena *arena,
@@ -269,7 +268,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind_view(ashlar_arena *
                                                                   ashlar_tensor_view *view);
 
 /*
- * Watch *pointer no longer; of a bound view, that is &view->data. It keeps its value.
+ * Stop watching *pointer, for a view &view->data. It keeps its value.
  *
  * Errors: ASHLAR_EINVAL (it is not bound).  Cost: O(bound pointers).
  */
@@ -279,18 +278,18 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *are
 /*
  * Find the first way in which the arena is no longer one piece:
  *
- *   a bound pointer or view that was replaced: by NULL, by memory that is not the arena's, by the
- *     place of another tensor or a part of one, or by padding
+ *   a bound pointer or view that was replaced: by NULL, memory that is not the arena's, another
+ *     tensor's place or a part of it, or padding
  *   a bound view with another type, rank or shape
- *   two tensors that overlap, a tensor outside its group, a gap between groups or buckets: damage
- *     to the arena's own account
- *   a region that is no longer one live block of the allocator, large enough
+ *   tensors that overlap, a tensor outside its group, a gap between groups or buckets: the arena's
+ *     own description is damaged
+ *   a region that is no longer a live block of the allocator, large enough
  *
  * ashlar_arena_flatten() mends pointers that were replaced.
  *
  * Errors: ASHLAR_EMOVED, with the tensor, bucket or region, and where it is now; ASHLAR_EINVAL (not
  *         committed).
- * Cost:   no driver call; some nanoseconds per pointer and tensor, a look-up per region: little
+ * Cost:   no driver call; some nanoseconds per pointer and tensor and a look-up per region, little
  *         enough for every step.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
@@ -298,12 +297,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
 /*
  * Find the first byte of padding, in the order of regions and addresses, that is not zero.
  *
- * Stream: looks behind what is queued on `stream`, and waits on the host for it.
+ * Stream: queued, and waits on the host for it.
  * Errors: ASHLAR_EDAMAGE, with region, offset and the tensor before it; ASHLAR_EINVAL (not
  *         committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(), ashlar_copy_batch() and
  *         ashlar_copy_to_host().
- * Cost:   all padding is copied into one block and from there to the host: a block for the time of
- *         the call, and the calls of one ashlar_copy_batch(), one copy and one wait.
+ * Cost:   copies all padding into one block, which lives as long as the call, and from there to the
+ *         host: one ashlar_copy_batch(), one copy, one wait.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);

@@ -1,5 +1,5 @@
 /*
- * ashlar.h - everything.
+ * ashlar.h - all of libashlar: every public header but those of other libraries and of C++.
  */
 #ifndef ASHLAR_ASHLAR_H
 #define ASHLAR_ASHLAR_H
@@ -11,13 +11,13 @@
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
 #include <ashlar/flatten.h>
+#include <ashlar/graph_pool.h>
 #include <ashlar/leak_monitor.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
 #include <ashlar/plan_file.h>
 #include <ashlar/plan_list.h>
-#include <ashlar/graph_pool.h>
 #include <ashlar/reduce.h>
 #include <ashlar/replica.h>
 #include <ashlar/rnn.h>

@@ -1,20 +1,20 @@
 /*
  * checkpoint.h - an arena in a file, and back.
  *
- * The file is of the public safetensors format, so that other programs read it and write such files
- * too. It holds one tensor for each of the arena's, under the arena's name and in its shape and
- * type; an RNN stack's have the names, the shapes and the order of gates that PyTorch gives them
- * (see ashlar_rnn_declare()). Where the optimizer's state is saved too:
+ * The file has the public safetensors format, so that other programs read and write such files. It
+ * holds one tensor for each of the arena's, with the arena's name, shape and type; those of an RNN
+ * stack have PyTorch's names, shapes and order of gates (see ashlar_rnn_declare()). With the
+ * optimizer's state:
  *
  *     NAME                      the parameter
  *     optimizer.moment1.NAME    F32, or F64 for an F64 tensor; the same of moment2
  *     optimizer.master.NAME     F32, of F16 and BF16 tensors
  *
- * Gradients are not saved. Metadata is texts under keys, and what they mean is the caller's matter.
+ * Gradients are not saved. Metadata is texts under keys, whose meaning is the caller's.
  *
- * A file is there whole or not at all: it is written beside its place under the name
- * FILE.<process>.<number>.tmp, made durable, and renamed. A process that is killed before that
- * leaves FILE as it was, and its unfinished file beside it; the next save removes that.
+ * A file is there whole or not at all: it is written beside its place as
+ * FILE.<process>.<number>.tmp, made durable, and renamed. A process that is killed before leaves
+ * FILE as it was, and its unfinished file beside it, which the next save removes.
  *
  * Threads: one at a time per arena; any may read an open file.
  */
@@ -51,8 +51,8 @@ typedef struct ashlar_checkpoint_pair {
  * Errors: ASHLAR_EINVAL (not committed, flags, `path` is no regular file, a name or text is not
  *         UTF-8, a key is there twice, a tensor has the name of another one's state),
  *         ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EIO, ASHLAR_EDRIVER. The file is then as it
- * was, unless the detail says that only its folder could not be made durable. Cost:   host memory
- * of the regions that are saved; one copy from the device for each.
+ *         was, unless the detail says that only its folder could not be made durable.
+ * Cost:   host memory of the regions that are saved; one copy from the device for each.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
     const ashlar_arena *arena, const char *path, unsigned flags,
@@ -63,8 +63,8 @@ typedef struct ashlar_checkpoint ashlar_checkpoint;
 /*
  * Open a file and check all of it but the values.
  *
- * Ownership: *out is the caller's until ashlar_checkpoint_close(). The file may be replaced
- *            meanwhile, but not be written to or cut short.
+ * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
+ *            replaced, but not written to or cut short.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, or of a type that ashlar does not have; the
  *            detail names the file and the reason), ASHLAR_EHOSTMEM.
  */

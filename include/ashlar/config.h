@@ -16,7 +16,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* What a driver allocation after ashlar_allocator_seal() is. */
+/* What happens when memory is taken from the driver after ashlar_allocator_seal(). */
 typedef enum ashlar_seal_policy {
     ASHLAR_SEAL_COUNT, /* counted */
     ASHLAR_SEAL_WARN,  /* counted and warned about */
@@ -27,28 +27,28 @@ typedef enum ashlar_seal_policy {
  * How stray accesses are looked for. Both modes are for debugging: there are no thread caches, and
  * most calls make driver calls. Neither works during stream capture.
  *
- * FILL   Behind every block there is a red zone of 512 to 1023 bytes. It is filled when the block
- *        is taken and compared when it is freed; then the whole block is filled with 0xFF (no
- *        number in any floating-point type), kept from reuse for a while (64 blocks, and 1/16 of
- *        the device's memory; larger blocks are not kept), and compared before it is reused. All
- *        of that is work in stream order; the host does not wait for it, so that damage is known
- *        when that work has run: the next ashlar_free(), ashlar_free_on() or
- *        ashlar_allocator_check() returns it as ASHLAR_EDAMAGE, each finding once, and the callback
- *        of ashlar_allocator_set_report() is told. ashlar_allocator_destroy() compares what is
- *        left, red zones of live blocks too, and tells the callback only.
+ * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
+ *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
+ *        floating-point type), kept from reuse for a while (at most 64 blocks and 1/16 of the
+ *        device's memory; larger blocks are not kept), and compared before it is reused. All of
+ *        that is queued in stream order, and the host does not wait: once damage is found, the next
+ *        ashlar_free(), ashlar_free_on() or ashlar_allocator_check() returns ASHLAR_EDAMAGE, once
+ *        for each finding, and the callback of ashlar_allocator_set_report() is called.
+ *        ashlar_allocator_destroy() compares what is left, red zones of live blocks too, and calls
+ *        the callback only.
  *        Cost: a fill at ashlar_alloc(); at ashlar_free() a copy of the red zone to the host, a
- *        host function and a fill, and for the block that leaves, a copy and a host function for
- *        each 256 KiB of it: the stream stops for these host functions. 256 KiB of page-locked
- *        memory for each stream.
+ *        host function and a fill; for a block that leaves the quarantine, a copy and a host
+ *        function for each 256 KiB. The stream stops during host functions. Each stream takes
+ *        256 KiB of page-locked memory.
  *
- * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices), at whose end it
- *        lies, to 512 bytes, with an unmapped page behind. They are unmapped as soon as an event
- *        recorded at the free has completed, which is asked at later calls, so that a later access
- *        faults, as does one behind the end. Addresses are used again only after the whole reserved
+ * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
+ *        bytes of their end, with an unmapped page behind, so that an access behind the block
+ *        faults. Later calls unmap the pages once an event recorded at the free has completed, so
+ *        that a late access faults, too. Addresses are used again only after the whole reserved
  *        range, 16 times the device's memory where there is room, has been handed out.
- *        Cost: about six driver calls for each block, which may wait for the device. Where more
- *        than 256 freed blocks, or 1/4 of the device's memory, are not unmapped yet, ashlar_alloc()
- *        waits on the host for the oldest.
+ *        Cost: about six driver calls for each block, which may wait for the device. When more than
+ *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
+ *        on the host for the oldest.
  */
 typedef enum ashlar_guard {
     ASHLAR_GUARD_OFF,
@@ -101,7 +101,7 @@ typedef struct ashlar_config {
 enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* options */
 #undef ASHLAR_CONFIG_ONE
 
-/* All options at their defaults. Threads: any. */
+/* Set all options to their defaults. Threads: any. */
 ASHLAR_API void ashlar_config_init(ashlar_config *out);
 
 /*
@@ -118,14 +118,14 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *co
                                                                const char *source);
 
 /*
- * The same with what the environment's ASHLAR_CONF holds, if it is set.
+ * The same with the text of ASHLAR_CONF in the environment, if it is set.
  *
- * Threads: any, while none changes the environment.
+ * Threads: any, while none changes the environment.  Errors: as above.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
 
 /*
- * Whether each field is in its range, for options that a program has filled in.
+ * Check that each field is in its range, after a program has filled them in.
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL, naming the field, its value and what is allowed.

@@ -4,27 +4,27 @@
  *     #include <cuda_runtime.h>        // or cuda_runtime_api.h
  *     #include <ashlar/cuda_dropin.h>
  *
- * in C or C++, and -lashlar. From there on in the file cudaMalloc, cudaFree, cudaMallocAsync,
- * cudaFreeAsync, cudaMallocHost, cudaFreeHost and cudaMemGetInfo are ours, with CUDA's parameters
- * and result codes. Files without the include may be mixed in: what is not ours is passed on to
- * CUDA; but memory that is ours must be freed where the include is. An unmodified program uses
- * libashlar-preload.so instead.
+ * in C or C++; link with -lashlar. In the rest of the file cudaMalloc, cudaFree, cudaMallocAsync,
+ * cudaFreeAsync, cudaMallocHost, cudaFreeHost and cudaMemGetInfo are ashlar's, with CUDA's
+ * parameters and result codes. Files without the include may be mixed in, since memory of CUDA's is
+ * passed on to CUDA; but memory of ashlar's must be freed in a file with it. An unmodified program
+ * uses libashlar-preload.so instead.
  *
- * cudaFree() promises that all work submitted before it is over when the memory is used next, on
- * whatever stream. Which streams there are is not known here: so freed memory gathers, and when
- * memory is wanted that is not free, the host waits once for the device, for all of it (CUDA's own
- * waits at each free). cudaMallocAsync() and cudaFreeAsync() wait for nothing, as CUDA's do not.
+ * cudaFree() promises that all work submitted before it, on any stream, is over when the memory is
+ * used next. The streams are not known here, so freed memory gathers, and once a request finds
+ * nothing else the host waits for the device, once for all of it (CUDA waits at each free).
+ * cudaMallocAsync() and cudaFreeAsync() do not wait.
  *
- * Page-locked memory is kept and waited for in the same way, for every device that the process
- * uses, since all of them may copy from and to it; work in contexts other than the primary ones is
- * not seen. It is taken in pieces of 2 MiB or more, so that what CUDA says of a block's extent is
- * the piece's. cudaHostAlloc() stays CUDA's, as does cudaMallocHost() with flags, in C++. A program
- * that knows its streams waits for less with the pools of pinned.h.
+ * Page-locked memory is kept and waited for in the same way, for every device of the process, since
+ * all of them may copy from and to it; work in contexts other than the primary ones is not seen. It
+ * is taken in pieces of 2 MiB or more, and CUDA reports a piece as a block's extent.
+ * cudaHostAlloc() stays CUDA's, as does cudaMallocHost() with flags in C++. A program that knows
+ * its streams waits for less with the pools of pinned.h.
  *
- * Devices have an allocator each, with the options of the environment's ASHLAR_CONF, in the
- * device's primary context, made at the first allocation and kept to the end: it does not survive
- * cudaDeviceReset(). What is captured is left to CUDA where cudaMallocAsync() is called;
- * cudaMalloc() may not be called while any stream is captured.
+ * Each device has an allocator in its primary context, with the options of ASHLAR_CONF in the
+ * environment, from its first allocation to the end of the process: do not call cudaDeviceReset().
+ * cudaMallocAsync() on a captured stream is left to CUDA; cudaMalloc() may not be called
+ * while any stream is captured.
  */
 #ifndef ASHLAR_CUDA_DROPIN_H
 #define ASHLAR_CUDA_DROPIN_H
@@ -41,8 +41,8 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * What stands behind the names, for who would rather call it. The result is a cudaError_t, or
- * ASHLAR_CUDA_ASK: the call is CUDA's to answer. The thread's last error is not changed.
+ * The functions behind these names. The result is a cudaError_t, or ASHLAR_CUDA_ASK: CUDA is to
+ * answer the call. The thread's last error is not changed.
  *
  * device   an ordinal of the runtime
  * bytes    above 0
@@ -56,14 +56,15 @@ ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, as
 ASHLAR_API int ashlar_cuda_free(void *ptr);
 ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 
-/* Bytes reserved for the device and in no block, which a program may count as free. Threads: any.
+/*
+ * Bytes reserved for the device that no block uses: a program may count them as free. Threads: any.
  */
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 
 /*
- * The same for page-locked host memory, which is one stock for the process.
+ * The same for page-locked host memory, which all devices share.
  *
- * device   that CUDA is asked through for the first of it
+ * device   through which the first of it is taken from CUDA
  */
 ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_free_host(void *ptr);

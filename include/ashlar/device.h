@@ -17,20 +17,22 @@ ASHLAR_BEGIN_DECLS
 typedef struct ashlar_device ashlar_device;
 
 /*
- * CUDA's own stream type: a cudaStream_t or CUstream passes as it is. NULL is the legacy default
- * stream of the device's primary context, which is the one the CUDA runtime uses. Streams of other
- * contexts are not this device's, and the per-thread default stream (what NULL means in code
- * compiled with --default-stream per-thread) is none that this library takes.
+ * CUDA's own stream type: pass a cudaStream_t or CUstream as it is. NULL is the legacy default
+ * stream of the device's primary context, the context of the CUDA runtime; streams of other
+ * contexts are not this device's. Code compiled with --default-stream per-thread calls another
+ * stream NULL, and says cudaStreamPerThread here: allocators take it, a different stream in each
+ * thread; pinned.h does not.
  */
 typedef struct CUstream_st *ashlar_stream;
 
-/* CUDA's own event type: a cudaEvent_t or CUevent of this device passes as it is. */
+/* CUDA's own event type: pass a cudaEvent_t or CUevent of this device as it is. */
 typedef struct CUevent_st *ashlar_event;
 
 typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashlar_device_kind;
 
 enum { ASHLAR_DEVICE_NAME_BYTES = 128 };
 
+/* Of a device, once it is open. */
 typedef struct ashlar_device_info {
     ashlar_device_kind kind;
     int ordinal;
@@ -38,7 +40,7 @@ typedef struct ashlar_device_info {
     size_t total_bytes;                  /* physical memory */
 } ashlar_device_info;
 
-/* Driver calls of the whole process so far, by purpose. Work and waits are the program's own. */
+/* Driver calls of the whole process so far, by purpose. */
 typedef struct ashlar_driver_counts {
     uint64_t query;   /* reads of attributes */
     uint64_t memory;  /* taking, mapping, returning memory */
@@ -56,7 +58,7 @@ typedef struct ashlar_driver_counts {
  *        NULL: the environment's ASHLAR_DEVICE, and "auto" where that is not set.
  *        The software device is shaped by ASHLAR_SOFT, e.g. "devices=2,memory=4GiB".
  *
- * Ownership: *out is the caller's, to be closed after everything made on it.
+ * Ownership: the caller owns *out, and closes it after everything made on it.
  * Threads:   any.
  * Errors:    ASHLAR_EINVAL (name, or a bad environment value), ASHLAR_ENODEVICE, ASHLAR_EDRIVER
  *            (also for "auto" with a CUDA driver that is there and fails), ASHLAR_ENOMEM (no room
@@ -70,9 +72,9 @@ ASHLAR_API void ashlar_device_get_info(const ashlar_device *device, ashlar_devic
 ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts);
 
 /*
- * A stream: an order in which queued work runs. It is ordered with the default stream too.
- * Destroying one lets its queued work finish, and tells the device's allocators
- * (ashlar_allocator_forget_stream()); NULL is allowed there.
+ * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it
+ * is ordered with the default stream. Destroying one lets its queued work finish, and tells the
+ * device's allocators (ashlar_allocator_forget_stream()); NULL is allowed.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
@@ -85,13 +87,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_synchronize(ashlar_devi
                                                                      ashlar_stream stream);
 
 /*
- * An event: a point in the order of a stream, set by the newest ashlar_event_record(). It keeps no
- * time. One that was never recorded counts as completed.
+ * Create or destroy an event: a point in the order of a stream, set by the newest
+ * ashlar_event_record(). It keeps no time. One that was never recorded counts as completed.
  *
- * ashlar_event_destroy lets go of it at once, also where its point has not come, which changes
- * nothing for those who wait for it already; NULL is allowed there.
+ * An event may be destroyed before its point has come: those who already wait for it go on waiting.
+ * NULL is allowed.
  *
- * Threads: any; the newest of several records that race is not determined.
+ * Threads: any; of records that race, either may be the newest.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_create(ashlar_device *device,
@@ -104,8 +106,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_record(ashlar_device *de
                                                                ashlar_stream stream);
 
 /*
- * ashlar_event_query says whether everything before the event's point has run, without a wait;
- * ashlar_event_synchronize waits on the host until it has.
+ * Ask, without waiting, whether everything before the event's point has run; or wait on the host
+ * until it has.
  *
  * is_done   unchanged on failure
  *
@@ -118,8 +120,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_synchronize(ashlar_devic
                                                                     ashlar_event event);
 
 /*
- * Hold back what is queued on `stream` from now on until the event's point of now has come; a
- * later record does not move it. No host wait.
+ * Make work queued on `stream` from now on wait for the event's present point; a later record does
+ * not change that. No host wait.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
@@ -130,10 +132,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_wait(ashlar_device *dev
 /*
  * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.
  *
- * Stream:  with page-locked host memory, however it was obtained, the copy runs in stream order,
- *          and the host memory must stay as it is until then. Other host memory has been read when
- *          ashlar_copy_to_device returns; what ashlar_copy_to_host writes is there for certain only
- *          after ashlar_stream_synchronize.
+ * Stream:  with page-locked host memory, however obtained, the copy runs in stream order, and the
+ *          memory must stay unchanged until then. Other host memory has been read when
+ *          ashlar_copy_to_device() returns; what ashlar_copy_to_host() writes is there for certain
+ *          only after ashlar_stream_synchronize().
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst,
@@ -157,11 +159,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy(ashlar_device *device, vo
                                                        ashlar_stream stream);
 
 /*
- * Queue a copy from one device's memory to another's, which may be the same device. It works
- * without peer access too (the driver then goes through host memory). `bytes` may be 0.
+ * Queue a copy from one device's memory to another's, which may be the same device. Without peer
+ * access the driver goes through host memory. `bytes` may be 0.
  *
- * stream   of `dst_device`; what has been queued on the source device is waited for only where an
- *          event says so (ashlar_stream_wait(), with an event of the source device)
+ * stream   of `dst_device`. It does not wait for work queued on the source device: have it wait for
+ *          an event recorded there (ashlar_stream_wait())
  *
  * Threads: any.  Errors: ASHLAR_EINVAL (a CUDA and a software device), ASHLAR_EDRIVER,
  * ASHLAR_ENOMEM.
@@ -178,28 +180,28 @@ typedef struct ashlar_copy_span {
 } ashlar_copy_span;
 
 /*
- * Queue many copies inside the device's memory. They have no order among themselves: no byte that
- * one of them writes is read or written by another.
+ * Queue many copies inside the device's memory. They may run in any order, so no byte that one of
+ * them writes may be read or written by another.
  *
- * spans    `count` of them, of which the call keeps nothing
+ * spans    [count]; read before the call returns
  *
- * Stream:  the batch as a whole is in its order. What was queued before a failure stays queued.
+ * Stream:  the batch as a whole runs in stream order. What was queued before a failure stays
+ * queued.
  * Threads: any.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.
- * Cost:    one driver call for all of them from CUDA 12.8 on, where `stream` is neither the
- *          default stream nor captured (and a query of that, and one host allocation); else one
- *          each.
+ * Cost:    from CUDA 12.8 on, if `stream` is neither the default stream nor captured, one driver
+ *          call for all of them, a query and a host allocation; otherwise a driver call each.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *device,
                                                              const ashlar_copy_span *spans,
                                                              size_t count, ashlar_stream stream);
 
 /*
- * Queue fn(args) on `stream`, on the host. On a software device this is how compute is launched:
- * fn may touch device memory. It must not call ashlar or the driver.
+ * Queue a call of fn(args) on `stream`, on the host. On a software device this is how work is
+ * launched: fn may touch device memory. It must not call ashlar or the driver.
  *
- * args   copied at the call, args_bytes of them; fn gets the copy, aligned as by malloc. After an
- *        error of the device fn is never called, and the copy is not returned.
+ * args   args_bytes bytes, copied at the call; fn gets the copy, aligned as by malloc. After an
+ *        error of the device fn is not called, and the copy is not freed.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.  Cost: one host
  * allocation.
@@ -209,8 +211,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
                                                          const void *args, size_t args_bytes);
 
 /*
- * Page-locked host memory, for copies that run beside other work. A driver call each.
- * Errors: ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ * Take page-locked host memory, for copies that run beside other work; or give it back.
+ *
+ * Ownership: the caller owns *out.  Threads: any.
+ * Errors:    ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ * Cost:      a driver call each, which may wait for the device; pinned.h has pools.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_host_alloc(ashlar_device *device,
                                                                     size_t bytes, void **out);

@@ -1,10 +1,9 @@
 /*
- * dtype.h - the element types of tensors.
+ * dtype.h - element types of tensors: names and sizes.
  */
 #ifndef ASHLAR_DTYPE_H
 #define ASHLAR_DTYPE_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,8 +15,8 @@
     X(BF16, 2, "BF16") /* the upper half of an F32 */
 
 #define ASHLAR_DTYPE_ENUM(name, bytes, text) ASHLAR_##name,
-#define ASHLAR_DTYPE_BYTES(name, bytes, text) bytes,
-#define ASHLAR_DTYPE_TEXT(name, bytes, text) text,
+#define ASHLAR_DTYPE_BYTES(name, bytes, text) case ASHLAR_##name: return bytes;
+#define ASHLAR_DTYPE_TEXT(name, bytes, text) case ASHLAR_##name: return text;
 typedef enum ashlar_dtype {
     ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_ENUM)
     ASHLAR_DTYPE_COUNT
@@ -25,20 +24,22 @@ typedef enum ashlar_dtype {
 
 /* Bytes of one element; 0 for a value that is no type. Threads: any. */
 static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
-    static const size_t table[] = {
+    switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
-    };
-    static_assert(sizeof table / sizeof table[0] == ASHLAR_DTYPE_COUNT, "a size for each type");
-    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : 0;
+    case ASHLAR_DTYPE_COUNT:
+        break;
+    }
+    return 0;
 }
 
 /* "F32" and so on; NULL for a value that is no type. Threads: any. */
 static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
-    static const char *const table[] = {
+    switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
-    };
-    static_assert(sizeof table / sizeof table[0] == ASHLAR_DTYPE_COUNT, "a name for each type");
-    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : NULL;
+    case ASHLAR_DTYPE_COUNT:
+        break;
+    }
+    return NULL;
 }
 
 /* Whether the type is too narrow to train in: its moments and masters are F32. Threads: any. */

@@ -1,5 +1,5 @@
 /*
- * export.h - attributes of public functions, and nothing else.
+ * export.h - attributes of public functions.
  */
 #ifndef ASHLAR_EXPORT_H
 #define ASHLAR_EXPORT_H

@@ -13,7 +13,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* One pointer of the program to one tensor. */
+/* A pointer of the program, and the tensor of the arena that it points to. */
 typedef struct ashlar_flatten_item {
     size_t tensor;  /* of the arena */
     void **pointer; /* to its elements, in the region's type; of a view, &view.data */
@@ -30,35 +30,32 @@ typedef struct ashlar_flatten_stats {
 } ashlar_flatten_stats;
 
 /*
- * Copy what the items point to into `region`, let their pointers point there, and bind them.
+ * Copy what the items point to into `region`, set their pointers to the copies, and bind them.
  *
  * Neighbours in memory that are neighbours in the region, with no padding between, are one copy.
  * Tensors that lie in their place already are not copied; so this also mends what
  * ashlar_arena_check() found.
  *
  * Tied tensors are one tensor of the arena that several items name. All of these must point to the
- * same memory; it is copied once. One memory for two tensors of the arena is refused: it would
- * come apart. So are two memories for one tensor, and memories that overlap in part.
+ * same memory, which is copied once. Refused are one memory for two tensors of the arena, since it
+ * would come apart, two memories for one tensor, and memories that overlap in part.
  *
  * items    `count` of them, of any of the arena's tensors
- * owner    the allocator that the memory was taken from: blocks are freed to it if the gathered
- *          tensors are every byte that was asked for when the block was taken. So a block of one
- *          tensor is freed, and one that was cut into tensors without a gap; a block with further
- *          bytes, be they only padding, may hold what nobody here knows of: it stays the caller's.
- *          No pointer but the items' may point into blocks that are freed, and nobody else (an
- *          arena, say) may free them.
- *          NULL: nothing is freed.
+ * owner    the allocator that the memory was taken from; NULL: nothing is freed. A block is freed
+ *          to it if the gathered tensors cover every byte that was asked for: a block of one
+ *          tensor, or one divided into tensors without a gap. A block with further bytes, even
+ *          padding, may hold something else, and stays the caller's. No pointer but the items' may
+ *          point into blocks that are freed, and nobody else (an arena, say) may free them
  * stats    NULL is allowed
  *
- * With an owner, a model is gathered region by region, and beside it there is never more than one
- * region: commit with ASHLAR_REGIONS_INFERENCE, flatten the parameters, ashlar_arena_extend() by
- * the next region, flatten that one.
+ * With an owner, gathering a model region by region never needs more than one region beside it:
+ * commit with ASHLAR_REGIONS_INFERENCE, flatten the parameters, ashlar_arena_extend() by the next
+ * region, flatten that one.
  *
  * Ownership: pointers stay bound (ashlar_arena_unbind()).
  * Threads:   one at a time for an arena.
- * Stream:    no host wait. What was queued on other streams for the memory that is gathered must be
- *            ordered before `stream`. Blocks are freed in the order of their own stream and of
- *            `stream`.
+ * Stream:    no host wait. `stream` must come after work queued on other streams for the memory
+ *            that is gathered. Blocks are freed in the order of their own stream and of `stream`.
  * Errors:    ASHLAR_EINVAL (no such region or tensor, a NULL pointer, memories and tensors that do
  *            not belong together, as above; memory of the arena itself that is not the tensor's
  *            place; a tensor that reaches over its block's end), ASHLAR_EPOINTER (memory that is in

@@ -25,8 +25,9 @@ typedef enum ashlar_optimizer_kind {
 } ashlar_optimizer_kind;
 
 /*
- * What an optimizer does at step t (from 1) to a parameter p with gradient G; what a kind does not
- * mention is ignored. The formulas, names and defaults are those of torch.optim (PyTorch 2):
+ * What an optimizer does at step t (from 1) to a parameter p with gradient G. A field that a kind
+ * does not mention is ignored. The formulas, names and defaults are those of torch.optim (PyTorch
+ * 2):
  *
  *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
  *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
@@ -93,10 +94,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_optimizer_check(const ashlar_optimizer_config *config);
 
 /*
- * What to commit an arena with for this optimizer: a set of ASHLAR_REGION_BIT()s with parameters,
- * gradients, masters and the moments that it uses: SGD b in the first; ADAM and ADAMW both;
- * ADAGRAD v in the second; RMSPROP v in the second and b in the first. b is there only with
- * momentum. Threads: any.
+ * The regions to commit an arena with for this optimizer, a set of ASHLAR_REGION_BIT()s:
+ * parameters, gradients, masters, and the moments that it uses. SGD keeps b in the first; ADAM and
+ * ADAMW use both; ADAGRAD keeps v in the second; RMSPROP v in the second and b in the first. There
+ * is a b only with momentum. Threads: any.
  */
 ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
 
@@ -108,10 +109,10 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  * one block of device memory: its state, the runs of tensors that are treated alike, and partial
  * sums.
  *
- * Ownership: *out is the caller's; the arena must outlive it. destroy returns the block in the
- *            order of `stream`; NULL is allowed there. On a CUDA device it waits for all queued
- *            work: that may need the kernels' code.
- * Stream:    queued on `stream`; so must be what is queued by the calls below, or behind it.
+ * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() returns
+ *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
+ *            queued work, which may need the kernels' code.
+ * Stream:    queued on `stream`; queue the calls below there too, or after it.
  * Errors:    ASHLAR_EINVAL (config; an arena that is not committed, or lacks a region; the
  *            environment's ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
  *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of ashlar_alloc() and
@@ -133,7 +134,7 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  * and, with loss scaling, `loss_scale` and `good_steps`. Gradients stay as they are. The masters of
  * fp16 and bf16 parameters begin with the parameters that the first step finds.
  *
- * Stream:  queued; nothing waits for the host, also not to scale, clip or skip.
+ * Stream:  queued; the device decides on scaling, clipping and skipping, without a host wait.
  * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
  *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
@@ -145,11 +146,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
                                                                  ashlar_stream stream);
 
 /*
- * The same in parts, for ranks that each own a part of the arena. A step is
+ * The same in three calls, for ranks that each own a range of the arena. A step is
  *
- *     sum        of the squares of the range's gradients, as they are stored, to
+ *     sum        the squares of the range's gradients, as they are stored, into
  *                ashlar_optimizer_sum_address(), where the ranks add theirs up
- *     decide     the norm from that sum; step or skip; the factors. Once a step.
+ *     decide     from that sum the norm, whether to skip, and the factors; once a step
  *     update     any ranges, each element at most once a step
  *
  * offset, bytes   a range of the storage layout, multiples of ASHLAR_ARENA_ALIGN; bytes may be 0
@@ -168,20 +169,20 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_update(ashlar_optimi
                                                                    ashlar_stream stream);
 
 /*
- * Device addresses: the sum of squares, one double to read and write; and the loss scale of the
- * next step, by which back-propagation multiplies the loss's gradient (1 without loss scaling).
+ * Device addresses of the sum of squares, one double to read and write, and of the loss scale of
+ * the next step, by which back-propagation multiplies the loss's gradient (1 without loss scaling).
  */
 ASHLAR_API double *ashlar_optimizer_sum_address(const ashlar_optimizer *optimizer);
 ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *optimizer);
 
 /*
- * Queue a copy of the state to or from the host. What read writes is there after
- * ashlar_stream_synchronize(); write has read *state when it returns. Together with the moments
- * and masters it is all that a resumed training needs to go on to the last bit. A write of step 0
- * makes the next step the first one.
+ * Queue a copy of the state to the host or to the device. On the host it is there after
+ * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
+ * returns. With the moments and masters the state is all that a resumed training needs to go on to
+ * the last bit. A state of step 0 makes the next step the first one.
  *
- * Errors: ASHLAR_EINVAL (write: with loss scaling a loss_scale that fp32 cannot hold, or 0), and
- *         those of ashlar_copy_to_host() and ashlar_copy_to_device().
+ * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale of 0, or one that fp32
+ *         cannot hold), and those of ashlar_copy_to_host() and ashlar_copy_to_device().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
     const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, ashlar_stream stream);

@@ -1,9 +1,9 @@
 /*
  * pack.h - offsets for buffers whose sizes and lifetimes are known in advance.
  *
- * Buffers that are live at the same time must not overlap, and the whole is to need as few bytes as
- * possible. The packer is a pure function of its arguments: it takes no device memory, and the same
- * buffers with the same options, and time enough, give the same offsets on every machine.
+ * Buffers that are live at the same time must not overlap, and together need as few bytes as
+ * possible. The packer is a pure function: it takes no device memory, and the same buffers with the
+ * same options, and time enough, give the same offsets on every machine.
  *
  *     const ashlar_pack_buffer buffers[] = {{4096, 0, 3}, {1024, 1, 2}, {2048, 3, 5}};
  *     const ashlar_pack_options options = {.alignment = 256, .time_budget_ms = 1000};
@@ -22,7 +22,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* What is to be placed. Times are in any unit; only their order counts. */
+/* A buffer to place. Times are in any unit; only their order counts. */
 typedef struct ashlar_pack_buffer {
     size_t bytes;        /* at least 1 */
     uint64_t begin, end; /* live in [begin, end); begin < end */
@@ -38,10 +38,9 @@ typedef struct ashlar_pack_progress {
 
 typedef struct ashlar_pack_options {
     size_t alignment;        /* of every offset, a power of two; 0 stands for 1 */
-    size_t capacity_bytes;   /* done as soon as a plan fits; 0: as small as possible */
-    uint64_t time_budget_ms; /* for the search behind the greedy orders; 0: no search */
-    /* Called at most ten times a second; false: stop, and keep the best so far. NULL: not wanted.
-     */
+    size_t capacity_bytes;   /* stop at the first plan that fits; 0: as small as possible */
+    uint64_t time_budget_ms; /* for the search after the greedy orders; 0: no search */
+    /* Called at most ten times a second; false: stop, and keep the best plan. NULL: not wanted. */
     bool (*progress)(void *user, const ashlar_pack_progress *now);
     void *user; /* of `progress` */
 } ashlar_pack_options;
@@ -55,8 +54,8 @@ typedef struct ashlar_pack_result {
 } ashlar_pack_result;
 
 /*
- * Place `count` buffers. Several greedy orders are tried and the best plan is kept; where that is
- * more than 0.5 % above the bound, or above the capacity, a search follows within the time budget.
+ * Place `count` buffers. Tries several greedy orders and keeps the best plan; if that is more than
+ * 0.5 % above the bound, or above the capacity, searches within the time budget.
  *
  * buffers   [count]; NULL where count is 0, which is a plan of 0 bytes
  * options   NULL: the defaults, which are all 0

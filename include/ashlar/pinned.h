@@ -1,9 +1,9 @@
 /*
- * pinned.h - a pool of page-locked host memory, whose blocks may be given back while queued copies
+ * pinned.h - pools of page-locked host memory, whose blocks may be given back while queued copies
  * still use them.
  *
- * In a library of its own, ashlar-pinned: it stands on jemalloc, and a program linked with that
- * has jemalloc as its malloc as well. jemalloc's option `xmalloc` must be off, as it is by default.
+ * They are a library of their own, ashlar-pinned, which is built on jemalloc: a program linked with
+ * it has jemalloc as its malloc, too. jemalloc's option `xmalloc` must be off, as it is by default.
  */
 #ifndef ASHLAR_PINNED_H
 #define ASHLAR_PINNED_H
@@ -19,14 +19,14 @@ ASHLAR_BEGIN_DECLS
 
 typedef struct ashlar_pinned ashlar_pinned;
 
-/* Of a pool; a field that is 0 has its default. */
+/* Options of a pool; 0 stands for the default. */
 typedef struct ashlar_pinned_config {
-    size_t limit_bytes; /* at most so much is held of the driver; default: no limit */
-    size_t grow_bytes;  /* the least to take of the driver at once; default: 2 MiB */
+    size_t limit_bytes; /* most memory taken from the driver; default: no limit */
+    size_t grow_bytes;  /* least memory taken at once; default: 2 MiB */
 } ashlar_pinned_config;
 
 /*
- * Invariants (tests/allocator/pinned/test_pinned.c), in each reading:
+ * Invariants of each reading (tests/allocator/pinned/test_pinned.c):
  *   live_bytes + pending_bytes <= reserved_bytes <= limit_bytes (where there is one)
  *   every peak >= its current value
  *   live_blocks == alloc_count - free_count,  pending_blocks == deferred_count - released_count
@@ -38,7 +38,7 @@ typedef struct ashlar_pinned_stats {
     uint64_t live_blocks;
     uint64_t pending_bytes;       /* of blocks given back that queued work may still use */
     uint64_t pending_blocks;
-    uint64_t reserved_bytes;      /* held of the driver */
+    uint64_t reserved_bytes;      /* taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t alloc_count;         /* successful calls */
     uint64_t free_count;          /* successful calls, of every kind */
@@ -67,8 +67,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_create(ashlar_device *d
                                                                 ashlar_pinned **out);
 
 /*
- * Wait on the host for the work that pending blocks wait for, then return all memory to the
- * driver, live blocks too. NULL is allowed.
+ * Wait on the host until pending blocks are no longer used, then return all memory to the driver,
+ * live blocks too. NULL is allowed.
  * Threads: no other call on this pool may be under way.
  */
 ASHLAR_API void ashlar_pinned_destroy(ashlar_pinned *pool);
@@ -76,17 +76,17 @@ ASHLAR_API void ashlar_pinned_destroy(ashlar_pinned *pool);
 /*
  * Take a block of page-locked memory.
  *
- * bytes   from 1; above 64 bytes the block is less than 1/4 larger. jemalloc adds a page to blocks
- *         above 14 KiB that nobody can use.
+ * bytes   from 1; above 64 bytes the block is less than 1/4 larger. Above 14 KiB jemalloc adds a
+ *         page that nobody can use
  * out     aligned as by malloc, not cleared; unchanged on failure
  *
- * Served by the first of: memory at hand; blocks that were pending and are no longer; what thread
- * caches hold; more memory from the driver, unused memory of the pool being returned first where
- * that makes the room; and any of these after the host has waited for the oldest pending work.
+ * The first of these serves it: free memory; pending blocks whose work is over; what thread caches
+ * hold; more memory from the driver, after unused memory of the pool was returned if that makes
+ * the room; any of these after the host has waited for the oldest pending work.
  *
  * Ownership: the caller owns *out until it is given back.
  * Threads:   any.  Stream: none.
- * Errors:    ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM (the detail gives the account),
+ * Errors:    ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM (the detail says who has the memory),
  *            ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
  * Cost:      a hit takes two locks that few threads share, and makes no driver call. No lock is
  *            held while the driver allocates or the host waits.
@@ -97,10 +97,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_alloc(ashlar_pinned *po
 /*
  * Give a block back.
  *
- * ashlar_pinned_free       nothing queued uses it any more
- * ashlar_pinned_free_on    work queued on `stream` so far may use it: it is handed out again only
- *                          when an event recorded there after this call has completed
- * ashlar_pinned_free_on_all  the same for `count` streams, all of them; 0 is ashlar_pinned_free
+ * ashlar_pinned_free         nothing queued uses it any more
+ * ashlar_pinned_free_on      work queued on `stream` so far may use it: nobody gets it before an
+ *                            event recorded there after this call has completed
+ * ashlar_pinned_free_on_all  the same for all of `count` streams; 0: as ashlar_pinned_free
  *
  * ptr      as returned by ashlar_pinned_alloc(); NULL is allowed and does nothing
  * stream   must live until ashlar_pinned_forget_stream(), since its event is recorded later, one
@@ -122,26 +122,26 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_free_on_all(ashlar_pinn
                                                                      size_t count);
 
 /*
- * Name `stream` no more: record its event now, so that it may be destroyed. Its pending blocks stay
- * pending until then. A stream that was never named is fine.
+ * Call it before destroying `stream`, which no later call may name: records its event now. Blocks
+ * pending there stay so until that event has completed. A stream never named before is allowed.
  *
  * Threads: any.  Stream: no host wait.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM: no event could be recorded, and the stream must live on.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM: no event was recorded, so the stream must live on.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_forget_stream(ashlar_pinned *pool,
                                                                        ashlar_stream stream);
 
 /*
- * How many bytes the live block at `ptr` has; at least those asked for. Unchanged on failure.
+ * How many bytes the live block at `ptr` has, at least those asked for. *out: unchanged on failure.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_pinned_free).  Cost: O(1), takes a lock.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_usable_bytes(ashlar_pinned *pool,
                                                                       const void *ptr, size_t *out);
 
 /*
- * Return to the driver what it gave in one piece and of which no byte is live or pending. After
- * the last block was given back and its work is over, that is everything; what other threads give
- * back meanwhile may stay.
+ * Return to the driver every piece that it gave and of which no byte is live or pending: once all
+ * blocks are given back and their work is over, everything. What other threads give back meanwhile
+ * may stay.
  *
  * Threads: any.  Stream: no host wait, but the driver may make one.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM (an event could not be recorded or read; its blocks stay
@@ -149,7 +149,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_usable_bytes(ashlar_pin
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_trim(ashlar_pinned *pool);
 
-/* One consistent reading of all statistics. Threads: any. Cost: takes the pool's locks. */
+/* Read all statistics at one moment. Threads: any. Cost: takes the pool's locks. */
 ASHLAR_API void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats);
 
 ASHLAR_END_DECLS

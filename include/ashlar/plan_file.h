@@ -1,5 +1,5 @@
 /*
- * plan_file.h - plans in files, so that a program need not record and pack its steps again.
+ * plan_file.h - plans in files, so that the next run need not record and pack its steps again.
  *
  *     status = ashlar_plan_load(allocator, &stream, 1, "model.plan", "lstm 2x512, batch 16");
  *     if (status != ASHLAR_OK) {
@@ -23,12 +23,12 @@ ASHLAR_BEGIN_DECLS
 enum { ASHLAR_PLAN_FINGERPRINT_MAX = 4000 }; /* bytes */
 
 /*
- * Save the plans of all keys in a file, with the recordings that they were made from. It is text,
- * of a line for each allocation; the same plans give the same bytes, whatever streams they are for.
+ * Save the plans of all keys, with the recordings that they were made from, as a text file with a
+ * line for each allocation. The same plans give the same bytes, whatever streams they are for.
  *
  * path         replaced whole or not at all
- * fingerprint  what the plans stand on, say the model, its options and the versions of libraries:
- *              the load is refused where it is told another. One line of text, at most
+ * fingerprint  what the plans depend on, say the model, its options and versions of libraries; a
+ *              load with another one is refused. One line of at most
  *              ASHLAR_PLAN_FINGERPRINT_MAX bytes; NULL stands for ""
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
@@ -42,13 +42,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_save(ashlar_allocator *al
                                                             const char *fingerprint);
 
 /*
- * Load the plans of all keys from a file, and take their memory. All is checked first: that the
- * file is whole and of this fingerprint, and that no two slots of it overlap; what is refused is
- * not used in part, and changes nothing.
+ * Load the plans of all keys from a file, and take their memory. First the whole file is checked:
+ * it is complete, of this fingerprint, and no two live slots overlap. A file that is refused
+ * changes nothing.
  *
- * streams  [stream_count], all different: in place of the streams that were recorded, in the order
- *          in which the file names them. The first is that of the first key's steps. More than the
- *          file has are of no matter
+ * streams  [stream_count], all different: they replace the recorded streams, in the order in which
+ *          the file names them. The first is that of the first key's steps. More than the file
+ *          names are ignored
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Stream:  may queue waits on the streams, for memory that others used.
@@ -59,7 +59,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_save(ashlar_allocator *al
  *          ASHLAR_ENOTSUP (of another version of the format, or another alignment),
  *          ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  * Cost:    O(n log n) in the number of allocations; takes the lock for the memory.
- * In a guard mode, or without thread caches, the file is checked and nothing is loaded: as steps
+ * In a guard mode, or without thread caches, the file is checked and nothing is loaded, since steps
  * are neither recorded nor replayed.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_load(ashlar_allocator *allocator,

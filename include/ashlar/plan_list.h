@@ -1,6 +1,6 @@
 /*
- * plan_list.h - plans of steps that are lists: of events, say those of a trace, or of lifetimes;
- * and plans as lists, for other packers.
+ * plan_list.h - plans from lists of events or lifetimes, say of a trace, and plans as lists for
+ * other packers.
  */
 #ifndef ASHLAR_PLAN_LIST_H
 #define ASHLAR_PLAN_LIST_H
@@ -18,16 +18,16 @@ ASHLAR_BEGIN_DECLS
 
 /* An allocation of a step, or a free. */
 typedef struct ashlar_plan_event {
-    size_t block;   /* which: a number below the count of events, of no other live block */
+    size_t block;   /* a number below the count of events, that no other live block has */
     size_t bytes;   /* of an allocation: at least 1 */
     ashlar_tag tag; /* of an allocation */
     bool is_free;
 } ashlar_plan_event;
 
 /*
- * Have the allocator take a list of allocations and frees for a recorded step of `key`, all of it
- * for `stream`: the key is planned as ashlar_step_end() does, or by ashlar_plan_build(). Blocks
- * that are not freed outlive the step, and are not planned.
+ * Treat a list of allocations and frees as a recorded step of `key`, all of it for `stream`. The
+ * key is planned as by ashlar_step_end(), or by ashlar_plan_build(). Blocks that are not freed
+ * outlive the step, and are not planned.
  *
  * Threads: any; not while a step of this key is recorded (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EINVAL (the detail names the event, or the stream is being captured),
@@ -41,9 +41,8 @@ ashlar_plan_record_events(ashlar_allocator *allocator, ashlar_stream stream, uin
                           const ashlar_plan_event *events, size_t count);
 
 /*
- * The same from lifetimes, as pack.h has them: the allocations are in the order of `begin`, and in
- * that of the list where it is the same; a buffer is freed before the first that begins at or after
- * its end.
+ * The same from lifetimes, as in pack.h: allocations are in the order of `begin`, equal ones in
+ * that of the list; a buffer is freed before the first one that begins at or after its end.
  *
  * tag   of all of them
  * Errors: as above; the detail names the buffer.
@@ -53,9 +52,9 @@ ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, ui
                            const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag);
 
 /*
- * Write the slots of a key's plan that are for the work of one stream as MiniMalloc reads and
- * writes them: id,lower,upper,size,offset. Slot `id` is live in [lower, upper), times are counted
- * in allocations of the step; so that other packers can be tried on it.
+ * Write the slots of a key's plan that are for one stream's work as MiniMalloc reads and writes
+ * them, so that other packers can be tried on them: id,lower,upper,size,offset. Slot `id` is live
+ * in [lower, upper), counted in allocations of the step.
  *
  * stream   of the key's steps
  * user     whose slots: `stream`, or another on which the steps allocate

@@ -1,17 +1,17 @@
 /*
- * reduce.h - keep the arenas of several ranks equal: gradients summed bucket by bucket while
- * backward still runs, parameters sent to all.
+ * reduce.h - keep the arenas of several ranks equal: sum gradients bucket by bucket while backward
+ * still runs, and send parameters to all.
  *
- * A rank is one arena that trains, one of `world size` with the same layout (by the same
- * declarations, or ashlar_arena_replicate()). The collectives come from outside, as a table of
- * functions, each over one range of one type.
+ * A rank is one of `world size` arenas with the same layout, by the same declarations or by
+ * ashlar_arena_replicate(). The program supplies the collectives as a table of functions, each over
+ * one range of one type.
  *
- * A reducer sends each bucket as soon as all gradients in it are final, and in the order of the
- * buckets. So every rank sends the same ranges in the same order, in whatever order its backward
- * reports gradients, which collectives need.
+ * A reducer sends a bucket as soon as all its gradients are final and all buckets before it are
+ * sent. So every rank sends the same ranges in the same order, as collectives require, in whatever
+ * order its backward reports gradients.
  *
- * Sums are not divided. For the average over ranks, scale by 1 / world size: in the optimizer,
- * where it costs nothing (its gradient scale), or in the collective.
+ * Sums are not divided. For the average over ranks scale by 1 / world size: in the optimizer, whose
+ * gradient scale costs nothing, or in the collective.
  *
  * Threads: one thread at a time for a reducer.
  */
@@ -33,14 +33,14 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
                                               ashlar_dtype dtype, ashlar_stream stream);
 
 /*
- * What a communication library does, on `stream` and without a host wait for the device. A failure
- * is a status with a detail (ashlar_error_set()).
+ * What a communication library does, queued on `stream`, without a host wait for the device. A
+ * function that fails returns a status and sets the detail (ashlar_error_set()).
  *
  *   broadcast        rank `root`'s elements become everyone's
  *   all_reduce       the sum over ranks becomes everyone's
- *   reduce_scatter   in `world size` equal parts, part r becomes the sum in rank r; the other parts
- *                    are undefined. NULL is allowed, and so for all_gather
- *   all_gather       part r of rank r becomes everyone's part r
+ *   reduce_scatter   of `world size` equal shards, shard r becomes the sum in rank r; the others
+ *                    are undefined. NULL is allowed unless the reducer scatters
+ *   all_gather       shard r of rank r becomes everyone's shard r. NULL likewise
  */
 typedef struct ashlar_collectives {
     void *context;
@@ -55,8 +55,8 @@ typedef struct ashlar_collectives {
 typedef enum ashlar_reduction {
     ASHLAR_REDUCTION_ALL, /* every rank has every sum */
     /*
-     * Rank r has the sums of part r of each bucket, updates the parameters there, and
-     * ashlar_reducer_gather() brings them together. For ashlar_arena_set_buckets() with the world
+     * Rank r has the sums of shard r of each bucket, updates the parameters there, and
+     * ashlar_reducer_gather() brings them together. Needs ashlar_arena_set_buckets() with the world
      * size.
      */
     ASHLAR_REDUCTION_SCATTER,
@@ -69,11 +69,11 @@ typedef struct ashlar_reducer ashlar_reducer;
  * Make a reducer for an arena.
  *
  * collectives  copied; its context must outlive the reducer
- * stream       on which collectives are queued: best one of their own, so that backward goes on
- *              beside them
+ * stream       on which collectives are queued: best one of its own, so that backward runs beside
+ *              them
  *
- * Tensors that are frozen by now are left out: nobody reports them. A bucket with frozen tensors
- * only is never sent; of other buckets they are a part, with what their gradients hold.
+ * Nobody reports tensors that are frozen by now. A bucket of frozen tensors only is never sent; in
+ * other buckets they are sent along, with whatever their gradients hold.
  *
  * Ownership: *out is the caller's; arena and stream must outlive it.
  * Errors:    ASHLAR_EINVAL (not committed; a function that is needed is NULL), ASHLAR_EHOSTMEM,
@@ -85,26 +85,26 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_create(
 ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allowed */
 
 /*
- * Begin a step: no gradient is final. With several micro-batches, one step is the last one's
- * backward.
+ * Begin a step, in which no gradient is final yet. With several micro-batches, a step is the
+ * backward pass of the last one.
  *
  * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *reducer);
 
 /*
- * Say that this tensor's gradient is final behind what is queued on `stream`. Sends the buckets
+ * Report that the tensor's gradient is final after what is queued on `stream`. Sends the buckets
  * that this completes, if all before them have been sent.
  *
  * stream   any, up to ASHLAR_REDUCER_STREAMS different ones in a step; it must live until the step
  *          is finished
  *
- * Stream:  collectives of a bucket run behind what is queued on the streams of its tensors when it
- *          is sent. No host wait.
+ * Stream:  a bucket's collective runs after what is queued on the streams of its tensors when it is
+ *          sent. No host wait.
  * Errors:  ASHLAR_EINVAL (no step; no such tensor, a frozen one, one reported before in this step;
- *          too many streams), ASHLAR_EDRIVER: nothing has changed. Those of sending, and of the
- *          collective's own: nothing more is sent in this step, and every further call says so
- *          until it is finished.
+ *          too many streams), ASHLAR_EDRIVER: nothing has changed. What sending or the collective
+ *          returned: nothing more is sent in this step, and every further call returns it until
+ *          the step is finished.
  * Cost:    O(1); an event record and a wait for each bucket and other stream.
  */
 enum { ASHLAR_REDUCER_STREAMS = 64 };
@@ -113,7 +113,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_final(ashlar_reducer *
                                                                 ashlar_stream stream);
 
 /*
- * End the step. Sends nothing; what is queued on `stream` from now on runs behind all collectives.
+ * End the step. Sends nothing; work queued on `stream` from now on runs after all collectives.
  *
  * Errors: ASHLAR_EINVAL (no step; a tensor is missing: the first in the order of buckets is named),
  *         the status of sending that failed, ASHLAR_EDRIVER. The step is over even so.
@@ -123,10 +123,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_finish(ashlar_reducer 
 
 /*
  * Make all parameters those of rank `root`: one broadcast for each stretch of one type, on the
- * reducer's stream, behind what is queued on `stream` and before what will be.
+ * reducer's stream, after what is queued on `stream` and before what will be.
  *
- * ashlar_reducer_gather: make part r of each bucket's parameters that of rank r; for
- * ASHLAR_REDUCTION_SCATTER, after the update.
+ * ashlar_reducer_gather: make shard r of each bucket's parameters that of rank r, after the update;
+ * for ASHLAR_REDUCTION_SCATTER.
  *
  * Errors: ASHLAR_EINVAL (gather: the reducer does not scatter), ASHLAR_EDRIVER, and the
  *         collective's own; some ranges may be sent then.

@@ -1,9 +1,8 @@
 /*
  * replica.h - the same arena on another device, contiguous there from the start.
  *
- * A replica has the layout of its source, so that everything that is said about a place in one of
- * them (offsets, buckets, runs) is true of the other. It needs no flattening, neither when it is
- * made nor before a forward pass: its tensors never lie anywhere else.
+ * A replica has the layout of its source: offsets, buckets and runs of one are those of the other.
+ * It never needs flattening, since its tensors never lie anywhere else.
  */
 #ifndef ASHLAR_REPLICA_H
 #define ASHLAR_REPLICA_H
@@ -19,12 +18,12 @@ ASHLAR_BEGIN_DECLS
  * Make an arena like `source`, with its tensors, options and buckets, and copy regions to it: one
  * copy each, padding and all. Nothing is bound.
  *
- * source_stream  of the source's device: the copies run behind what is queued there, and what is
- *                queued there from now on runs behind the copies
+ * source_stream  of the source's device: the copies run after what is queued there, and before what
+ *                is queued there from now on
  * allocator      of any device of the same kind, the source's too
  * stream         of the allocator's device; the copies are queued on it
- * regions        a set of ASHLAR_REGION_BIT()s with that of the parameters, all of which the source
- *                has; ashlar_arena_extend() takes further ones
+ * regions        a set of ASHLAR_REGION_BIT()s that includes the parameters, all of which the
+ *                source has; ashlar_arena_extend() adds others
  *
  * Ownership: *out is the caller's, an arena like any other; it may outlive its source.
  * Stream:    no host wait, except after an error.
@@ -51,9 +50,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_refresh(ashlar_arena *re
                                                                 ashlar_stream source_stream);
 
 /*
- * The place in `to` of what `pointer` points to in `from`: of the same byte of the same region.
- * NULL where `pointer` is not in a region of `from`, `to` does not have that region, or the two
- * have not the same layout.  Cost: O(1).
+ * The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
+ * `pointer` is in no region of `from`, `to` lacks that region, or their layouts differ.
+ * Cost: O(1).
  */
 ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to,
                                      const void *pointer);

@@ -1,9 +1,9 @@
 /*
  * rnn.h - recurrent layers on an arena's packed weights, queued on a stream.
  *
- * The calls and their order are cuDNN's: forward, then backward_data, then backward_weights, with
- * one reserve from the first to the last and a workspace for each. The caller supplies every
- * buffer, so that all memory of a step comes from one allocator.
+ * The calls and their order are cuDNN's: forward, backward_data, backward_weights, with one reserve
+ * space from the first to the last, and a workspace for each. The caller supplies every buffer, so
+ * that all memory of a step comes from one allocator.
  */
 #ifndef ASHLAR_RNN_H
 #define ASHLAR_RNN_H
@@ -19,26 +19,26 @@ ASHLAR_BEGIN_DECLS
 
 typedef struct ashlar_rnn ashlar_rnn;
 
-/* A padded batch: sequence b has lengths[b] of `steps` steps. */
+/* A padded batch: sequence b has lengths[b] of `steps` time steps. */
 typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
-    uint64_t dropout_seed;  /* forward, with dropout and a reserve: which outputs are dropped;
-                               another one for every step of a training. On a CUDA device only the
-                               first of an rnn counts, and later draws go on from it, but where */
-    bool dropout_restarts;  /* forward: every seed counts there too, so that the same one drops the
-                               same again. Costs as much as setting all of cuDNN's states up */
+    uint64_t dropout_seed;  /* forward, with dropout and a reserve: which outputs are dropped; pass
+                               another one in each training step. On a CUDA device only an rnn's
+                               first seed counts, and later draws go on from it, unless ... */
+    bool dropout_restarts;  /* ... this is set: the same seed drops the same again. Costs as much as
+                               setting up all of cuDNN's states. The CPU always does so */
 } ashlar_rnn_batch;
 
 /*
- * Every buffer of the three calls, in device memory, of the layout's type; letters as in
- * rnn_layout.h, states by pseudo-layer. Each call reads only the fields named for it, and what is
- * marked LSTM only for that cell. Outputs are overwritten except dweights; none may overlap another
- * or an input. All are in use until the stream has passed the call.
+ * The buffers of the three calls, in device memory, of the layout's type; letters as in
+ * rnn_layout.h, states by pseudo-layer. Each call uses only the fields named for it, and those
+ * marked LSTM only for that cell. Outputs are overwritten, but for dweights; none may overlap
+ * another output or an input. All are in use until the stream has passed the call.
  *
- * Where ashlar_rnn_backward_reads_output() says so, the backward calls also read y, hx and cx:
- * they are handed on again as they were in forward.
+ * If ashlar_rnn_backward_reads_output(), the backward calls also read y, hx and cx: pass them as in
+ * forward.
  */
 typedef struct ashlar_rnn_buffers {
     void *reserve; /* all calls; forward: NULL for inference */
@@ -65,14 +65,13 @@ typedef struct ashlar_rnn_buffers {
 /*
  * A stack of recurrent layers for `device`: on a software device by the CPU, on a CUDA device by
  * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). It holds no
- * weights. On a CUDA device it holds what a cuDNN handle does and, with dropout, the states of
- * cuDNN's random numbers (some MiB), taken from the driver here and only here.
- *
- * With cuDNN, the place of every weight is compared here with where cuDNN wants it.
+ * weights. On a CUDA device it holds a cuDNN handle's memory and, with dropout, the states of
+ * cuDNN's random numbers (some MiB), all taken from the driver here, and nowhere else. The place of
+ * every weight is compared with where cuDNN wants it.
  *
  * Ownership: *out is the caller's; the device must outlive it.
- * Threads:   any. With cuDNN, calls of one rnn follow each other; with dropout, its training
- *            forwards are to be on one stream, or on streams that wait for each other.
+ * Threads:   any. With cuDNN, calls on one rnn wait for each other; with dropout, queue its
+ *            training forwards on one stream, or on streams that wait for each other.
  * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device in a build without
  *            cuDNN's headers, or without its library; a type that the device has no arithmetic
  *            for: on the CPU all but F32 and F64; an algorithm that does not do this stack; a
@@ -85,7 +84,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *devi
                                                              ashlar_rnn **out);
 ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wait for the device */
 
-/* Where its weights lie. Ownership: the rnn's. */
+/* Where its weights lie. Ownership: the rnn's.  Threads: any. */
 ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
 
 /*
@@ -97,8 +96,8 @@ ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
 /*
  * Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
  * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0", ".weight_hr_l0" (the
- * projection) by layer, the same with "_reverse" behind for the reverse direction, and of these
- * what there is. *first gets the first tensor's number; its view is the stack's `weights`.
+ * projection) by layer, with "_reverse" appended for the reverse direction, as far as the stack has
+ * them. *first gets the first tensor's number; its view is the stack's `weights`.
  *
  * Each tensor has PyTorch's shape, order of gates and order of elements, so that a checkpoint of
  * the arena is a file that PyTorch loads; only the order of the tensors in memory is cuDNN's. With
@@ -113,9 +112,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *aren
                                                               size_t *first);
 
 /*
- * Bytes of reserve and work for one batch; reserve is 0 for inference. A back end's sizes need
- * not grow with the length (cuDNN's do not): to size for all lengths up to a maximum, take the
- * maximum over all of them.
+ * Bytes of reserve and work for one batch; reserve is 0 for inference. Sizes need not grow with the
+ * length (cuDNN's do not): for all lengths up to a maximum, take the maximum over all of them.
  *
  * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW; with cuDNN also what a pass returns.
  *         Outputs are written only on ASHLAR_OK.
@@ -126,7 +124,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
                                                             size_t *work_bytes);
 
 /*
- * The three passes.
+ * Queue one of the three passes. Each adds to, or overwrites, what ashlar_rnn_buffers says.
  *
  * Stream: queued. With cuDNN and dropout, the first training forward may not be captured, and none
  *         with dropout_restarts.

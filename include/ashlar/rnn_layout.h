@@ -14,7 +14,8 @@
  *
  * so all matrices of all pseudo-layers come first, then all biases; no padding anywhere. cuDNN does
  * not document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
- * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is installed).
+ * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is
+ * installed).
  *
  * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each of the tensors here
  * is, byte for byte, the PyTorch parameter that ashlar_rnn_declare() names.
@@ -50,7 +51,7 @@ typedef enum ashlar_rnn_cell {
     ASHLAR_RNN_CELL_COUNT
 } ashlar_rnn_cell;
 
-/* Which biases there are. One that is not there is zero in the cell's formula. */
+/* Which biases a stack has; the others are zero in the cell's formula. */
 typedef enum ashlar_rnn_bias {
     ASHLAR_RNN_BIAS_DOUBLE,    /* bW and bR */
     ASHLAR_RNN_BIAS_NONE,
@@ -59,7 +60,7 @@ typedef enum ashlar_rnn_bias {
     ASHLAR_RNN_BIAS_COUNT
 } ashlar_rnn_bias;
 
-/* How cuDNN multiplies fp32 matrices. The other types, and the CPU, have one way only. */
+/* How cuDNN multiplies fp32 matrices. Other types, and the CPU, have only one way. */
 typedef enum ashlar_rnn_math {
     ASHLAR_RNN_MATH_FMA,  /* in fp32: what the CPU computes, to rounding */
     ASHLAR_RNN_MATH_TF32, /* factors rounded to 10 bits where the GPU has it: faster */
@@ -67,10 +68,10 @@ typedef enum ashlar_rnn_math {
 } ashlar_rnn_math;
 
 /*
- * Which of cuDNN's algorithms computes the stack; the CPU has one. All but STANDARD keep weights
- * on the processors of the GPU. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, for F64 the
- * dynamic one, and batches whose sequences all have `steps` steps; cuDNN may refuse sizes or GPUs
- * besides.
+ * Which of cuDNN's algorithms computes the stack; the CPU has one. All but STANDARD keep weights on
+ * the GPU's processors. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches whose
+ * sequences all have `steps` time steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse further sizes
+ * or GPUs.
  */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
@@ -80,7 +81,7 @@ typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_ALGORITHM_COUNT
 } ashlar_rnn_algorithm;
 
-/* With only the sizes given, it is what PyTorch's nn.LSTM(input, hidden, layers) is. */
+/* With only the sizes given it describes PyTorch's nn.LSTM(input, hidden, layers). */
 typedef struct ashlar_rnn_config {
     size_t input;  /* I, 1.. */
     size_t hidden; /* H, 1.. */
@@ -90,12 +91,12 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_bias bias;
     size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
     size_t projection; /* 0: none; 1 .. H-1: P, of the LSTM only */
-    double dropout;    /* 0 <= p < 1: of the outputs between layers, in training, this share is 0 */
+    double dropout;    /* 0 <= p < 1: share of the outputs between layers that training zeroes */
     ashlar_rnn_math math;
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
 
-/* The tensors of one pseudo-layer. All its gates are contiguous, so each is one matrix product. */
+/* The tensors of one pseudo-layer. Gates are contiguous, so each tensor is one matrix product. */
 typedef enum ashlar_rnn_tensor {
     ASHLAR_RNN_W,  /* [G*H, in(l)] */
     ASHLAR_RNN_R,  /* [G*H, P] */

@@ -54,7 +54,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_sc
 /*
  * The learning rate of a step, of a schedule that has been checked: 0 .. rate.
  *
- * step   from 1; a whole number says it all, so that a training that is resumed goes on exactly
+ * step   from 1; nothing else is remembered, so a resumed training goes on exactly
  *
  * Threads: any.  Cost: a few multiplications.
  */

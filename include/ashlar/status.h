@@ -19,7 +19,7 @@
     X(EPOINTER, "the pointer is not a live block of this allocator")      \
     X(EMOVED, "a view no longer lies where the arena placed it")          \
     X(EIO, "a file could not be read or written")                         \
-    X(EFORMAT, "a file does not hold what its format promises")              \
+    X(EFORMAT, "a file does not hold what its format promises")           \
     X(EDAMAGE, "memory outside a live block was written to")
 
 ASHLAR_BEGIN_DECLS
@@ -35,8 +35,8 @@ ASHLAR_API const char *ashlar_status_name(ashlar_status status);
 ASHLAR_API const char *ashlar_status_text(ashlar_status status);
 
 /*
- * What the last failing ashlar_ call of this thread had to say: one line that names the
- * argument, file, line or driver call, and where there is one the remedy.
+ * Why the last failing ashlar_ call of this thread failed: one line that names the argument, file,
+ * line or driver call, and the remedy where there is one.
  *
  * Ownership: the library's; overwritten by the next failing call of the same thread.
  * Threads:   any; each thread has its own. Never NULL; empty before the first failure.
@@ -44,8 +44,8 @@ ASHLAR_API const char *ashlar_status_text(ashlar_status status);
 ASHLAR_API const char *ashlar_error_detail(void);
 
 /*
- * For libraries that build on ashlar: make `detail` what ashlar_error_detail() says to this thread
- * (a copy, cut where it is longer than 1023 bytes), and return `status`.
+ * For libraries and callbacks that build on ashlar: set what ashlar_error_detail() says to this
+ * thread, and return `status`. `detail` is copied, and cut after 1023 bytes. Threads: any.
  */
 ASHLAR_API ashlar_status ashlar_error_set(ashlar_status status, const char *detail);
 

@@ -1,10 +1,10 @@
 /*
- * trace.h - what an allocator did and what it holds, for people and programs to look at.
+ * trace.h - what an allocator did and what it holds, in files for people and programs.
  *
- * A trace is the newest events of an allocator that was made with the option `trace`: blocks taken
- * and given back, memory mapped and unmapped, requests refused. Keeping it changes no address, but
- * every allocation and free takes the allocator's lock and reads the clock then. A snapshot is its
- * memory at one moment, with or without a trace.
+ * A trace has the newest events of an allocator made with the option `trace`: blocks taken and
+ * given back, memory mapped and unmapped, requests refused. Tracing changes no address, but makes
+ * every allocation and free take the lock and read the clock. A snapshot is the allocator's memory
+ * at one moment, with or without a trace.
  */
 #ifndef ASHLAR_TRACE_H
 #define ASHLAR_TRACE_H
@@ -22,12 +22,12 @@ ASHLAR_BEGIN_DECLS
 typedef enum ashlar_trace_format {
     /*
      * The log of RMM's logging adaptor, Thread,Time,Action,Pointer,Size,Stream: for ashlar-replay
-     * and RMM's own. Sizes as they were requested; Time is the host's monotonic clock.
+     * and RMM's own replay. Sizes are as requested; Time is the host's monotonic clock.
      */
     ASHLAR_TRACE_RMM_CSV,
     /*
-     * MiniMalloc's problem of static allocation, id,lower,upper,size: sizes of blocks with their
-     * rounding, lifetimes [lower, upper) in positions of the trace. Says nothing about streams.
+     * A packing problem for MiniMalloc, id,lower,upper,size: sizes of blocks with their rounding,
+     * lifetimes [lower, upper) in positions of the trace. It does not know streams.
      */
     ASHLAR_TRACE_MINIMALLOC_CSV,
     /*
@@ -40,15 +40,14 @@ typedef enum ashlar_trace_format {
 } ashlar_trace_format;
 
 /*
- * Write the trace as a file. Blocks that are live now are live at its end.
+ * Write the trace to a file. Blocks that are live now are live at its end.
  *
- * path     is replaced as a whole, or on failure left as it was
+ * path     replaced as a whole; on failure it stays as it was
  * missing  how many events since the allocator was made are not in the file: those that newer ones
- *          have overwritten, and those of blocks whose beginning or end went with them. NULL is
- *          allowed. Unchanged on failure.
+ *          overwrote, and those of blocks whose beginning or end was among them; unchanged on
+ *          failure. NULL is allowed
  *
- * Threads: any, beside any other calls on this allocator; what they do meanwhile may be there or
- *          not.
+ * Threads: any, also beside other calls on this allocator, whose events may be in the file or not.
  * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; path is no regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
  * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each, 170 for a picture;
@@ -61,9 +60,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_a
 
 typedef enum ashlar_snapshot_state {
     ASHLAR_SNAPSHOT_LIVE,    /* the caller's */
-    ASHLAR_SNAPSHOT_CACHED,  /* free, in a thread's cache: that thread's next block of its stream */
-    ASHLAR_SNAPSHOT_PENDING, /* free at once on its stream; its last use there may not be over */
-    ASHLAR_SNAPSHOT_PLANNED, /* of a plan's memory, in no block now: for steps of its plans */
+    ASHLAR_SNAPSHOT_CACHED,  /* free, in a thread's cache, for its stream */
+    ASHLAR_SNAPSHOT_PENDING, /* free for its stream; its last use there may not be over */
+    ASHLAR_SNAPSHOT_PLANNED, /* plan memory that no block uses now */
     ASHLAR_SNAPSHOT_IDLE,    /* free; no queued work touches it */
     ASHLAR_SNAPSHOT_STATE_COUNT
 } ashlar_snapshot_state;
@@ -86,8 +85,8 @@ typedef struct ashlar_snapshot_block {
 /*
  * Invariants:
  *   segments are in the order of their addresses and do not overlap
- *   the blocks, in the order of their addresses, fill the segments exactly, none reaches over an
- *   end:  sum of blocks' bytes in a segment == the segment's bytes
+ *   the blocks, in the order of their addresses, fill the segments exactly; none crosses a
+ *   segment's end
  * and of the ashlar_stats of the same moment:
  *   reserved_bytes == sum of segments' bytes
  *   live_blocks == number of LIVE blocks,  block_bytes == sum of their bytes,
@@ -123,7 +122,7 @@ ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allo
  * In the file a block that is not LIVE is inactive, whatever its last use; an event's tag is its
  * `user_metadata`; there are no call stacks.
  *
- * path   is replaced as a whole, or on failure left as it was
+ * path   replaced as a whole; on failure it stays as it was
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.

@@ -1,3 +1,4 @@
+/* batch_sampler.c - draws seeded batches of similar lengths, window by window. */
 #include "rnn/data/batch_sampler.h"
 
 #include <stdlib.h>
@@ -7,10 +8,10 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* A place in the window. */
+/* An item drawn into the window. */
 typedef struct drawn_item {
     ashlar_batch_sampler_item item;
-    size_t draw; /* its place in the batch sampler, for ties: the order must not depend on qsort */
+    size_t draw; /* its place among those drawn; breaks ties, so that qsort does not decide */
 } drawn_item;
 
 /*
@@ -31,7 +32,7 @@ struct ashlar_batch_sampler {
     double handed_out;                /* items; a double counts exactly to 2^53 */
 };
 
-/* Where the shuffle swaps item i - 1 with. */
+/* A random index below i. */
 static size_t draw_below(ashlar_batch_sampler *s, size_t i) {
     return (size_t)ashlar__random_below(&s->random, i);
 }

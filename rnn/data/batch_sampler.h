@@ -2,10 +2,10 @@
  * batch_sampler.h - an endless, seeded series of batches of items of similar length (internal).
  *
  *     epoch    a seeded permutation of all items; epochs follow each other without a break
- *     window   the next `window` * `batch` items of that, sorted by length and cut into batches,
- *              which are handed out in seeded random order
+ *     window   the next `window` * `batch` items of an epoch, sorted by length, cut into batches,
+ *              and handed out in seeded random order
  *
- * So the lengths within a batch are similar, and those of successive batches differ.
+ * So lengths are similar within a batch and differ from batch to batch.
  *
  * Threads: one at a time per batch sampler.
  */
@@ -44,16 +44,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__batch_sampler_create(const ashlar_batch_
                                                              ashlar_batch_sampler **out);
 void ashlar__batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL is allowed */
 
-/* The next batch: `batch` items, longest first, until the next call. */
+/* The next batch: `batch` items, longest first. Valid until the next call. */
 const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler *batch_sampler);
 
-/* Pass over the next `batches` batches, as if they had been handed out. */
+/* Skip the next `batches` batches, as if they had been handed out. */
 void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
 
-/* Epochs that were handed out. */
+/* How many epochs have been handed out, in fractions. */
 double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
 
-/* The generator as it is now: a batch sampler at the same place of the same order has the same. */
+/* The generator's state: equal for batch samplers at the same place of the same order. */
 ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
 
 #endif /* ASHLAR_BATCH_SAMPLER_H */

@@ -1,3 +1,4 @@
+/* batch_split.c - splits a batch into micro-batches, parts and chunks, and fills its image. */
 #include "rnn/data/batch_split.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@ static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
 
-/* `size`, or all where it is 0 or more than there is. */
+/* `size`, but `all` where it is 0 or larger. */
 static size_t piece_of(size_t size, size_t all) {
     return size == 0 ? all : smaller(size, all);
 }
@@ -27,7 +28,7 @@ ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *con
     return split;
 }
 
-/* The columns of a micro-batch. */
+/* Copy each micro-batch's columns, so that they are contiguous. */
 static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, int32_t *image) {
     const size_t batch = split->micro * split->count;
     for (size_t m = 0; m < split->micro; m++) {
@@ -37,7 +38,7 @@ static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, 
     }
 }
 
-/* Steps that a sequence has among `room` steps from `first` on. */
+/* How many of the `room` steps from `first` on a sequence has. */
 static int32_t length_within(int32_t length, size_t first, size_t room) {
     return (size_t)length <= first ? 0 : (int32_t)smaller((size_t)length - first, room);
 }

@@ -3,7 +3,7 @@
  *
  * A batch of T time steps and B sequences is split three times:
  *
- *     N micro-batches   of B/N sequences, worked off one after the other in one step
+ *     N micro-batches   of B/N sequences, run one after the other in one step
  *     parts             of K time steps, each an update of the weights (truncated
  *                       back-propagation through time); parts = ceil(T / K)
  *     chunks            of a part, of C time steps: what is in memory at once; chunks = ceil(K / C)
@@ -14,12 +14,11 @@
  *     targets   int32 [N][T, B/N]
  *     lengths   int32 [parts][N][chunks][B/N]         of each chunk: 0 .. its steps
  *
- * and on the host, behind it, the lengths once more with 1 for each 0: an RNN has no sequences of
- * no steps, so those that have ended take one step over nothing in each chunk, of which no
- * gradient comes.
+ * and on the host, behind it, the lengths once more with 1 for each 0: an RNN takes no sequence of
+ * 0 steps, so one that has ended takes one step over padding in each chunk, without a gradient.
  *
- * A micro-batch is a run of sequences, not every N-th one: a batch's are sorted by length, so those
- * of a run are alike, and steps at its end are left out by the RNN for all of them.
+ * A micro-batch is a run of neighbours, not every N-th sequence: a batch is sorted by length, so
+ * neighbours have similar lengths, and the RNN skips the steps after the longest of them.
  */
 #ifndef ASHLAR_BATCH_SPLIT_H
 #define ASHLAR_BATCH_SPLIT_H
@@ -33,7 +32,7 @@ typedef struct ashlar_batch_split_config {
     size_t chunk; /* C; 0: K */
 } ashlar_batch_split_config;
 
-/* Of one batch. Offsets and sizes of an image are in int32s. */
+/* The sizes of one batch's pieces. Offsets and sizes of an image count int32s. */
 typedef struct ashlar_batch_split {
     size_t steps; /* T */
     size_t count; /* B/N */
@@ -51,19 +50,19 @@ typedef struct ashlar_batch_window {
     size_t inputs, targets, lengths, rnn_lengths; /* offsets */
 } ashlar_batch_window;
 
-/* Requires steps, config->batch >= 1, and T * B elements that can be counted. No size shrinks with
- * more steps. */
+/* Requires steps, config->batch >= 1, and that T * B does not overflow. No size shrinks as steps
+ * grow. */
 ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps);
 
-/* Fill in [image + extra]. */
+/* Write the image of a batch, [split->image + split->extra]. */
 void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
                               int32_t *image);
 
-/* micro 0 .. N-1, part 0 .. parts-1 */
+/* Where a micro-batch (0 .. N-1) of a part (0 .. parts-1) lies in the image. */
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* Of all micro-batches. */
+/* Tokens of a part, over all micro-batches. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
                                   size_t part);
 

@@ -1,3 +1,4 @@
+/* batcher.c - cuts records into pieces and writes the pieces of a batch side by side. */
 #include "rnn/data/batcher.h"
 
 #include <string.h>
@@ -37,9 +38,9 @@ static size_t sequence_steps(ashlar_record record) {
     return record.count + 1; /* a record is a part of an object in memory: no overflow */
 }
 
-/* --- setting up ----------------------------------------------------------------------------- */
+/* --- setting up ------------------------------------------------------------------------------ */
 
-/* The piece of a sequence of `steps` that begins at `first`, and whether it is its last. */
+/* The length of the piece that begins at `first`; returns whether it is the sequence's last. */
 static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
                       size_t *take) {
     const size_t left = steps - first;
@@ -47,8 +48,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
     return *take == left;
 }
 
-/* Of all records; into batcher->pieces where they are allocated. Strides do not overflow, for
- * another piece begins before the sequence's end. */
+/* Count the pieces of all records, and store them if batcher->pieces is allocated. Strides do not
+ * overflow: a next piece begins before the end of its sequence. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {
@@ -144,7 +145,7 @@ void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     ashlar__host_free(batcher);
 }
 
-/* --- the batches ---------------------------------------------------------------------------- */
+/* --- the batches ----------------------------------------------------------------------------- */
 
 /* Write one piece down column `column` of the batch. */
 static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,

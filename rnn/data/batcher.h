@@ -4,8 +4,8 @@
  * The vocabulary is the byte. Byte 0, never in text, marks begin and end, so a record of n bytes
  * is the symbols 0, r1 .. rn, 0: its inputs are the first n+1 of them, its targets the last n+1,
  * and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
- * max_steps (the last may be shorter); nothing is lost, for each piece's first input is the symbol
- * that the piece before it ended with as a target. With a stride below max_steps the pieces
+ * max_steps (the last may be shorter); nothing is lost, since each piece's first input is the last
+ * target of the piece before. With a stride below max_steps the pieces
  * overlap, as a sliding window: each begins `stride` steps after the one before, and the last ends
  * at the end of its sequence.
  *
@@ -40,7 +40,7 @@ typedef struct ashlar_batcher_config {
                       same as max_steps, pieces do not overlap */
 } ashlar_batcher_config;
 
-/* A batch in the caller's memory; the pointers are the caller's, the rest is filled in. */
+/* A batch. The caller sets the pointers, to memory of its own; the rest is filled in. */
 typedef struct ashlar_batch {
     int32_t *inputs;  /* [T, B], room for ashlar__batcher_array_bytes(); padding is 0 */
     int32_t *targets; /* [T, B], the same */
@@ -64,7 +64,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__batcher_create(const ashlar_corpus *corp
 
 void ashlar__batcher_destroy(ashlar_batcher *batcher); /* NULL is allowed */
 
-/* Steps of the longest piece there is, <= config.max_steps: the most that a batch can have. */
+/* Steps of the longest piece, the most that a batch can have; <= config.max_steps. */
 size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher);
 
 /* Number of pieces: the length of an epoch. */
@@ -76,10 +76,10 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 /* Fill in the next batch. */
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
-/* Pass over the next `batches` batches, as if they had been handed out. */
+/* Skip the next `batches` batches, as if they had been handed out. */
 void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
 
-/* The generator as it is now: a batcher at the same place has the same. */
+/* The generator's state: equal for batchers at the same place. */
 ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

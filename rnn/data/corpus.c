@@ -1,3 +1,4 @@
+/* corpus.c - reads text files and folders, cuts them into records, and sums them up. */
 #include "rnn/data/corpus.h"
 
 #include <dirent.h>
@@ -44,7 +45,7 @@ struct ashlar_corpus {
     size_t read_capacity;
     size_t file_count;
     size_t skipped_count;
-    size_t repeat_count; /* further names of files in `read` */
+    size_t repeat_count; /* names that led to a file in `read` */
 };
 
 /* Paths of a folder's files. */
@@ -62,7 +63,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     if (need <= *capacity) {
         return items;
     }
-    /* Half as much again: a full corpus is then at most a third empty. */
+    /* Half as much again, so that at most a third of the memory is unused. */
     size_t more;
     if (!ashlar__add(need, need / 2, &more)) {
         more = need;
@@ -77,7 +78,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     return grown;
 }
 
-/* --- cutting a text into records ------------------------------------------------------------ */
+/* --- cutting a text into records ------------------------------------------------------------- */
 
 typedef struct text_line {
     size_t start;
@@ -140,7 +141,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     const unsigned char *text = corpus->text;
     const size_t bytes = corpus->text_bytes;
     const bool fortune = has_separator(text, start, bytes);
-    bool open = false; /* some line since the last border is not blank */
+    bool open = false; /* a line since the last border is not blank */
     size_t record_start = start;
     size_t record_end = start;
     while (start < bytes) {
@@ -148,10 +149,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
         const bool blank = is_blank(text, line);
         if (fortune ? is_separator(text, line) : blank) {
             if (open) {
-                const ashlar_status status = add_record(corpus, record_start, record_end);
-                if (status != ASHLAR_OK) {
-                    return status;
-                }
+                ASHLAR_TRY(add_record(corpus, record_start, record_end));
             }
             open = false;
             record_start = line.next;
@@ -164,7 +162,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     return open ? add_record(corpus, record_start, record_end) : ASHLAR_OK;
 }
 
-/* --- reading files -------------------------------------------------------------------------- */
+/* --- reading files --------------------------------------------------------------------------- */
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
@@ -200,9 +198,9 @@ static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, con
     }
 }
 
-/* True if this file was met before; if not, it is remembered. */
+/* Whether this file was read before; if not, remember it. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
-    /* A plain walk: with some thousands of files it costs less than reading them. */
+    /* Linear: with some thousands of files it costs less than reading them. */
     for (size_t i = 0; i < corpus->read_count; i++) {
         if (corpus->read[i].inode == info->st_ino && corpus->read[i].device == info->st_dev) {
             corpus->repeat_count++;
@@ -269,7 +267,7 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, bool name
     return status;
 }
 
-/* --- folders -------------------------------------------------------------------------------- */
+/* --- folders --------------------------------------------------------------------------------- */
 
 static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
     char **paths = reserve(list->paths, &list->capacity, list->count + 1, sizeof *paths);
@@ -322,10 +320,7 @@ static ashlar_status add_listed(ashlar_corpus *corpus, const path_list *list) {
         if (stat(list->paths[i], &info) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
-        const ashlar_status status = add_file(corpus, list->paths[i], false);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(add_file(corpus, list->paths[i], false));
     }
     return ASHLAR_OK;
 }
@@ -368,7 +363,7 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
     return add_file(corpus, path, true);
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar_corpus **out) {
     if (count == 0) {
@@ -419,4 +414,31 @@ size_t ashlar__corpus_file_count(const ashlar_corpus *corpus) {
 
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
     return corpus->skipped_count;
+}
+
+/*
+ * As FNV-1a, but eight bytes at a time; it need not withstand an attacker. The last line, at a
+ * record's end, makes texts with other record borders differ.
+ */
+static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
+    const uint64_t prime = UINT64_C(0x100000001b3);
+    uint64_t word;
+    for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        sum = (sum ^ word) * prime;
+        sum ^= sum >> 29; /* else high bits would never reach low ones */
+    }
+    for (; count > 0; count--, bytes++) {
+        sum = (sum ^ *bytes) * prime;
+    }
+    return sum ^ sum >> 32;
+}
+
+uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus) {
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < ashlar__corpus_count(corpus); i++) {
+        const ashlar_record record = ashlar__corpus_record(corpus, i);
+        sum = mix(sum, record.bytes, record.count);
+    }
+    return sum;
 }

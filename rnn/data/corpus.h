@@ -14,6 +14,7 @@
 #define ASHLAR_CORPUS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ashlar/status.h>
 
@@ -27,9 +28,9 @@ typedef struct ashlar_record {
 /*
  * Read `count` files or folders.
  *
- * A folder stands for the regular files directly in it, in byte order of their names. Passed over
- * are hidden files and, counted as skipped, binary ones (a byte 0) and ones without a record. A
- * file that was read before is not read again under a second name (symbolic or hard link).
+ * A folder stands for the regular files directly in it, in byte order of their names. Hidden files
+ * are ignored; binary ones (with a byte 0) and ones without a record are skipped and counted. No
+ * file is read again under a second name (symbolic or hard link).
  *
  * Ownership: the caller owns *out until ashlar__corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path), ASHLAR_EIO (missing or unreadable), ASHLAR_EFORMAT (a named
@@ -43,7 +44,7 @@ void ashlar__corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
 /* Number of records, > 0. */
 size_t ashlar__corpus_count(const ashlar_corpus *corpus);
 
-/* Record `i` < count, in the order of the paths and within a file as it stands there. */
+/* Record `i` < count, in the order of the paths and of each file. */
 ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i);
 
 /* Bytes of all records together. */
@@ -52,5 +53,8 @@ size_t ashlar__corpus_bytes(const ashlar_corpus *corpus);
 /* Files that gave a record, and files of folders that were skipped. */
 size_t ashlar__corpus_file_count(const ashlar_corpus *corpus);
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus);
+
+/* A sum over all records and their ends, which tells texts apart. Cost: reads the whole text. */
+uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus);
 
 #endif /* ASHLAR_CORPUS_H */

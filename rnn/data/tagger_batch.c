@@ -1,3 +1,4 @@
+/* tagger_batch.c - lays out and fills padded batches of tagged sentences. */
 #include "rnn/data/tagger_batch.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_
             "at least 1",
             shape->batch, shape->steps, shape->width);
     }
-    /* T*B is at least B: five of them hold all but the characters. */
+    /* B <= T*B, so that 5 T*B bounds everything but the characters. */
     if (!ashlar__mul(shape->steps, shape->batch, &words) ||
         !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
         !ashlar__add(total, letters, &total) || total > INT32_MAX) {
@@ -39,7 +40,7 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
     };
 }
 
-/* The block of a batch with nothing but padding in it. */
+/* Fill a batch's block with padding. */
 static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     const ashlar_tagger_shape *shape = &batch->shape;
     const size_t words = shape->steps * shape->batch;
@@ -55,7 +56,7 @@ static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     return to;
 }
 
-/* Write word `at` of the T*B. */
+/* Write word `at`, of T*B. */
 static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                       const ashlar_tagger_arrays *to, size_t at, const ashlar_tagger_token *token) {
     const size_t words = batch->shape.steps * batch->shape.batch;

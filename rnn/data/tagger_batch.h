@@ -8,7 +8,7 @@
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
  *     ones        [B]         all 1: the lengths of a batch of one token of each sentence
- *     char_counts [T*B]       characters of each word, 1..C; padding has 1, the unknown one
+ *     char_counts [T*B]       characters of each word, 1..C; padding words have one, the unknown
  *     characters  [C, T*B]    padding is 0
  *
  * Threads: any, on distinct batches.
@@ -42,7 +42,7 @@ typedef struct ashlar_tagger_batch {
     size_t tokens; /* sum of the lengths */
 } ashlar_tagger_batch;
 
-/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more places). */
+/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more int32s). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape,
                                                            size_t *bytes);
 
@@ -57,7 +57,7 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count);
 
-/* Fill it with what takes the most: every sentence and word as long as the shape allows. */
+/* Fill the batch with the largest that the shape allows: every sentence and word full length. */
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
                                        const ashlar_tagger_shape *shape);
 

@@ -1,3 +1,4 @@
+/* tagger_corpus.c - reads column files and numbers their words, characters and tags. */
 #include "rnn/data/tagger_corpus.h"
 
 #include <string.h>
@@ -33,46 +34,33 @@ struct ashlar_tagger_corpus {
     ashlar_tagger_counts counts;
 };
 
-/* What reading needs and the corpus does not. Until the end tokens have the numbers of `words`. */
+/* What only reading needs. Until number_words() tokens carry the numbers of `words`. */
 typedef struct reading {
     ashlar_tagger_corpus *corpus;
     ashlar_vocabulary *words, *tags;
     const char *path;
     size_t line;
-    size_t open_count; /* words of the sentence that has not ended */
+    size_t open_count; /* words of the unfinished sentence */
 } reading;
-
-/* Room for one more; NULL: no host memory, and `items` is as it was. */
-static void *reserve(void *items, size_t *capacity, size_t count, size_t bytes) {
-    if (count < *capacity) {
-        return items;
-    }
-    const size_t grown = *capacity + *capacity / 2 + 64;
-    void *more = ashlar__host_realloc(items, grown, bytes);
-    if (more != NULL) {
-        *capacity = grown;
-    }
-    return more;
-}
 
 static ashlar_status fail_memory(const char *path) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
 }
 
-/* --- lines ---------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static ashlar_status end_sentence(reading *r) {
     ashlar_tagger_corpus *c = r->corpus;
     if (r->open_count == 0) {
         return ASHLAR_OK;
     }
-    token_span *sentences =
-        reserve(c->sentences, &c->sentence_capacity, c->counts.sentences, sizeof *sentences);
-    if (sentences == NULL) {
+    void *sentences = c->sentences;
+    if (!ashlar__host_grow(&sentences, &c->sentence_capacity, c->counts.sentences,
+                           sizeof *c->sentences)) {
         return fail_memory(r->path);
     }
     c->sentences = sentences;
-    sentences[c->counts.sentences++] =
+    c->sentences[c->counts.sentences++] =
         (token_span){c->counts.tokens - r->open_count, r->open_count};
     r->open_count = 0;
     return ASHLAR_OK;
@@ -83,9 +71,8 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     ashlar_tagger_corpus *c = r->corpus;
     size_t word_number, tag_number;
     const unsigned char *bytes = (const unsigned char *)word;
-    ashlar_tagger_token *tokens =
-        reserve(c->tokens, &c->token_capacity, c->counts.tokens, sizeof *tokens);
-    if (tokens == NULL) {
+    void *tokens = c->tokens;
+    if (!ashlar__host_grow(&tokens, &c->token_capacity, c->counts.tokens, sizeof *c->tokens)) {
         return fail_memory(r->path);
     }
     c->tokens = tokens;
@@ -95,7 +82,7 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     }
     ASHLAR_TRY(ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number));
     ASHLAR_TRY(ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
-    tokens[c->counts.tokens++] =
+    c->tokens[c->counts.tokens++] =
         (ashlar_tagger_token){bytes, word_bytes, (int32_t)word_number, (int32_t)tag_number};
     r->open_count++;
     return ASHLAR_OK;
@@ -176,9 +163,9 @@ static ashlar_status read_file(reading *r, const char *path) {
                : status;
 }
 
-/* --- numbers -------------------------------------------------------------------------------- */
+/* --- numbers --------------------------------------------------------------------------------- */
 
-/* Sentences that words are counted in. */
+/* Held-out sentences are for the test: their words are not counted. */
 static bool is_held_out(const ashlar_tagger_corpus *c, size_t i) {
     return c->config.held_out > 0 && i % c->config.held_out == c->config.held_out - 1;
 }
@@ -206,7 +193,7 @@ static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
     }
 }
 
-/* From numbers of all words to those of the words that are seen often enough. */
+/* Renumber tokens: only words seen often enough keep a number, the others become unknown (0). */
 static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     size_t *seen = ashlar__host_calloc(different, sizeof *seen);
     int32_t *numbers = ashlar__host_calloc(different, sizeof *numbers);
@@ -234,7 +221,7 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     return ASHLAR_OK;
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const *paths,
                                 size_t count) {

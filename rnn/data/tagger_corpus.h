@@ -45,7 +45,7 @@ typedef struct ashlar_tagger_sentence {
     bool is_held_out;
 } ashlar_tagger_sentence;
 
-/* What there is. */
+/* Sizes of the corpus and of its vocabularies. */
 typedef struct ashlar_tagger_counts {
     size_t sentences; /* > 0, and at least one is not held out */
     size_t held_out;  /* of them */

@@ -1,3 +1,4 @@
+/* vocabulary.c - numbers words by a hash table with open addressing. */
 #include "rnn/data/vocabulary.h"
 
 #include <stdbool.h>
@@ -93,7 +94,7 @@ void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary) {
 ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
                                      size_t count, size_t *number) {
     const entry word = {bytes, count, hash_of(bytes, count)};
-    if (vocabulary->place_count > 0) { /* one that was seen needs no room */
+    if (vocabulary->place_count > 0) { /* a known word needs no room */
         const size_t seen = *find(vocabulary, &word);
         if (seen != 0) {
             *number = seen - 1;

@@ -1,3 +1,4 @@
+/* blas.c - cuts a matrix product into pieces for the workers, and times them. */
 #include "rnn/layer/blas_impl.h"
 
 #include <stdatomic.h>
@@ -70,30 +71,12 @@ static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute
     return c;
 }
 
-static void compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function) {
+void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function) {
     if (p->m > 0 && p->n > 0 && p->k > 0) {
         tiling c = make_tiling(p, function);
         ashlar__workers_run(c.rows * c.columns, compute_one, &c);
     }
 }
-
-/* ---- by type ---- */
-
-#define real float
-#define REAL(name) name##_f32
-#define FUNCTION f32
-#include "rnn/layer/blas_template.h"
-#undef real
-#undef REAL
-#undef FUNCTION
-
-#define real double
-#define REAL(name) name##_f64
-#define FUNCTION f64
-#include "rnn/layer/blas_template.h"
-#undef real
-#undef REAL
-#undef FUNCTION
 
 /* ---- threads and names ---- */
 

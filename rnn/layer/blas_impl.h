@@ -48,8 +48,11 @@ typedef struct ashlar_gemm_kernels {
     ashlar_gemm_kernel *f32, *f64;
 } ashlar_gemm_kernels;
 
-/* The best that this processor runs (blas_x86.c or blas_any.c). */
+/* The best that this processor runs. */
 const ashlar_gemm_kernels *ashlar__blas_best(void);
+
+/* Compute a product, cut into pieces for the workers. Any of m, n and k may be 0. */
+void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
 
 /*
  * For benchmarks: nanoseconds that threads have spent in products since the clock was started, of

@@ -13,7 +13,7 @@ enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
 
 ashlar_status ashlar__cublas_open(const ashlar_cublas **out) {
-    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
     static ashlar_cublas functions;
     static const ashlar_shared_library library = {
         .what = "cuBLAS",

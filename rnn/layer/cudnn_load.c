@@ -5,6 +5,7 @@
 #include "allocator/base/shared_library.h"
 
 enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
+_Static_assert(CUDNN_MAJOR == MAJOR, "the headers are of the version that is looked for");
 
 static const char *const names[] = {
 #define X(field, symbol) #symbol,
@@ -25,7 +26,7 @@ static ashlar_status check_version(const void *functions) {
 }
 
 ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
-    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
     static ashlar_cudnn functions;
     static const ashlar_shared_library library = {
         .what = "cuDNN 9",

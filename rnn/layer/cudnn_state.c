@@ -23,15 +23,20 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     return c->math == ASHLAR_RNN_MATH_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
+/*
+ * Each cell's mode. The table is made from the list of cells, so that a cell without a line here
+ * does not compile: cuDNN's mode 0 is a ReLU, and a row left out would be that.
+ */
+#define MODE_OF_LSTM CUDNN_LSTM
+#define MODE_OF_GRU CUDNN_GRU
+#define MODE_OF_TANH CUDNN_RNN_TANH
+#define MODE_OF_RELU CUDNN_RNN_RELU
+#define CELL_MODE(name, gates, text) [ASHLAR_RNN_##name] = MODE_OF_##name,
+static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
+ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
+
 /* cuDNN's name for no projection is one as wide as hidden. Sizes fit: the layout is below 2^31. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
-    static const cudnnRNNMode_t cells[] = {
-        [ASHLAR_RNN_LSTM] = CUDNN_LSTM,
-        [ASHLAR_RNN_GRU] = CUDNN_GRU,
-        [ASHLAR_RNN_TANH] = CUDNN_RNN_TANH,
-        [ASHLAR_RNN_RELU] = CUDNN_RNN_RELU,
-    };
-    ASHLAR_TABLE_IS_FULL(cells, ASHLAR_RNN_CELL_COUNT);
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
         [ASHLAR_RNN_BIAS_NONE] = CUDNN_RNN_NO_BIAS,
@@ -49,7 +54,7 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     const ashlar_rnn_config *c = &rnn->layout.config;
     const cudnnDataType_t type = ashlar__cudnn_type(c->dtype);
     ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
-                     (s->rnn, algorithms[c->algorithm], cells[c->cell], biases[c->bias],
+                     (s->rnn, algorithms[c->algorithm], cell_modes[c->cell], biases[c->bias],
                       c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
                       CUDNN_LINEAR_INPUT, type,
                       ashlar_dtype_is_narrow(c->dtype) ? CUDNN_DATA_FLOAT : type, math_type(c),

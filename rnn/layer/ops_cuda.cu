@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "arena/compute/half.h"
+#include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 
 enum { THREADS = ASHLAR_OPS_THREADS, WORD_BITS = 32 };
@@ -66,37 +66,21 @@ static __device__ void find_token(const ashlar_embedding_args *args, size_t clas
 
 /* ---- element types ---- */
 
-#define ASHLAR_STORED float
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_f32
-#define ASHLAR_WIDEN(stored) (stored)
-#define ASHLAR_NARROW(real) (real)
-#define ASHLAR_EXP(x) expf(x)
-#include "rnn/layer/ops_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f32
+#include "rnn/layer/ops_cuda_typed.cuh"
 
-#define ASHLAR_STORED double
-#define ASHLAR_REAL double
-#define ASHLAR_NAME(name) name##_f64
-#define ASHLAR_WIDEN(stored) (stored)
-#define ASHLAR_NARROW(real) (real)
-#define ASHLAR_EXP(x) exp(x)
-#include "rnn/layer/ops_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f64
+#include "rnn/layer/ops_cuda_typed.cuh"
 
-#define ASHLAR_STORED uint16_t
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_f16
-#define ASHLAR_WIDEN(stored) ashlar__float_from_f16(stored)
-#define ASHLAR_NARROW(real) ashlar__f16_from_float(real)
-#define ASHLAR_EXP(x) expf(x)
-#include "rnn/layer/ops_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f16
+#include "rnn/layer/ops_cuda_typed.cuh"
 
-#define ASHLAR_STORED uint16_t
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_bf16
-#define ASHLAR_WIDEN(stored) ashlar__float_from_bf16(stored)
-#define ASHLAR_NARROW(real) ashlar__bf16_from_float(real)
-#define ASHLAR_EXP(x) expf(x)
-#include "rnn/layer/ops_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE bf16
+#include "rnn/layer/ops_cuda_typed.cuh"
 
 /* ---- kernels ---- */
 

@@ -1,7 +1,5 @@
 /*
- * real_f32.h - what the templates need to know of float (internal; see also real_f64.h).
- *
- * A template's source file includes this or real_f64.h, never both.
+ * real_f32.h - exp, sigmoid and tanh of float (internal; real.h chooses it or real_f64.h).
  *
  * The functions here are branch-free and inline, so that loops over them vectorise; libm's are
  * calls and would not. Errors, held by tests/rnn/layer/test_real.c over every exponent: exp 2 ulp,
@@ -14,13 +12,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "rnn/layer/blas.h"
-
-typedef float real;
-
-#define REAL(name) name##_f32
-#define REAL_DTYPE ASHLAR_F32
-
 /*
  * e^x - 1 for the remainder r = x - n ln 2, |r| <= ln(2)/2: the return value; n: through *n.
  *
@@ -28,7 +19,7 @@ typedef float real;
  * ln 2 is taken away in two parts, the first with so few bits that n times it is exact.
  * The polynomial is Taylor's: its first missing term is |r|^8 / 8! < 2^-27 of the result.
  */
-static inline float real_reduce_expm1(float x, int32_t *n) {
+static inline float real_reduce_expm1_f32(float x, int32_t *n) {
     const float round = 0x1.8p23f;
     const float ln2_high = 355.0f / 512.0f;
     const float ln2_low = -2.12194440054690583e-4f;
@@ -44,7 +35,7 @@ static inline float real_reduce_expm1(float x, int32_t *n) {
 }
 
 /* 2^n, -126 <= n <= 127. Unsigned, so that the nonsense n of a NaN does no harm. */
-static inline float real_power_of_two(int32_t n) {
+static inline float real_power_of_two_f32(int32_t n) {
     const uint32_t bits = ((uint32_t)n + 127u) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
@@ -55,31 +46,31 @@ static inline float real_power_of_two(int32_t n) {
  * x, or +-limit beyond it. By magnitude, because two comparisons, one after the other, become
  * branches and keep the loop from vectorising. The one here is false for NaN, which passes.
  */
-static inline float real_clamp(float x, float limit) {
+static inline float real_clamp_f32(float x, float limit) {
     const float size = fabsf(x);
     return copysignf(size > limit ? limit : size, x);
 }
 
 /* Two factors for 2^n: at the ends of the range (denormals, infinity) one would not do. */
-static inline float real_exp(float x) {
+static inline float real_exp_f32(float x) {
     int32_t n;
-    const float tail = real_reduce_expm1(real_clamp(x, 104.0f), &n);
+    const float tail = real_reduce_expm1_f32(real_clamp_f32(x, 104.0f), &n);
     const int32_t half = n / 2;
-    return (1.0f + tail) * real_power_of_two(half) * real_power_of_two(n - half);
+    return (1.0f + tail) * real_power_of_two_f32(half) * real_power_of_two_f32(n - half);
 }
 
 /* Flat beyond +-87, where it is within 2^-125 of 0 or is 1. */
-static inline float real_sigmoid(float x) {
+static inline float real_sigmoid_f32(float x) {
     int32_t n;
-    const float tail = real_reduce_expm1(real_clamp(-x, 87.0f), &n);
-    return 1.0f / (1.0f + (1.0f + tail) * real_power_of_two(n));
+    const float tail = real_reduce_expm1_f32(real_clamp_f32(-x, 87.0f), &n);
+    return 1.0f / (1.0f + (1.0f + tail) * real_power_of_two_f32(n));
 }
 
 /* From e^2x - 1 and not from e^2x, so that small results keep all their bits. */
-static inline float real_tanh(float x) {
+static inline float real_tanh_f32(float x) {
     int32_t n;
-    const float tail = real_reduce_expm1(real_clamp(2.0f * x, 20.0f), &n);
-    const float power = real_power_of_two(n);
+    const float tail = real_reduce_expm1_f32(real_clamp_f32(2.0f * x, 20.0f), &n);
+    const float power = real_power_of_two_f32(n);
     const float expm1 = power * tail + (power - 1.0f);
     return expm1 / (expm1 + 2.0f);
 }

@@ -93,12 +93,17 @@ typedef struct ashlar_rnn_cpu_passes {
  * Compiled for several instruction sets (meson.build). That with fused multiplication rounds less
  * often: it gets other bits than the baseline, and the same as itself everywhere.
  */
-extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f32_baseline;
-extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f64_baseline;
-extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f32_avx2;
-extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_f64_avx2;
+#define ASHLAR_DECLARE_PASSES(type, set)                                          \
+    ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;                        \
+    ashlar_rnn_cpu_pass ashlar__rnn_backward_data_##type##_##set;                  \
+    ashlar_rnn_cpu_pass ashlar__rnn_backward_weights_##type##_##set;               \
+    extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_##type##_##set;
+ASHLAR_DECLARE_PASSES(f32, baseline)
+ASHLAR_DECLARE_PASSES(f64, baseline)
+ASHLAR_DECLARE_PASSES(f32, avx2)
+ASHLAR_DECLARE_PASSES(f64, avx2)
 
-/* The best that this processor runs (rnn_cpu_x86.c or rnn_cpu_any.c); NULL: no such type here. */
+/* The best that this processor runs; NULL: no such type here. */
 const ashlar_rnn_cpu_passes *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

@@ -39,7 +39,7 @@ typedef struct ashlar_rnn_map {
     size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
     size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
     size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient of it */
-    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel_template.h) */
+    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel.h) */
     size_t project;   /* the same of its Wp */
     size_t dh;        /* [B, P], training */
     size_t dc;        /* [B, H], training, LSTM */

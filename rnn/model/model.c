@@ -1,3 +1,4 @@
+/* model.c - builds the character model, draws its weights, sizes its buffers. */
 #include "rnn/model/model.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 enum { STATE_ALIGN = 256 }; /* of a set of states, and of its cells */
 
-/* The arena's tensor numbers of the model's parts. */
+/* Numbers of the model's tensors in the arena. */
 typedef struct tensors {
     size_t embedding, stack, weight, bias;
 } tensors;
@@ -19,19 +20,12 @@ static ashlar_status declare(ashlar_model *model, tensors *t) {
     const ashlar_model_config *c = &model->config;
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     ashlar_arena *arena = model->arena;
-    ashlar_status status = ashlar_arena_add(arena, "embedding.weight", c->dtype, 2,
-                                            (size_t[]){c->classes, c->embedding}, &t->embedding);
-    if (status == ASHLAR_OK) {
-        status = ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.weight", c->dtype, 2,
-                                  (size_t[]){c->classes, layout->output}, &t->weight);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.bias", c->dtype, 1, &c->classes, &t->bias);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_arena_add(arena, "embedding.weight", c->dtype, 2,
+                                (size_t[]){c->classes, c->embedding}, &t->embedding));
+    ASHLAR_TRY(ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack));
+    ASHLAR_TRY(ashlar_arena_add(arena, "linear.weight", c->dtype, 2,
+                                (size_t[]){c->classes, layout->output}, &t->weight));
+    return ashlar_arena_add(arena, "linear.bias", c->dtype, 1, &c->classes, &t->bias);
 }
 
 static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tensors *t,
@@ -46,11 +40,7 @@ static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tenso
         {t->bias, &views->bias},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const ashlar_status status =
-            ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer));
     }
     return ASHLAR_OK;
 }
@@ -119,7 +109,7 @@ static double init_bound(const ashlar_model *model, size_t tensor) {
                                          : model->config.hidden));
 }
 
-/* Add to an element of the image, which is of the model's type. */
+/* Add to an element of the image, whose type is the model's. */
 static void add(const ashlar_model *model, void *image, size_t element, double value) {
     const ashlar_dtype dtype = model->config.dtype;
     void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
@@ -154,9 +144,9 @@ ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
     }
     ashlar_random random;
     ashlar__random_init(&random, seed);
-    const size_t stack_offset = (size_t)((char *)model->parameters.stack -
-                                         (char *)ashlar_arena_region(model->arena,
-                                                                     ASHLAR_REGION_PARAMETERS));
+    const size_t stack_offset =
+        (size_t)((char *)model->parameters.stack -
+                 (char *)ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS));
     for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, i, &info);
@@ -167,10 +157,9 @@ ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
         }
     }
     raise_forget_bias(model, image, stack_offset / item);
-    ashlar_status status =
-        ashlar_copy_to_device(model->device,
-                              ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
-                              bytes, model->stream);
+    ashlar_status status = ashlar_copy_to_device(
+        model->device, ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image, bytes,
+        model->stream);
     if (status == ASHLAR_OK) {
         status = ashlar_stream_synchronize(model->device, model->stream);
     }
@@ -220,7 +209,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Raise to what a chunk of so many steps takes, also where it is run for its states only. */
+/* Raise the sizes to what a chunk of `steps` takes, also where only its states are computed. */
 static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;
@@ -233,7 +222,7 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
     return ASHLAR_OK;
 }
 
-/* Borders have states, and of their gradients two are there at a time. */
+/* Each border has a set of states, and two sets of gradients exist at a time. */
 static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
     const size_t borders = (steps - 1) / chunk;
     size_t sets;
@@ -251,18 +240,12 @@ ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
         return ashlar__model_sizes(model, steps, batch, sizes);
     }
     const size_t longest = chunk < steps ? chunk : steps;
-    ashlar_status status = ashlar__model_sizes(model, longest, batch, &s);
-    if (status == ASHLAR_OK) {
-        status = raise_to_chunk(model, longest, batch, &s);
+    ASHLAR_TRY(ashlar__model_sizes(model, longest, batch, &s));
+    ASHLAR_TRY(raise_to_chunk(model, longest, batch, &s));
+    if (steps % longest != 0) { /* a back end may need more for fewer steps */
+        ASHLAR_TRY(raise_to_chunk(model, steps % longest, batch, &s));
     }
-    if (status == ASHLAR_OK && steps % longest != 0) { /* a back end may ask for more for fewer */
-        status = raise_to_chunk(model, steps % longest, batch, &s);
-    }
-    if (status == ASHLAR_OK) {
-        status = size_borders(steps, batch, longest, &s);
-    }
-    if (status == ASHLAR_OK) {
-        *sizes = s;
-    }
-    return status;
+    ASHLAR_TRY(size_borders(steps, batch, longest, &s));
+    *sizes = s;
+    return ASHLAR_OK;
 }

@@ -3,8 +3,8 @@
  *
  *     x = embedding[token]    y = RNN(x)    logits = y W^T + b    loss = cross-entropy(logits)
  *
- * All weights lie in one arena; every buffer of a step comes from the allocator afresh, and goes
- * back as soon as the step is done with it, as a C training loop would do it.
+ * All weights lie in one arena. Every buffer of a step is allocated anew and freed as soon as the
+ * step is done with it, as in a training loop written in C.
  *
  * Threads: one at a time per model.
  */
@@ -22,8 +22,8 @@ typedef struct ashlar_model_config {
     size_t hidden;    /* H */
     size_t layers;    /* L */
     ashlar_rnn_cell cell;
-    size_t projection; /* 0: none, and P = H; else P, as in rnn_layout.h */
-    double dropout;    /* between layers, in training */
+    size_t projection;  /* 0: none, and P = H; else P, as in rnn_layout.h */
+    double dropout;     /* between layers, in training */
     ashlar_dtype dtype; /* of weights and buffers */
 } ashlar_model_config;
 
@@ -49,8 +49,8 @@ typedef struct ashlar_model {
     uint64_t dropout_seed;        /* of the next step; the trainer changes it for each */
 } ashlar_model;
 
-/* Bytes of every buffer of one step. Fields that depend on the length only through the back end
- * need not grow with it: see ashlar_rnn_sizes(). */
+/* Bytes of every buffer of one step. What the back end asks for need not grow with the length: see
+ * ashlar_rnn_sizes(). */
 typedef struct ashlar_step_sizes {
     size_t x;      /* [T, B, E], and dx */
     size_t y;      /* [T, B, P], and dy */
@@ -65,10 +65,9 @@ typedef struct ashlar_step_sizes {
 } ashlar_step_sizes;
 
 /*
- * What one step works on: some time steps of some sequences, as batch_split.h lays them out. In
- * chunks of C steps, of which there are ceil(T / C), the memory is that of one chunk and of the
- * states between them: forward keeps only those, and each chunk is run once more before its
- * backward pass.
+ * What one step works on: some time steps of some sequences, as batch_split.h lays them out. Split
+ * into ceil(T / C) chunks of C steps, it needs the memory of one chunk and of the states between
+ * them: forward keeps only those states, and each chunk runs once more before its backward pass.
  */
 typedef struct ashlar_model_window {
     size_t steps;               /* T, 1.. */
@@ -78,9 +77,9 @@ typedef struct ashlar_model_window {
     const int32_t *targets;     /* [T, B] in device memory */
     const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
     const int32_t *rnn_lengths; /* the same in host memory, 1 where that is 0; read by the call */
-    double weight;              /* of each position; 0: 1 / their number, if there are no chunks */
+    double weight;              /* of each position; 0: 1 / their number, only without chunks */
     const void *first;          /* the set of states before the window; NULL: zeros */
-    void *last;                 /* gets that behind it; NULL: not wanted */
+    void *last;                 /* receives the set behind the window; NULL: not wanted */
 } ashlar_model_window;
 
 /*

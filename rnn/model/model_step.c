@@ -1,9 +1,9 @@
-/* A step of the model: which buffers it takes when, what it queues, what it gives back. */
+/* model_step.c - a step of the model: the buffers it takes, the work it queues, its chunks. */
 #include "rnn/model/model.h"
 
 #include "allocator/base/error.h"
 
-/* A step's buffers in device memory; NULL where not taken yet, or given back. T: of a chunk. */
+/* A step's buffers in device memory; NULL before they are taken and after. T is a chunk's. */
 typedef struct buffers {
     void *x;      /* [T, B, E] */
     void *y;      /* [T, B, P] */
@@ -13,10 +13,10 @@ typedef struct buffers {
     void *reserve;
     void *work;
     void *loss_work;
-    void *states; /* sets: behind each chunk but the last, then two of gradients */
+    void *states; /* a set behind each chunk but the last, then two sets of gradients */
 } buffers;
 
-/* What is run in one go: the window, or a chunk of it. Sets of states are NULL where zero, or not
+/* What runs at once: the window, or a chunk of it. A set of states is NULL where it is zeros or not
  * wanted. */
 typedef struct chunk {
     size_t steps;
@@ -116,11 +116,11 @@ static ashlar_rnn_batch rnn_batch(const step *s) {
         .batch = s->window->count,
         .lengths = s->now.rnn_lengths,
         .dropout_seed = s->now.dropout_seed,
-        .dropout_restarts = chunk_count(s) > 1, /* all but the last are run twice */
+        .dropout_restarts = chunk_count(s) > 1, /* all but the last run twice */
     };
 }
 
-/* The cells of a set of states. */
+/* Where the cells begin in a set of states; NULL where there are none. */
 static void *cells_of(const step *s, const void *set) {
     const bool has_cells = set != NULL && s->model->config.cell == ASHLAR_RNN_LSTM;
     return has_cells ? (char *)(uintptr_t)set + s->sizes->cells : NULL;
@@ -150,7 +150,7 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
 typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);
 
-/* One pass of the RNN, with a workspace for just that long. */
+/* One pass of the RNN, with a workspace for its duration. */
 static ashlar_status run_rnn(step *s, rnn_pass pass) {
     ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (!s->is_dry_run) {
@@ -186,9 +186,9 @@ static ashlar_status forward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
-     * The logits are taken before the RNN needs its workspace: so they lie beside y, backward
-     * gives both back at once, and its workspace fits into the one hole they leave. It does not
-     * raise the peak, which is reached when dy takes the place of this workspace.
+     * Take the logits before the RNN's workspace: they then lie beside y, backward gives both back
+     * at once, and its workspace fits into the hole they leave. This does not raise the peak, which
+     * is reached when dy takes the place of this workspace.
      */
     ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
     ASHLAR_TRY(run_rnn(s, ashlar_rnn_forward));
@@ -220,14 +220,14 @@ static ashlar_status backward(step *s) {
 
 /* ---- chunks -------------------------------------------------------------------------------- */
 
-/* An odd number, as the trainer has one for steps: each chunk drops its own outputs. */
+/* Odd, like the trainer's stride of steps, so that chunks drop different outputs. */
 static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
 
 static void *set_at(const step *s, size_t index) {
     return (char *)s->b.states + index * s->sizes->state;
 }
 
-/* Chunk c of n: the states of border i are set i; of the gradients, chunk c writes n-1 + c%2. */
+/* Of n chunks: border i has its states in set i, and chunk c writes its gradients to n-1 + c%2. */
 static void go_to_chunk(step *s, size_t index) {
     const ashlar_model_window *w = s->window;
     const size_t last = chunk_count(s) - 1, first_step = index * w->chunk;
@@ -248,8 +248,8 @@ static void go_to_chunk(step *s, size_t index) {
 }
 
 /*
- * The states at the border behind a chunk, and nothing else of it. With dropout only a forward pass
- * with a reserve drops, so one is written that nobody reads.
+ * Compute only the states at the border behind a chunk. A forward pass drops outputs only where it
+ * has a reserve; so with dropout it writes one that nobody reads.
  */
 static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_model *m = s->model;
@@ -264,7 +264,7 @@ static ashlar_status run_to_border(step *s, size_t index) {
     return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
 }
 
-/* In an order that does not depend on the number of chunks; with one, the last is left out. */
+/* In an order that does not depend on the number of chunks; one chunk needs no states. */
 static ashlar_status take_all(step *s) {
     const ashlar_step_sizes *sizes = s->sizes;
     ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
@@ -355,7 +355,7 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
     }
     const uint64_t forward = y + logits + larger(work, larger(loss, y));
     const uint64_t kept = sizes->keeps_y ? y : 0;
-    return always + larger(forward, x + y + kept + work); /* y is dy's too */
+    return always + larger(forward, x + y + kept + work); /* this y is dy, that x is dx */
 }
 
 ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,

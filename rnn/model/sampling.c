@@ -1,3 +1,4 @@
+/* sampling.c - draws a symbol from logits: temperature, top-k, top-p. */
 #include "rnn/model/sampling.h"
 
 #include <float.h>
@@ -56,8 +57,8 @@ static bool is_likelier(const float *logits, uint32_t a, uint32_t b) {
 }
 
 /*
- * Sort the ranking, the likeliest first. Shell's way: in place, and qsort() would take memory for
- * so many. The order is a strict one, so what the last draw left does not show in it.
+ * Sort the ranking, the likeliest first. Shell sort works in place, where qsort() would allocate.
+ * The order is strict, so that it does not depend on the last draw's.
  */
 static void rank(ashlar_sampling *c) {
     uint32_t *const ranking = c->ranking;
@@ -77,8 +78,8 @@ static void rank(ashlar_sampling *c) {
     }
 }
 
-/* How many of the `count` likeliest have top_p's share, below 1, of them all: not more than these,
- * for the two sums are the same then. */
+/* How many of the `count` likeliest have a share of top_p < 1 among them. It ends, since both sums
+ * add the same numbers in the same order. */
 static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
     double total = 0, mass = 0;
     size_t kept = 0;
@@ -95,7 +96,7 @@ static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
 static void narrow(ashlar_sampling *c) {
     const size_t top_k = c->config.top_k;
     size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;
-    const bool wants_all = c->config.top_p >= 1; /* rounding must drop nothing then */
+    const bool wants_all = c->config.top_p >= 1; /* then rounding must not drop any */
     if (wants_all && kept == c->classes) {
         return;
     }
@@ -108,7 +109,7 @@ static void narrow(ashlar_sampling *c) {
     }
 }
 
-/* Where `number` falls among the probabilities; rounding may take it past their end: the last. */
+/* The symbol that `number` falls on; the last one where rounding takes it past the end. */
 static size_t pick(const float *probabilities, size_t classes, double number) {
     double left = 0;
     size_t last = 0;

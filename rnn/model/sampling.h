@@ -13,22 +13,22 @@
 #include <ashlar/status.h>
 
 /*
- * The likelier symbol is the one of the larger logit, of equal ones the lower symbol. First
- * temperature gives each symbol its probability, then top_k and after it top_p drop symbols; the
- * others' probabilities keep their ratios.
+ * A symbol is likelier than another if its logit is larger, or equal and its number lower. First
+ * temperature gives each symbol its probability, then top_k and top_p drop symbols in this order;
+ * the others' probabilities keep their ratios.
  */
 typedef struct ashlar_sampling_config {
     double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
     size_t top_k;       /* keep so many, the likeliest; 0: all */
-    double top_p;       /* keep the likeliest, just so many as have this share of what top_k left,
-                           and at least one; 1: all */
+    double top_p;       /* keep the fewest likeliest that have this share of what top_k left, at
+                           least one; 1: all */
 } ashlar_sampling_config;
 
 typedef struct ashlar_sampling {
     ashlar_sampling_config config;
     size_t classes;       /* V, 1.. */
     float *logits;        /* [V], host; the caller writes them before each draw */
-    float *probabilities; /* [V], of the last draw; of what was dropped 0 */
+    float *probabilities; /* [V], of the last draw; 0 where dropped */
     uint32_t *ranking;    /* [V], a permutation of the symbols */
 } ashlar_sampling;
 
@@ -40,8 +40,7 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
 /*
  * Draw from the logits that are there now.
  *
- * number   0 .. below 1: the symbols that are kept share this range in their order, each as much
- *          as its probability
+ * number   in [0, 1), which the kept symbols share in their order, each by its probability
  *
  * Threads: one at a time per struct.
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).

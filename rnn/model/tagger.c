@@ -1,3 +1,4 @@
+/* tagger.c - builds the tagger, draws its weights, sizes its buffers. */
 #include "rnn/model/tagger.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-/* The arena's tensor numbers of the tagger's parts. */
+/* Numbers of the tagger's tensors in the arena. */
 typedef struct tensors {
     size_t character_embedding, character_stack;
     size_t word_embedding, word_stack;
@@ -88,21 +89,15 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
                                .projection = c->projection,
                                .dropout = c->dropout,
                                .dtype = c->dtype};
-    ashlar_status status = ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn);
-    if (status == ASHLAR_OK &&
-        !ashlar__add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
+    ASHLAR_TRY(ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn));
+    if (!ashlar__add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
                      &words.input)) {
-        status = ashlar__fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
-                              c->word_embedding);
+        return ashlar__fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
+                            c->word_embedding);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn);
-    }
-    if (status == ASHLAR_OK) {
-        words.dropout = 0;
-        status = ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn_predict);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn));
+    words.dropout = 0;
+    return ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn_predict);
 }
 
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
@@ -153,7 +148,7 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
     ashlar__host_free(tagger);
 }
 
-/* --- weights -------------------------------------------------------------------------------- */
+/* --- weights --------------------------------------------------------------------------------- */
 
 /* Whether a tensor is one of a stack. */
 static bool is_in(const ashlar_tagger *tagger, const void *view, const void *stack,
@@ -244,9 +239,9 @@ ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) 
     return status;
 }
 
-/* --- sizes ---------------------------------------------------------------------------------- */
+/* --- sizes ----------------------------------------------------------------------------------- */
 
-/* Rows of so many elements each; once one does not fit, nothing does. */
+/* Bytes of `rows` rows of `width` elements; *fits becomes false, and stays so, on overflow. */
 static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bool *fits) {
     size_t bytes = 0;
     *fits = *fits && ashlar__mul(rows, width, &bytes) &&
@@ -275,7 +270,7 @@ static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
     return ASHLAR_OK;
 }
 
-/* What the words' own stack takes; a prediction runs in the same reserve, without dropout. */
+/* What the words' stack takes; a prediction, without dropout, runs in the same reserve. */
 static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                   size_t words, size_t *of, bool *fits) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
@@ -283,11 +278,7 @@ static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagg
     size_t largest_reserve = 0, largest_work = 0;
     for (size_t i = 0; i < 2; i++) {
         size_t reserve, work;
-        const ashlar_status status =
-            ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work));
         largest_reserve = reserve > largest_reserve ? reserve : largest_reserve;
         largest_work = work > largest_work ? work : largest_work;
     }
@@ -327,19 +318,12 @@ ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
+    const size_t words = shape->steps * shape->batch; /* fits, or the shape has no bytes */
     size_t batch_bytes;
-    ashlar_status status = ashlar__tagger_batch_bytes(shape, &batch_bytes); /* or it is no shape */
-    const size_t words = shape->steps * shape->batch; /* fits, where the status is a success */
     bool fits = true;
-    if (status == ASHLAR_OK) {
-        status = size_char_buffers(tagger, shape, words, s.of, &fits);
-    }
-    if (status == ASHLAR_OK) {
-        status = size_reading(tagger, shape, words, s.of, &fits);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes));
+    ASHLAR_TRY(size_char_buffers(tagger, shape, words, s.of, &fits));
+    ASHLAR_TRY(size_reading(tagger, shape, words, s.of, &fits));
     size_labelling(tagger, shape->batch, words, s.of, &fits);
     size_t all = 0;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {

@@ -1,12 +1,12 @@
 /*
- * tagger.h - a model that tags words: what they are made of, beside what they are (internal).
+ * tagger.h - a model that tags words by what they are and how they are spelt (internal).
  *
  *     of each word        its characters' vectors -> RNN, its last states of each direction
  *     of each sentence    words' vectors beside those states -> RNN -> linear layer -> log-softmax
  *
- * With label feedback the linear layer also reads a vector of the label that was predicted for the
- * word before (zeros for the first), so that words are labelled one after the other; that label is
- * a constant in the gradient. The predicted one is fed in training too, not the right one.
+ * With label feedback the linear layer also reads a vector of the label predicted for the word
+ * before (zeros for the first), so that words are labelled one after the other. In the gradient
+ * that label is a constant. Training, too, feeds back the predicted label, not the right one.
  *
  * All weights lie in one arena, under PyTorch's names:
  *
@@ -14,8 +14,8 @@
  *     word_embedding.weight [V, E_w]    lstm.* (or gru.* ...), input E_w + D*H_c, hidden H
  *     label_embedding.weight [K, F]     linear.weight [K, D*P + F], linear.bias [K]
  *
- * Every buffer of a step comes from the allocator afresh and goes back as soon as the step is done
- * with it: tagger_buffers.h says when, for the step, for its dry run and for the estimate alike.
+ * Every buffer of a step is allocated anew and freed as soon as the step is done with it;
+ * tagger_memory.h says when, for the step, its dry run and the estimate alike.
  *
  * Threads: one at a time per tagger.
  */
@@ -27,12 +27,12 @@
 
 #include "rnn/layer/ops.h"
 #include "rnn/data/tagger_batch.h"
-#include "rnn/model/tagger_buffers.h"
+#include "rnn/model/tagger_memory.h"
 
 typedef struct ashlar_tagger_config {
-    size_t words;      /* V, symbols of the vocabularies */
-    size_t characters; /* A */
-    size_t tags;       /* K */
+    size_t words;               /* V, symbols of the vocabularies */
+    size_t characters;          /* A */
+    size_t tags;                /* K */
     size_t word_embedding;      /* E_w */
     size_t character_embedding; /* E_c */
     size_t character_hidden;    /* H_c, of each direction */
@@ -105,8 +105,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger
 /*
  * Queue forward and backward of one batch.
  *
- * batch    its data is read by the call, its device memory by the stream: the copy from one to the
- *          other is queued before, by the caller
+ * batch    the call reads its data, the stream its device memory: the caller has queued the copy
+ *          from one to the other
  * sizes    at least those of the batch's shape; larger ones are what a warm-up uses
  * weight   of each word's loss; 0 stands for 1 / batch->tokens
  * loss     device memory, ADDED TO, as the arena's gradient region is: the caller clears both
@@ -119,12 +119,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
                                                     double *loss);
 
 /*
- * Queue forward only, and the copy of the predicted labels [T, B] to the host; those past a
- * sentence's length mean nothing. It takes the buffers of a step that trains, so that a plan of
- * such steps serves it. No output is dropped.
+ * Queue forward only, and the copy of the predicted labels [T, B] to the host; labels past a
+ * sentence's end mean nothing. It takes the buffers of a training step, so that a plan of those
+ * serves it. No output is dropped.
  *
  * loss     device memory, ADDED TO: the mean over the batch's words
- * labels   [T, B], host memory; there for certain after the stream has been waited for
+ * labels   [T, B], host memory; valid once the stream has been waited for
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger,
                                                        const ashlar_tagger_batch *batch,

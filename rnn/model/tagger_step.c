@@ -1,4 +1,4 @@
-/* One step of the tagger: its phases one after the other, and when its buffers come and go. */
+/* tagger_step.c - one step of the tagger: phase by phase, taking and giving back buffers. */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/check_level.h"
@@ -33,7 +33,7 @@ static ashlar_status give(step *s, size_t i) {
     return ashlar_free(s->work.tagger->allocator, ptr);
 }
 
-/* Give back what has its last phase; at the end of one token, what has no other. */
+/* Give back the buffers whose last phase this is; at a token's end only those of one token. */
 static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
@@ -45,7 +45,7 @@ static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token
     return ASHLAR_OK;
 }
 
-/* After a failure, which is what is to be told: give back all that is still held. */
+/* Give back all that is still held, after a failure, whose detail stays. */
 static void give_all(step *s) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_status unused = give(s, i);
@@ -53,7 +53,7 @@ static void give_all(step *s) {
     }
 }
 
-/* Of the first `before` sentences, longest first, those with a token t. */
+/* How many of the first `before` sentences, longest first, have a token t. */
 static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t before) {
     const int32_t *lengths = ashlar__tagger_batch_arrays(&batch->shape, batch->data).lengths;
     while (before > 0 && (size_t)lengths[before - 1] <= t) {
@@ -63,7 +63,7 @@ static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t be
     return before;
 }
 
-/* The loop that is run by hand: each token takes its buffers, and gives them back. */
+/* The token loop: each token takes its buffers and gives them back. */
 static ashlar_status run_tokens(step *s) {
     ashlar_tagger_work *w = &s->work;
     const bool has_work = w->kind != ASHLAR_TAGGER_DRY_RUN;

@@ -1,6 +1,5 @@
 /*
- * tagger_work.h - what a step of the tagger queues in each phase, on buffers that are there
- * (internal).
+ * tagger_work.h - what a step of the tagger queues in each phase, on buffers it has (internal).
  */
 #ifndef ASHLAR_TAGGER_WORK_H
 #define ASHLAR_TAGGER_WORK_H
@@ -19,12 +18,12 @@ typedef struct ashlar_tagger_work {
     const ashlar_tagger *tagger;
     const ashlar_tagger_batch *batch;
     ashlar_tagger_kind kind;
-    double weight;            /* of each word's loss */
-    double *loss;             /* device memory */
-    int32_t *labels;          /* host memory, ASHLAR_TAGGER_PREDICT */
-    ashlar_tagger_arrays arrays; /* the batch in device memory */
-    size_t token;             /* t of the loop over tokens */
-    size_t active;            /* sentences that have such a token */
+    double weight;                             /* of each word's loss */
+    double *loss;                              /* device memory */
+    int32_t *labels;                           /* host memory, ASHLAR_TAGGER_PREDICT */
+    ashlar_tagger_arrays arrays;               /* the batch in device memory */
+    size_t token;                              /* t of the loop over tokens */
+    size_t active;                             /* sentences that have such a token */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL where not taken yet, or given back */
 } ashlar_tagger_work;
 
@@ -43,16 +42,13 @@ static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void 
 }
 
 /*
- * Queue what is to be done in a phase: no dry run, and not of TOKEN's loop. Errors: those of
+ * Queue the work of a phase, but for TOKEN's loop. Not for dry runs. Errors: those of
  * ashlar_launch() and ashlar_rnn_forward().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *work,
                                                      ashlar_tagger_phase phase);
 
-/* (tagger_label.c) The linear layer, the loss and the way back, of all tokens at once. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_labels(const ashlar_tagger_work *work);
-
-/* (tagger_label.c) The same for token work->token of every sentence that has it. */
+/* Queue linear layer, loss and way back for token work->token of every sentence that has it. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *work);
 
 #endif /* ASHLAR_TAGGER_WORK_H */

@@ -1,3 +1,4 @@
+/* text_sampler.c - runs the model one symbol at a time in buffers taken once. */
 #include "rnn/model/text_sampler.h"
 
 #include "rnn/data/batcher.h"
@@ -14,7 +15,7 @@ typedef struct step_layout {
     size_t length; /* int32 [1], always 1 */
     size_t x;      /* [E], of the model's type, as what follows */
     size_t y;      /* [P] */
-    size_t states; /* [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
+    size_t states; /* [2][2][L, H]: h (P <= H) and c; a step reads one pair, writes the other */
     size_t logits; /* [V] */
     size_t work;
     size_t bytes;
@@ -45,7 +46,7 @@ static size_t state_stride(const ashlar_model_config *c) {
     return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
-/* Sizes cannot overflow here: the weights, which are larger, were placed before. */
+/* Sizes cannot overflow: the weights, which are larger, have been placed already. */
 static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
     const size_t item = ashlar_dtype_bytes(c->dtype);
     step_layout at = {0};
@@ -140,9 +141,9 @@ static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol
         .table = m->parameters.embedding,
         .out = s->memory + s->at.x,
     };
-    const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
-                                                       sizeof symbol, m->stream);
-    return status == ASHLAR_OK ? ashlar__ops_embedding_forward(m->ops, &args, m->stream) : status;
+    ASHLAR_TRY(ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol, sizeof symbol,
+                                     m->stream));
+    return ashlar__ops_embedding_forward(m->ops, &args, m->stream);
 }
 
 static ashlar_status feed_rnn(ashlar_text_sampler *s) {
@@ -164,8 +165,8 @@ static ashlar_status feed_rnn(ashlar_text_sampler *s) {
 }
 
 ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
-    const ashlar_status status = feed_embedding(s, symbol);
-    return status == ASHLAR_OK ? feed_rnn(s) : status;
+    ASHLAR_TRY(feed_embedding(s, symbol));
+    return feed_rnn(s);
 }
 
 /* Queue the logits of the next symbol, and bring them to the host. */

@@ -1,4 +1,4 @@
-/* ashlar-sample: write text with a model that ashlar-train saved. */
+/* main_sample.c - ashlar-sample: write text with a model that ashlar-train saved. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ static void print_help(void) {
            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
 }
 
-/* One whole number of the file's metadata, within what ashlar-train would accept. */
+/* Read a whole number from the file's metadata, in the range that ashlar-train accepts. */
 static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
                                 size_t max, size_t *out) {
     const char *text = ashlar_checkpoint_metadata(file, key);
@@ -88,7 +88,7 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
     return ASHLAR_OK;
 }
 
-/* What a model of the first versions, an LSTM, did not write. */
+/* Cell and projection, which models of the first versions, LSTMs without one, did not write. */
 static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
     if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
@@ -110,7 +110,7 @@ static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_con
     return read_kind(file, config);
 }
 
-/* The model with its weights, from an open file. */
+/* Build the model and load its weights from an open file. */
 static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
                           ashlar_model **out) {
     ashlar_model_config config;
@@ -120,8 +120,8 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
         status = ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT,
-                                        model->stream);
+        status =
+            ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream);
     }
     if (status != ASHLAR_OK) {
         ashlar__model_destroy(model);
@@ -131,7 +131,7 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
     return ASHLAR_OK;
 }
 
-/* Write the text of a model that is there, and the report of it. */
+/* Write a text and its report. */
 static ashlar_status write_text(const command *c, ashlar_model *model,
                                 const ashlar_text_config *text) {
     ashlar_text_report report;
@@ -164,7 +164,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
     return status;
 }
 
-/* With the prime, wherever it comes from. What cannot be written is found before, not after. */
+/* Check the report's file first, so that a failure comes before the text; then read the prime. */
 static ashlar_status run(const command *c, ashlar_device *device) {
     ashlar_text_config text = c->text;
     char *prime = NULL;
@@ -183,7 +183,7 @@ static ashlar_status run(const command *c, ashlar_device *device) {
     return status;
 }
 
-/* What no single option can be blamed for. */
+/* Check combinations of options. */
 static ashlar_status check_command(const command *c) {
     if (c->model == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "--model: no weights given; train some with "

@@ -1,4 +1,4 @@
-/* ashlar-train: train a character RNN on text files, or a tagger on tagged words. */
+/* main_train.c - ashlar-train: train a character RNN on text, or a tagger on tagged words. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,8 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
 #include "rnn/programs/program.h"
-#include "rnn/train/progress.h"
 #include "rnn/programs/report.h"
-#include "rnn/programs/report_memory.h"
-#include "rnn/train/task_text.h"
+#include "rnn/train/tasks.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
 
@@ -35,7 +33,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* What is told on standard output. */
+/* Print what comes after a training. */
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
                                const ashlar_train_report *report,
                                const ashlar_tagger_evaluation *test) {
@@ -48,8 +46,8 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
 }
 
 /*
- * Everything after the training that needs the model. What would be lost comes first, and a
- * failure does not keep the rest from being tried; the first one is returned.
+ * Everything after the training that needs the model; first what would otherwise be lost. A failure
+ * does not keep the rest from being tried; the first one is returned.
  */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
@@ -90,7 +88,7 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* told at once, and by a quiet run too */
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* at once, and in a quiet run too */
         if ((now->found & 1u << tag) != 0) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
@@ -137,8 +135,9 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     return status;
 }
 
-/* The task is the trainer's from the first on. */
-static ashlar_status train(const ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
+/* The trainer takes the task, also where it fails. */
+static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
+                           ashlar_task *task) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_status status = ashlar__trainer_create(device, task, &c->train, &trainer);

@@ -1,3 +1,4 @@
+/* options.c - reads a command line into a table of options and prints their help. */
 #include "rnn/programs/options.h"
 
 #include <math.h>
@@ -79,7 +80,7 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
     return ASHLAR_OK;
 }
 
-/* The option that a word names, and the value behind its "=", NULL where there is none. */
+/* The option that a word names, and the value after its "=", NULL where there is none. */
 static const ashlar_option *find(const ashlar_option *options, size_t count, const char *word,
                                  const char **value) {
     const size_t length = strcspn(word, "=");
@@ -151,10 +152,7 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
             return ashlar__fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
                                 option->argument);
         }
-        const ashlar_status status = set_value(option, value != NULL ? value : argv[++i]);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(set_value(option, value != NULL ? value : argv[++i]));
     }
     return ASHLAR_OK;
 }

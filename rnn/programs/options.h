@@ -1,5 +1,5 @@
 /*
- * options.h - the command lines of the programs, from one table each (internal).
+ * options.h - reads a program's command line by a table of its options (internal).
  */
 #ifndef ASHLAR_OPTIONS_H
 #define ASHLAR_OPTIONS_H
@@ -46,14 +46,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *optio
                                                       int argc, char **argv);
 
 /*
- * The value that the last "--name value" or "--name=value" of a command line gives, for what must
- * be known before the options are read; "" for a flag at its end, NULL where it is not given.
+ * The value of the last "--name value" or "--name=value", for what must be known before the options
+ * are read; "" for a flag at the end, NULL where it is not given.
  */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
 
 /*
  * Move the words that are neither options nor their values from `argv` to `words`, for a program
- * that takes files; returns how many these are. *argc is what is left for ashlar__options_parse().
+ * that takes files. Returns how many. The rest, *argc, is for ashlar__options_parse().
  *
  * words   [*argc]
  */

@@ -1,3 +1,4 @@
+/* program.c - starts and ends a program: descriptors, failures, the device. */
 #include "rnn/programs/program.h"
 
 #include <fcntl.h>
@@ -16,8 +17,9 @@
 
 void ashlar__program_init(void) {
     /*
-     * A closed 0, 1 or 2 would be given to the next open(), to the device's memory say, and what
-     * is printed would go there. The wrong direction is meant: using it fails, as it did before.
+     * The next open() would get a closed 0, 1 or 2, for the device's memory say, and what is
+     * printed would go there. The wrong direction is intended: use fails, as it would with a closed
+     * one.
      */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
@@ -64,8 +66,7 @@ bool ashlar__program_is_same_file(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
-/* Whether this build, and the libraries that are here, can compute there; the detail says why not.
- */
+/* Whether this build and the installed libraries can compute there; the detail says why not. */
 static ashlar_status check_compute(ashlar_device *device) {
     const ashlar_rnn_config smallest = {.input = 1, .hidden = 1, .layers = 1};
     ashlar_rnn *rnn = NULL;
@@ -81,10 +82,10 @@ static ashlar_status check_compute(ashlar_device *device) {
 
 int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out) {
     const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
-    const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
+    const bool is_auto = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
     ashlar_device *device = NULL;
     ashlar_status status = ashlar_device_open(name, &device);
-    if (status == ASHLAR_OK && chose_itself && check_compute(device) == ASHLAR_ENOTSUP) {
+    if (status == ASHLAR_OK && is_auto && check_compute(device) == ASHLAR_ENOTSUP) {
         fprintf(stderr, "%s: using the software device: %s\n", program, ashlar_error_detail());
         ashlar_device_close(device);
         status = ashlar_device_open("soft", &device);

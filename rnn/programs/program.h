@@ -1,5 +1,5 @@
 /*
- * program.h - what both programs do the same way around their own work (internal).
+ * program.h - what every program does around its own work: start, failures, device, end (internal).
  */
 #ifndef ASHLAR_PROGRAM_H
 #define ASHLAR_PROGRAM_H
@@ -15,28 +15,27 @@ enum {
 };
 
 /*
- * Before anything else: make sure that descriptors 0 to 2 are open, and let a write to a closed
- * pipe be an error instead of the program's end.
+ * Call this before anything else. It makes sure that descriptors 0 to 2 are open, and turns a write
+ * to a closed pipe into an error instead of the program's end.
  */
 void ashlar__program_init(void);
 
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
 int ashlar__program_fail(const char *program, int exit_status);
 
-/* Last of all: `exit_status`, or a failure, said on stderr, where standard output was lost. */
+/* Call this last: returns `exit_status`; a failure, told on stderr, if standard output was lost. */
 int ashlar__program_finish(const char *program, int exit_status);
 
 /* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar__file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path);
 
-/* Whether two paths lead to one file, or would. */
+/* Whether two paths lead to the same file, or would. */
 bool ashlar__program_is_same_file(const char *a, const char *b);
 
 /*
- * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
- * which this build, or what is installed, cannot compute on takes the software device instead, and
- * says so on stderr.
- * On failure prints it and returns the exit status; 0 on success.
+ * Open the device `name` (NULL: the environment's). If "auto" finds a CUDA device on which this
+ * build or the installed libraries cannot compute, take the software device and say so on stderr.
+ * Returns 0, or on failure prints it and returns the exit status.
  */
 int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out);
 

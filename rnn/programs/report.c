@@ -1,30 +1,111 @@
+/* report.c - what a training took and how far it is, printed and as JSON. */
 #include "rnn/programs/report.h"
 
+#include <unistd.h>
+
 #include "rnn/layer/blas.h"
-#include "rnn/programs/report_memory.h"
 #include "rnn/train/task_options.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
 }
 
+static void print_memory(FILE *out, const ashlar_stats *stats) {
+    fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const ashlar_tag_stats *t = &stats->tags[tag];
+        if (t->peak_bytes > 0) {
+            fprintf(out, "  %-24s %9.2f  %9.2f\n", ashlar_tag_name((ashlar_tag)tag),
+                    mib(t->at_peak_bytes), mib(t->peak_bytes));
+        }
+    }
+    fprintf(out, "  %-24s %9.2f\n", "live, all of them", mib(stats->live_peak_bytes));
+    fprintf(out, "  %-24s %9.2f  (%.3f x live)\n", "reserved from the device",
+            mib(stats->reserved_peak_bytes),
+            (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
+}
+
+/* How much more is held now than after the warm-up; may be negative. */
+static int64_t grown_bytes(const ashlar_tag_growth *growth) {
+    return (int64_t)(growth->held_bytes - growth->first_bytes);
+}
+
+static void print_row(FILE *out, const char *name, uint64_t at_peak, uint64_t held, int64_t grown) {
+    fprintf(out, "  %-16s %16llu  %16llu  %16lld\n", name, (unsigned long long)at_peak,
+            (unsigned long long)held, (long long)grown);
+}
+
+void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
+                                  const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
+    uint64_t held = 0;
+    int64_t grown = 0;
+    fprintf(out, "\nMemory in bytes           at peak  held across steps  "
+                 "grown since warm-up\n");
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const ashlar_tag_growth *g = &growth[tag];
+        print_row(out, ashlar_tag_name((ashlar_tag)tag), stats->tags[tag].at_peak_bytes,
+                  g->held_bytes, grown_bytes(g));
+        held += g->held_bytes;
+        grown += grown_bytes(g);
+    }
+    print_row(out, "all", stats->live_peak_bytes, held, grown);
+}
+
+void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth) {
+    if (growth->is_growing) {
+        fprintf(out,
+                "Memory for %s grows from step to step since step %llu, by %llu bytes so far: a "
+                "leak.\n",
+                ashlar_tag_name(tag), (unsigned long long)growth->since_step,
+                (unsigned long long)growth->growth_bytes);
+    }
+}
+
+static void put_tag(ashlar_json_writer *w, const ashlar_tag_stats *stats,
+                    const ashlar_tag_growth *growth) {
+    ashlar__json_open_object(w);
+    ashlar__json_add_uint64(w, "at_peak", stats->at_peak_bytes);
+    ashlar__json_add_uint64(w, "own_peak", stats->peak_bytes);
+    ashlar__json_add_uint64(w, "held", growth->held_bytes);
+    ashlar__json_add_uint64(w, "held_after_warmup", growth->first_bytes);
+    ashlar__json_add_bool(w, "grows", growth->is_growing);
+    if (growth->is_growing) {
+        ashlar__json_add_uint64(w, "grows_since_step", growth->since_step);
+        ashlar__json_add_uint64(w, "grown_since_then", growth->growth_bytes);
+    }
+    ashlar__json_close_object(w);
+}
+
+static void put_tags(ashlar_json_writer *w, const ashlar_stats *stats,
+                     const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
+    ashlar__json_put_key(w, "bytes_by_tag");
+    ashlar__json_open_object(w);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar__json_put_key(w, ashlar_tag_name((ashlar_tag)tag));
+        put_tag(w, &stats->tags[tag], &growth[tag]);
+    }
+    ashlar__json_close_object(w);
+}
+
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
-    fprintf(out,
-            "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
-            mib(m->bound_bytes), mib(m->reserved_bytes),
-            (double)m->reserved_bytes / (double)m->bound_bytes);
+    fprintf(
+        out,
+        "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
+        mib(m->bound_bytes), mib(m->reserved_bytes),
+        (double)m->reserved_bytes / (double)m->bound_bytes);
     if (!m->is_planned) {
         fprintf(out, ",\nwithout a plan.\n");
         return;
     }
-    fprintf(out,
-            ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
-            "missed %llu.\n",
-            mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
-            (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
+    fprintf(
+        out,
+        ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
+        "missed %llu.\n",
+        mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
+        (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
-/* What each option is good for, if there are any. */
+/* What the options in use save. */
 static void print_savings(FILE *out, const ashlar_train_report *r) {
     for (size_t i = 0; i < r->savings_count; i++) {
         const ashlar_task_saving *s = &r->savings[i];
@@ -56,9 +137,9 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
             "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
             "The loss went from %.4f to %.4f nats per %s.\n",
             r->steps, r->resumed > 0 ? resumed : "", r->device.name,
-            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
-            r->device.ordinal, (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s,
-            r->loss_first, r->loss_last, unit);
+            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda", r->device.ordinal,
+            (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s, r->loss_first,
+            r->loss_last, unit);
     fprintf(
         out,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
@@ -70,7 +151,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
-    ashlar__report_print_memory(out, &r->stats);
+    print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
     print_savings(out, r);
     print_calls(out, r);
@@ -151,7 +232,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
                             s->served_planned + s->served_cached + s->served_same_stream +
                                 s->served_idle);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
-    ashlar__report_put_memory(w, s, r->growth);
+    put_tags(w, s, r->growth);
 }
 
 void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
@@ -180,4 +261,44 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
     put_config(&w, task, config);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, path);
+}
+
+/* Seconds between two lines: often enough to see progress, seldom enough for a log. */
+static const double terminal_interval = 0.1, plain_interval = 5.0;
+
+void ashlar__progress_init(ashlar_progress *progress, FILE *out) {
+    *progress = (ashlar_progress){.out = out, .is_terminal = isatty(fileno(out)) == 1};
+}
+
+static void print_bar(FILE *out, const ashlar_train_progress *now) {
+    enum { COLUMNS = 24 };
+    const size_t filled = now->step * COLUMNS / now->steps;
+    const double each = now->seconds / (double)(now->step - now->resumed);
+    const double left = each * (double)(now->steps - now->step);
+    fputs("\r[", out);
+    for (size_t i = 0; i < COLUMNS; i++) {
+        fputc(i < filled ? '#' : '.', out);
+    }
+    fprintf(out, "] %zu/%zu  loss %.3f  T %3zu  %.1f k/s  %.0f s left \033[K", now->step,
+            now->steps, now->loss, now->length, now->tokens_per_s / 1e3, left);
+    if (now->step == now->steps) {
+        fputc('\n', out);
+    }
+}
+
+void ashlar__progress_show(void *context, const ashlar_train_progress *now) {
+    ashlar_progress *p = context;
+    const double interval = p->is_terminal ? terminal_interval : plain_interval;
+    const bool is_edge = now->step == now->resumed + 1 || now->step == now->steps;
+    if (!is_edge && now->seconds - p->shown_at < interval) {
+        return;
+    }
+    p->shown_at = now->seconds;
+    if (p->is_terminal) {
+        print_bar(p->out, now);
+    } else {
+        fprintf(p->out, "step %zu/%zu  loss %.4f  length %zu  epoch %.3f  %.0f tokens/s\n",
+                now->step, now->steps, now->loss, now->length, now->epoch, now->tokens_per_s);
+    }
+    fflush(p->out);
 }

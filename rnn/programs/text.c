@@ -1,12 +1,14 @@
+/* text.c - writes the text that a model draws, and a report in JSON of what that took. */
 #include "rnn/programs/text.h"
 
 #include <unistd.h>
 
-#include "rnn/data/batcher.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
+#include "rnn/data/batcher.h"
+#include "rnn/programs/report.h"
 
-/* A terminal obeys control characters: show it none but the end of a line and the tab. */
+/* A terminal obeys control characters: show it only ends of lines and tabs. */
 static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     const bool is_control = (symbol < ' ' && symbol != '\n' && symbol != '\t') || symbol == 0x7f ||
                             (symbol >= 0x80 && symbol < 0xa0);
@@ -52,7 +54,7 @@ static ashlar_driver_counts counts_since(const ashlar_model *model,
     };
 }
 
-/* Without the check a text for a reader that went away would be written to its end. */
+/* Stops at an error of `out`: its reader may have gone away. */
 static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_model *model, size_t bytes,
                                  ashlar_text_report *report) {
@@ -62,10 +64,7 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
     const double start_s = ashlar__clock_s();
     for (size_t i = 1; i <= bytes; i++) {
         int32_t symbol;
-        const ashlar_status status = ashlar__text_sampler_next(sampler, &symbol);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__text_sampler_next(sampler, &symbol));
         put_symbol(out, symbol, is_terminal);
         if (ferror(out) != 0) {
             return ashlar__fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "
@@ -100,4 +99,69 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
         *report = measured;
     }
     return status;
+}
+
+/* Null where the text was too short for the early point. */
+static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_report *r,
+                      uint64_t value) {
+    ashlar__json_put_key(w, key);
+    if (r->bytes >= ASHLAR_TEXT_EARLY_BYTES) {
+        ashlar__json_put_uint64(w, value);
+    } else {
+        ashlar__json_put_null(w);
+    }
+}
+
+static void put_memory(ashlar_json_writer *w, const ashlar_text_report *r) {
+    ashlar__json_add_uint64(w, "bytes_live_start", r->start.live_bytes);
+    ashlar__json_add_uint64(w, "bytes_reserved_start", r->start.reserved_bytes);
+    put_early(w, "bytes_live_after_1000", r, r->early.live_bytes);
+    put_early(w, "bytes_reserved_after_1000", r, r->early.reserved_bytes);
+    ashlar__json_add_uint64(w, "bytes_live_end", r->end.live_bytes);
+    ashlar__json_add_uint64(w, "bytes_reserved_end", r->end.reserved_bytes);
+    ashlar__json_add_uint64(w, "allocations_after_start",
+                            r->end.alloc_count - r->start.alloc_count);
+}
+
+static void put_calls(ashlar_json_writer *w, const ashlar_driver_counts *calls) {
+    ashlar__json_add_uint64(w, "driver_calls_after_start",
+                            calls->query + calls->memory + calls->order);
+    ashlar__json_add_uint64(w, "work_calls_after_start", calls->work);
+    ashlar__json_add_uint64(w, "wait_calls_after_start", calls->wait);
+}
+
+static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
+                       const ashlar_text_config *c) {
+    ashlar__json_put_key(w, "config");
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "cell", ashlar_rnn_cell_name(m->cell));
+    ashlar__json_add_uint64(w, "layers", m->layers);
+    ashlar__json_add_uint64(w, "hidden", m->hidden);
+    ashlar__json_add_uint64(w, "projection", m->projection);
+    ashlar__json_add_uint64(w, "embedding", m->embedding);
+    ashlar__json_add_double(w, "temperature", c->sampler.sampling.temperature);
+    ashlar__json_add_uint64(w, "top_k", c->sampler.sampling.top_k);
+    ashlar__json_add_double(w, "top_p", c->sampler.sampling.top_p);
+    ashlar__json_add_uint64(w, "seed", c->sampler.seed);
+    ashlar__json_add_uint64(w, "prime_bytes", c->prime_bytes);
+    ashlar__json_close_object(w);
+}
+
+ashlar_status ashlar__text_report_write(const char *path, const ashlar_model *model,
+                                        const ashlar_text_config *config,
+                                        const ashlar_text_report *r) {
+    ashlar_json_writer w;
+    ashlar_device_info device;
+    ashlar_device_get_info(model->device, &device);
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_object(&w);
+    ashlar__report_put_device(&w, &device);
+    ashlar__json_add_uint64(&w, "bytes", r->bytes);
+    ashlar__json_add_double(&w, "seconds", r->seconds);
+    ashlar__json_add_double(&w, "bytes_per_s", (double)r->bytes / r->seconds);
+    put_memory(&w, r);
+    put_calls(&w, &r->calls);
+    put_config(&w, &model->config, config);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, path);
 }

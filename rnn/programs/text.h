@@ -1,5 +1,5 @@
 /*
- * text.h - text that a model writes, of any length, and what writing it took (internal).
+ * text.h - writes a model's text of any length, and reports what that took (internal).
  */
 #ifndef ASHLAR_TEXT_H
 #define ASHLAR_TEXT_H
@@ -15,7 +15,7 @@ typedef struct ashlar_text_config {
     size_t bytes; /* to write after it; the mark between records counts as one */
 } ashlar_text_config;
 
-/* From here on a text of any length must take no memory: the report compares with the end. */
+/* After so many bytes a text takes no more memory: the report compares this point and the end. */
 enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
 
 typedef struct ashlar_text_memory {
@@ -24,7 +24,7 @@ typedef struct ashlar_text_memory {
     uint64_t alloc_count; /* successful allocations so far */
 } ashlar_text_memory;
 
-/* The start is where the prime has been read. */
+/* The start is after the prime has been read. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start */
     double seconds;

@@ -1,14 +1,15 @@
+/* train_command.c - the command line of ashlar-train: options, defaults, and what they exclude. */
 #include "rnn/programs/train_command.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
+#include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
-/* `is_tagger`: those of the shared options are its own. */
+/* A tagger has other defaults of the shared options. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
         .model = is_tagger ? "tagger" : "text",
@@ -42,18 +43,21 @@ static ashlar_train_command defaults(bool is_tagger) {
     return c;
 }
 
-/* Of the options first those of both models, then a text's, then a tagger's. */
+/* The options of both models come first, then a text's, then a tagger's. */
 enum {
-    SHARED_COUNT = 40,
+    MODEL_COUNT = 11,
+    RULE_COUNT = 13,
+    RUN_COUNT = 16,
+    SHARED_COUNT = MODEL_COUNT + RULE_COUNT + RUN_COUNT,
     TEXT_COUNT = 6,
     OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TRAIN_TAGGER_OPTION_COUNT
 };
 
-static void list_options(ashlar_train_command *c, ashlar_option options[static OPTION_COUNT]) {
+static void list_model_options(ashlar_train_command *c, ashlar_option *options) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
                              text = ASHLAR_OPTION_TEXT;
     ashlar_train_config *t = &c->train;
-    const ashlar_option all[SHARED_COUNT + TEXT_COUNT] = {
+    const ashlar_option all[] = {
         {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0,
          "a text file or folder, or a column file; repeatable"},
         {"model", "NAME", text, &c->model, 0, 0, "text, tagger"},
@@ -68,14 +72,22 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
          "width of an LSTM's output, 0: as hidden"},
         {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
         {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector, a word's"},
+    };
+    ASHLAR_TABLE_IS_FULL(all, MODEL_COUNT);
+    memcpy(options, all, sizeof all);
+}
+
+static void list_rule_options(ashlar_train_command *c, ashlar_option *options) {
+    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
+                             text = ASHLAR_OPTION_TEXT, flag = ASHLAR_OPTION_FLAG;
+    ashlar_train_config *t = &c->train;
+    const ashlar_option all[] = {
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
         {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
-        {"no-bias-decay", NULL, ASHLAR_OPTION_FLAG, &t->without_bias_decay, 0, 0,
-         "of matrices only"},
+        {"no-bias-decay", NULL, flag, &t->without_bias_decay, 0, 0, "of matrices only"},
         {"momentum", "X", real, &t->optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"},
-        {"nesterov", NULL, ASHLAR_OPTION_FLAG, &t->optimizer.nesterov, 0, 0,
-         "look ahead, sgd with momentum"},
+        {"nesterov", NULL, flag, &t->optimizer.nesterov, 0, 0, "look ahead, sgd with momentum"},
         {"clip", "X", real, &t->optimizer.clip_norm, 0, 1e9,
          "gradient norm to clip at, 0: not at all"},
         {"loss-scale", "X", real, &t->optimizer.loss_scale, 0, 1e30,
@@ -85,9 +97,19 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
         {"rate-floor", "X", real, &c->rule.floor, 0, 1, "cosine: share of the rate at the end"},
         {"rate-every", "N", count, &c->rule.step_size, 1, 1e9, "step: so often, multiply the rate"},
         {"rate-factor", "X", real, &c->rule.gamma, 1e-9, 1, "step: by this"},
+    };
+    ASHLAR_TABLE_IS_FULL(all, RULE_COUNT);
+    memcpy(options, all, sizeof all);
+}
+
+static void list_run_options(ashlar_train_command *c, ashlar_option *options) {
+    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, text = ASHLAR_OPTION_TEXT,
+                             flag = ASHLAR_OPTION_FLAG;
+    ashlar_train_config *t = &c->train;
+    const ashlar_option all[] = {
         {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
         {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
-        {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,
+        {"no-plan", NULL, flag, &t->without_plan, 0, 0,
          "serve each block by itself, not from a plan of the step"},
         {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
         {"threads", "N", count, &c->threads, 1, 1024, "threads that compute on the CPU"},
@@ -99,11 +121,20 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
         {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
         {"snapshot", "FILE", text, &c->snapshot, 0, 0,
          "write what the memory holds there (pickle)"},
-        {"map", NULL, ASHLAR_OPTION_FLAG, &c->wants_map, 0, 0, "print where each weight lies"},
-        {"memory", NULL, ASHLAR_OPTION_FLAG, &c->wants_memory, 0, 0,
+        {"map", NULL, flag, &c->wants_map, 0, 0, "print where each weight lies"},
+        {"memory", NULL, flag, &c->wants_memory, 0, 0,
          "print what each kind of memory takes and grows by"},
-        {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
-        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+        {"quiet", NULL, flag, &c->is_quiet, 0, 0, "print nothing but errors"},
+        {"help", NULL, flag, &c->wants_help, 0, 0, "print this"},
+    };
+    ASHLAR_TABLE_IS_FULL(all, RUN_COUNT);
+    memcpy(options, all, sizeof all);
+}
+
+static void list_text_options(ashlar_train_command *c, ashlar_option *options) {
+    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, text = ASHLAR_OPTION_TEXT;
+    ashlar_train_config *t = &c->train;
+    const ashlar_option all[] = {
         {"dtype", "NAME", text, &c->dtype, 0, 0, "text: f32, f64; on a GPU also f16, bf16"},
         {"stride", "N", count, &t->stride, 0, 1e6,
          "text: a piece begins every N steps; 0: no overlap"},
@@ -115,7 +146,15 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
          "text: hold K steps, run others twice; auto: 2 roots"},
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
     };
+    ASHLAR_TABLE_IS_FULL(all, TEXT_COUNT);
     memcpy(options, all, sizeof all);
+}
+
+static void list_options(ashlar_train_command *c, ashlar_option options[static OPTION_COUNT]) {
+    list_model_options(c, options);
+    list_rule_options(c, options + MODEL_COUNT);
+    list_run_options(c, options + MODEL_COUNT + RULE_COUNT);
+    list_text_options(c, options + SHARED_COUNT);
     ashlar__train_tagger_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
 }
 
@@ -157,8 +196,8 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
     outputs[4] = (output){"losses", c->losses};
 }
 
-/* An output is neither a text to train on, nor one of those after it, nor, but for --save, the
- * training that is resumed. */
+/* An output must differ from the texts to train on, from the outputs after it up to `end`, and, but
+ * for --save, from the resumed file. */
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
@@ -196,7 +235,7 @@ static bool read_dtype(const char *name, ashlar_dtype *out) {
     return false;
 }
 
-/* The options that say which stack it is. */
+/* Read and check the options of the recurrent stack. */
 static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
     if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
@@ -238,7 +277,7 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* What no single option can be blamed for. */
+/* Check combinations of options. */
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     if (c->data.count == 0) {
@@ -252,14 +291,13 @@ static ashlar_status check_command(const ashlar_train_command *c) {
         return ashlar__fail(ASHLAR_EINVAL, "--save-every: where to? name a file with --save");
     }
     list_outputs(c, outputs);
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < OUTPUT_COUNT && status == ASHLAR_OK; i++) {
-        status = check_output(c, &outputs[i], outputs + OUTPUT_COUNT);
+    for (size_t i = 0; i < OUTPUT_COUNT; i++) {
+        ASHLAR_TRY(check_output(c, &outputs[i], outputs + OUTPUT_COUNT));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
-/* Options that only the other model has are not given. */
+/* Refuse options that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, const ashlar_option *options,
                                  int argc, char **argv) {
     const size_t text_end = SHARED_COUNT + TEXT_COUNT;
@@ -287,14 +325,8 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
     ASHLAR_TRY(check_model(&c, options, argc, argv));
     if (!c.wants_help) {
         ASHLAR_TRY(read_stack(&c));
-    }
-    if (!c.wants_help) {
         ASHLAR_TRY(read_recompute(&c));
-    }
-    if (!c.wants_help) {
         ASHLAR_TRY(ashlar__train_rule_apply(&c.rule, &c.train));
-    }
-    if (!c.wants_help) {
         ASHLAR_TRY(check_command(&c));
     }
     *out = c;
@@ -304,9 +336,45 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
 ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     list_outputs(c, outputs);
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < OUTPUT_COUNT && status == ASHLAR_OK; i++) {
-        status = ashlar__program_check_writable(outputs[i].path);
+    for (size_t i = 0; i < OUTPUT_COUNT; i++) {
+        ASHLAR_TRY(ashlar__program_check_writable(outputs[i].path));
     }
-    return status;
+    return ASHLAR_OK;
+}
+
+static ashlar_status find_optimizer(const char *name, ashlar_optimizer_kind *kind) {
+    for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT; i++) {
+        if (strcmp(name, ashlar_optimizer_name((ashlar_optimizer_kind)i)) == 0) {
+            *kind = (ashlar_optimizer_kind)i;
+            return ASHLAR_OK;
+        }
+    }
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "--optimizer: \"%.40s\" is none of sgd, adam, adamw, adagrad, rmsprop",
+                        name);
+}
+
+static ashlar_status find_schedule(const char *name, ashlar_schedule_kind *kind) {
+    for (int i = 0; i < ASHLAR_SCHEDULE_COUNT; i++) {
+        if (strcmp(name, ashlar_schedule_name((ashlar_schedule_kind)i)) == 0) {
+            *kind = (ashlar_schedule_kind)i;
+            return ASHLAR_OK;
+        }
+    }
+    return ashlar__fail(ASHLAR_EINVAL, "--schedule: \"%.40s\" is none of constant, cosine, step",
+                        name);
+}
+
+ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule, ashlar_train_config *config) {
+    ashlar_schedule *schedule = &config->schedule;
+    ASHLAR_TRY(find_optimizer(rule->optimizer, &config->optimizer.kind));
+    ASHLAR_TRY(find_schedule(rule->schedule, &schedule->kind));
+    schedule->rate = config->optimizer.learning_rate;
+    schedule->total_steps = config->steps;
+    schedule->warmup_steps = rule->warmup_steps;
+    schedule->floor = rule->floor;
+    schedule->step_size = rule->step_size;
+    schedule->gamma = rule->gamma;
+    ASHLAR_TRY(ashlar_schedule_check(schedule));
+    return ashlar_optimizer_check(&config->optimizer);
 }

@@ -1,3 +1,4 @@
+/* train_tagger.c - the tagger's options, defaults and messages in ashlar-train. */
 #include "rnn/programs/train_tagger.h"
 
 #include <string.h>

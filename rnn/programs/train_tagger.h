@@ -1,6 +1,6 @@
 /*
- * train_tagger.h - what ashlar-train does for a tagger that it does not do for a text: defaults and
- * options, and what it prints (internal).
+ * train_tagger.h - what ashlar-train does only for a tagger: defaults, options, messages
+ * (internal).
  */
 #ifndef ASHLAR_TRAIN_TAGGER_H
 #define ASHLAR_TRAIN_TAGGER_H
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "rnn/programs/options.h"
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 /* Its part of the command line. */
 typedef struct ashlar_train_tagger_options {
@@ -21,7 +21,7 @@ typedef struct ashlar_train_tagger_options {
 
 enum { ASHLAR_TRAIN_TAGGER_OPTION_COUNT = 9 };
 
-/* The defaults, of these options and of those that a tagger shares. */
+/* Set the defaults of these options and a tagger's own of the shared ones. */
 void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
                                        ashlar_train_tagger_options *options);
 
@@ -36,8 +36,8 @@ ashlar__train_tagger_check_options(const ashlar_train_tagger_options *options);
 /*
  * Read column files and make a task of them.
  *
- * train    its buckets are set to one for each number of words, where labels are fed and it was 1
- * corpus   the caller's, after the task has gone; also after a failure, then perhaps NULL
+ * train    with label feedback, buckets of 1 become one for each number of words
+ * corpus   the caller's, to destroy after the task; also after a failure, then perhaps NULL
  *
  * Errors: those of ashlar__tagger_corpus_open() and ashlar__task_tagger_create().
  */
@@ -48,7 +48,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_open(
 void ashlar__train_tagger_print_start(FILE *out, const ashlar_tagger_corpus *corpus,
                                       const ashlar_train_config *train);
 
-/* What the evaluation said, and what memory was needed. Errors: ASHLAR_EOVERFLOW. */
+/* Print the estimate of memory and the evaluation. Errors: ASHLAR_EOVERFLOW. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_tagger_print_end(FILE *out, ashlar_task *task,
                                                                const ashlar_tagger_evaluation *test,
                                                                const ashlar_train_report *report);

@@ -1,3 +1,4 @@
+/* prefetch.c - draws and uploads the next batch while a step runs. */
 #include "rnn/train/prefetch.h"
 
 #include "allocator/base/error.h"
@@ -23,7 +24,7 @@ void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
     for (size_t i = 0; i < 2; i++) {
         if (streams[i] != NULL) {
             const ashlar_status unused = ashlar_stream_synchronize(prefetch->device, streams[i]);
-            (void)unused; /* whoever queued it was told */
+            (void)unused; /* the caller that queued the work learns of failures */
         }
     }
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {

@@ -1,9 +1,43 @@
-/* task_options.c - what each of those who are told makes of an option. */
+/* task_options.c - a task's options, told to its file, its report and its plans; and metadata. */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "allocator/base/check_level.h"
+
+char *ashlar__metadata_add(ashlar_metadata *f, const char *key) {
+    ASHLAR_ASSERT(f->count < ASHLAR_METADATA_MAX);
+    char *text = f->texts[f->count];
+    f->pairs[f->count++] = (ashlar_checkpoint_pair){key, text};
+    return text;
+}
+
+void ashlar__metadata_add_text(ashlar_metadata *f, const char *key, const char *value) {
+    (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%s", value);
+}
+
+void ashlar__metadata_add_count(ashlar_metadata *f, const char *key, uint64_t value) {
+    (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%" PRIu64, value);
+}
+
+/* With as few digits as restore the same number: people read them too. */
+void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value) {
+    char *text = ashlar__metadata_add(f, key);
+    int digits = 0;
+    do {
+        digits++;
+        (void)snprintf(text, ASHLAR_METADATA_TEXT_BYTES, "%.*g", digits, value);
+    } while (digits < 17 && strtod(text, NULL) != value);
+}
+
+void ashlar__metadata_add_random(ashlar_metadata *f, const char *key, const ashlar_random *random) {
+    (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES,
+                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random->s[0],
+                   random->s[1], random->s[2], random->s[3]);
+}
 
 static const char prefix[] = "ashlar.";
 
@@ -11,7 +45,7 @@ static const char *name_of(const char *key) {
     return key + strlen(prefix);
 }
 
-/* Into the file or the fingerprint, of which a text too long for it is cut off. */
+/* Add to the file, or to the fingerprint, which is cut off where it is full. */
 static void put(ashlar_task_listener *l, const char *key, const char *value) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_text(l->metadata, key, value);
@@ -48,7 +82,7 @@ void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key,
     }
 }
 
-/* Its sizes depend on whether there is any, not on how much. */
+/* Sizes depend on whether there is dropout, not on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);

@@ -1,10 +1,37 @@
 /*
- * task_options.h - a task's options, listed once for all who are told them (internal).
+ * task_options.h - a task's options, listed once for everyone who is told of them, and the metadata
+ * that they become in a training's file (internal).
  */
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
 
+#include <stdint.h>
+
+#include <ashlar/checkpoint.h>
+
+#include "allocator/base/random.h"
 #include "rnn/train/train.h"
+
+enum { ASHLAR_METADATA_MAX = 64, ASHLAR_METADATA_TEXT_BYTES = 768 };
+
+struct ashlar_metadata {
+    ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* the values lie in texts */
+    char texts[ASHLAR_METADATA_MAX][ASHLAR_METADATA_TEXT_BYTES];
+    size_t count;
+};
+
+/*
+ * Texts under keys, at most ASHLAR_METADATA_MAX. `key` must outlive the metadata. The first returns
+ * ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the text into. Real numbers are written
+ * so that reading them restores every bit.
+ */
+char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
+
+void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
+void ashlar__metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
+void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
+void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
+                                 const ashlar_random *random);
 
 /* Keys of a checkpoint's metadata that the model is built from. */
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"
@@ -16,13 +43,13 @@
 
 /* Who is told of an option. */
 enum {
-    ASHLAR_FOR_FILE = 1,   /* a training's file: a training goes on with the same value only */
+    ASHLAR_FOR_FILE = 1,   /* the training's file; a training resumes with the same value only */
     ASHLAR_FOR_REPORT = 2, /* the report in JSON, without "ashlar." */
     ASHLAR_FOR_PLAN = 4,   /* the plans' fingerprint: the sizes of buffers depend on it */
     ASHLAR_FOR_ALL = 7,
 };
 
-/* One who is told, as a task's list_options() has it. */
+/* A listener of a task's list_options(). */
 struct ashlar_task_listener {
     unsigned who;
     ashlar_metadata *metadata;  /* FILE */
@@ -31,20 +58,20 @@ struct ashlar_task_listener {
     size_t bytes, used;         /* of which `used` are written */
 };
 
-/* An option that concerns `who`. `key` begins with "ashlar." and lives as long as the facts. */
+/* Tell of an option that concerns `who`. `key` begins with "ashlar." and outlives the metadata. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                          const char *value);
 void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
                           uint64_t value);
 void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
 
-/* Those of the recurrent layers, which every task has. */
+/* Tell of the options of the recurrent layers, which every task has. */
 void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
-/* What must be the same for a training to go on: the options, and the data, told by a sum. */
+/* Add what must be the same for a training to go on: the options, and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
-/* What the sizes of a step's buffers depend on, beside the length. */
+/* Print what the sizes of a step's buffers depend on beside the length. */
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
 /* Add the options to an open object. */

@@ -1,4 +1,5 @@
-#include "rnn/train/task_tagger.h"
+/* task_tagger.c - the tagger on sentences, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,18 +19,14 @@ static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
     return (const ashlar_tagger_task *)(const void *)task;
 }
 
-ashlar_tagger *ashlar__task_tagger_model(ashlar_task *task) {
-    return ashlar__task_tagger_of(task)->tagger;
-}
-
-/* --- what must be the same ------------------------------------------------------------------ */
+/* --- what must be the same ------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t sum, uint64_t value) {
     sum = (sum ^ value) * UINT64_C(0x100000001b3);
-    return sum ^ sum >> 29; /* or high bits would never reach low ones */
+    return sum ^ sum >> 29; /* else high bits would never reach low ones */
 }
 
-/* Of all that a training sees; it need not withstand anybody. */
+/* A checksum of all that a training sees; it need not withstand an attacker. */
 static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sentences; i++) {
@@ -45,7 +42,7 @@ static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences
     return sum;
 }
 
-/* The data is read once, and only where there is a file. */
+/* The checksum is computed once, and only where there is a file. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     if (!t->has_checksum) {
@@ -81,9 +78,8 @@ static void skip(ashlar_task *task, uint64_t batches) {
     ashlar__batch_sampler_skip(ashlar__task_tagger_of(task)->batch_sampler, batches);
 }
 
-/* --- batches -------------------------------------------------------------------------------- */
+/* --- batches --------------------------------------------------------------------------------- */
 
-/* The shape that a step's buffers are taken for. */
 ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
     return (ashlar_tagger_shape){length, t->config.batch, t->counts.longest_word};
 }
@@ -119,7 +115,7 @@ ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer, ashla
     return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
-/* --- steps ---------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
 static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
                           double *loss) {
@@ -130,19 +126,19 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
     (void)part;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
-    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss) : status;
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
+    return ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss);
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
     ashlar_tagger_bytes sizes;
-    const ashlar_status status = ashlar__tagger_sizes(t->tagger, &shape, &sizes);
-    return status == ASHLAR_OK ? ashlar__tagger_dry_run(t->tagger, &sizes) : status;
+    ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
+    return ashlar__tagger_dry_run(t->tagger, &sizes);
 }
 
-/* None of its options is there to save memory. */
+/* No option of a tagger saves memory. */
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving unused[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
@@ -156,34 +152,25 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return ASHLAR_OK;
 }
 
-/* --- life ----------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------ */
 
-/* The buffers' memory on both sides, and where predictions and their loss go. */
+/* Take the buffers' memory on host and device, and room for predictions and their loss. */
 static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
     const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
     const size_t labels = largest.steps * largest.batch;
     size_t bytes;
     void *host = NULL, *device = NULL, *loss = NULL;
-    ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
-    if (status == ASHLAR_OK) { /* the number first: it is the widest */
-        status = ashlar_device_host_alloc(
-            ashlar_allocator_device(t->allocator),
-            sizeof(double) + ASHLAR_TASK_BUFFERS * bytes + labels * sizeof(int32_t), &host);
-        t->host = host;
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * bytes, ASHLAR_TAG_BATCH,
-                                     stream, &device);
-        t->device = device;
-    }
-    if (status == ASHLAR_OK) {
-        status =
-            ashlar_alloc_tagged(t->allocator, sizeof *t->loss, ASHLAR_TAG_WORKSPACE, stream, &loss);
-        t->loss = loss;
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(&largest, &bytes));
+    const size_t host_bytes =
+        sizeof(double) + ASHLAR_TASK_BUFFERS * bytes + labels * sizeof(int32_t);
+    ASHLAR_TRY(ashlar_device_host_alloc(ashlar_allocator_device(t->allocator), host_bytes, &host));
+    t->host = host; /* the double lies first, for its alignment */
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * bytes, ASHLAR_TAG_BATCH,
+                                   stream, &device));
+    t->device = device;
+    ASHLAR_TRY(
+        ashlar_alloc_tagged(t->allocator, sizeof *t->loss, ASHLAR_TAG_WORKSPACE, stream, &loss));
+    t->loss = loss;
     const size_t words = bytes / sizeof(int32_t);
     int32_t *data = (int32_t *)(t->host + 1);
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
@@ -263,7 +250,7 @@ static const ashlar_task_table table = {
     .put_results = ashlar__task_tagger_put_results,
 };
 
-/* All sentences but those that are held out. */
+/* The batch sampler of all sentences that are not held out. */
 static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     const size_t count = t->counts.sentences - t->counts.held_out;
     ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);

@@ -1,4 +1,4 @@
-/* What a trained tagger makes of the sentences that were held out, and what its steps need. */
+/* task_tagger_evaluate.c - tests a trained tagger on held-out sentences; estimates its memory. */
 #include <stdlib.h>
 
 #include <ashlar/plan.h>
@@ -27,7 +27,7 @@ static void list_held_out(const ashlar_tagger_task *t, ashlar_batch_sampler_item
     qsort(items, used, sizeof *items, longest_first);
 }
 
-/* Queue the prediction of the batch in buffer 0, and what it is to be compared with. */
+/* Queue the prediction of the batch in buffer 0, and the copy of its loss to the host. */
 static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
     const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, t->buffers[0].shape.steps);
@@ -39,7 +39,7 @@ static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
-/* On the plan of its length, as a step of the training. */
+/* On the plan of its length, like a training step. */
 static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
     if (t->config.without_plan) {
         return queue_prediction(t);

@@ -4,7 +4,7 @@
 #ifndef ASHLAR_TASK_TAGGER_IMPL_H
 #define ASHLAR_TASK_TAGGER_IMPL_H
 
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 typedef struct ashlar_tagger_task {
     ashlar_task head;
@@ -28,7 +28,7 @@ typedef struct ashlar_tagger_task {
 
 ashlar_tagger_task *ashlar__task_tagger_of(ashlar_task *task);
 
-/* The shape that the buffers of a step of that length are taken for. */
+/* The shape for which a step of that length takes its buffers. */
 ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *tags, size_t length);
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer,

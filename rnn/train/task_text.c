@@ -1,4 +1,5 @@
-#include "rnn/train/task_text.h"
+/* task_text.c - the character model on a text, as a task of the training loop. */
+#include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,9 +11,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/data/corpus_checksum.h"
+#include "rnn/data/corpus.h"
 
-/* A batch under way. */
+/* A batch on its way to a step. */
 typedef struct batch_buffer {
     ashlar_batch_split split;
     int32_t *host;   /* page-locked: the batch's image and extra */
@@ -31,10 +32,10 @@ typedef struct text_task {
     ashlar_batch batch; /* its pointers lead there */
     ashlar_allocator *allocator;
     ashlar_model *model;
-    char *carried; /* device: 2 sets of states for each micro-batch, if there are parts */
+    char *carried;      /* device: 2 sets of states for each micro-batch, if there are parts */
     size_t state_bytes; /* of a set */
-    void *host;   /* of both buffers */
-    void *device; /* of both buffers */
+    void *host;         /* of both buffers */
+    void *device;       /* of both buffers */
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
@@ -50,9 +51,9 @@ ashlar_model *ashlar__task_text_model(ashlar_task *task) {
     return text_of(task)->model;
 }
 
-/* --- what must be the same ------------------------------------------------------------------ */
+/* --- what must be the same ------------------------------------------------------------------- */
 
-/* The text is read once, and only where there is a file. */
+/* The checksum is computed once, and only where there is a file. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
     text_task *t = text_of(task);
     if (!t->has_checksum) {
@@ -68,7 +69,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const text_task *t = const_text_of(task);
     const ashlar_train_config *c = &t->config;
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
-    /* Files and plans are older than the choice of a type. */
+    /* F32 is not written: files and plans from before the option stay valid. */
     const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
     ashlar__option_stack(l, c);
     ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
@@ -88,7 +89,7 @@ static void skip(ashlar_task *task, uint64_t batches) {
     ashlar__batcher_skip(text_of(task)->batcher, batches);
 }
 
-/* --- batches -------------------------------------------------------------------------------- */
+/* --- batches --------------------------------------------------------------------------------- */
 
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
@@ -131,16 +132,16 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
                                  s->split.image * sizeof *s->host, stream);
 }
 
-/* --- steps ---------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
-/* Set i of a micro-batch: parts read one and write the other, in turn. */
+/* Set i of a micro-batch: parts in turn read one set and write the other. */
 static void *carried_set(const text_task *t, size_t micro, size_t i) {
     return t->carried + (2 * micro + i % 2) * t->state_bytes;
 }
 
 /*
- * Every position weighs 1 / (tokens of the whole part), also where it is not worked off at once.
- * Where it is, that is what the loss makes of it by itself.
+ * Every position weighs 1 / (tokens of the whole part), also where the part is split. Where it is
+ * not, 0 lets the loss divide by its own number of tokens, which is the same.
  */
 static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
                                      size_t part) {
@@ -161,29 +162,26 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
     };
 }
 
-/* An odd number, as the loop has one for steps: micro-batches drop each their own outputs. */
+/* Odd, like the loop's stride of steps, so that micro-batches drop different outputs. */
 static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
                           double *loss) {
     const text_task *t = text_of(task);
     const batch_buffer *s = &t->buffers[index];
-    ashlar_status status = ASHLAR_OK;
     t->model->loss_scale = task->loss_scale;
-    for (size_t m = 0; m < s->split.micro && status == ASHLAR_OK; m++) {
+    for (size_t m = 0; m < s->split.micro; m++) {
         const ashlar_model_window window = window_of(t, s, m, part);
         ashlar_step_sizes sizes;
         t->model->dropout_seed = seed + m * MICRO_STRIDE;
-        status =
-            ashlar__model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes);
-        if (status == ASHLAR_OK) {
-            status = ashlar__model_step(t->model, &window, &sizes, loss);
-        }
+        ASHLAR_TRY(
+            ashlar__model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes));
+        ASHLAR_TRY(ashlar__model_step(t->model, &window, &sizes, loss));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
-/* Every length on its own: a back end's workspace need not grow with it (cuDNN's does not). */
+/* Of exactly that length: a back end's workspace need not grow with it (cuDNN's does not). */
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
     const ashlar_batch_split split = ashlar__batch_split_make(&t->split, length);
@@ -196,9 +194,9 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
     return status;
 }
 
-/* --- what the options save ------------------------------------------------------------------ */
+/* --- what the options save ------------------------------------------------------------------- */
 
-/* Of the longest step that is split like that. */
+/* Peak memory of the longest step if split by `config`. */
 static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
                              uint64_t *bytes) {
     const ashlar_batch_split split = ashlar__batch_split_make(config, t->head.max_length);
@@ -231,16 +229,17 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return status;
 }
 
-/* --- life ----------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------ */
 
-enum { SLOT_ALIGN = 256 };
+enum { BUFFER_ALIGN = 256 };
 
-/* The buffers' memory on both sides, each a piece of one block. */
-static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
+/* Take the buffers' memory, one block on the host and one on the device. */
+static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    if (!ashlar__mul(largest.image, item, &image) || !ashlar__align_up(image, SLOT_ALIGN, &image)) {
+    if (!ashlar__mul(largest.image, item, &image) ||
+        !ashlar__align_up(image, BUFFER_ALIGN, &image)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                             largest.image);
     }
@@ -257,27 +256,24 @@ static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
     return status;
 }
 
-/* The states between parts: of each micro-batch those that a part begins with, and ends with. */
+/* Take the states between parts: for each micro-batch those that a part begins and ends with. */
 static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
     void *carried = NULL;
     size_t bytes = 0;
-    ashlar_status status =
-        ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes);
-    if (status == ASHLAR_OK && !ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
-        status = ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
-                              t->config.batch);
+    ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes));
+    if (!ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
+                            t->config.batch);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, stream, &carried);
-        t->carried = carried;
-        t->state_bytes = sizes.state;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, stream, &carried));
+    t->carried = carried;
+    t->state_bytes = sizes.state;
+    return ASHLAR_OK;
 }
 
 static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
-                          unsigned regions) {
+                               unsigned regions) {
     text_task *t = text_of(task);
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,
@@ -288,15 +284,11 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                        .dropout = t->config.dropout,
                                        .dtype = t->config.dtype};
     t->allocator = allocator;
-    ashlar_status status = ashlar__model_create(allocator, stream, &model, regions, &t->model);
-    if (status == ASHLAR_OK) {
-        task->arena = t->model->arena;
-        status = ashlar__model_init_weights(t->model, t->config.seed);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_slots(t, stream);
-    }
-    return status == ASHLAR_OK && task->max_parts > 1 ? take_carried(t, stream) : status;
+    ASHLAR_TRY(ashlar__model_create(allocator, stream, &model, regions, &t->model));
+    task->arena = t->model->arena;
+    ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));
+    ASHLAR_TRY(take_buffers(t, stream));
+    return task->max_parts > 1 ? take_carried(t, stream) : ASHLAR_OK;
 }
 
 static void give(const text_task *t, void *block) {
@@ -355,9 +347,9 @@ static ashlar_status take_drawn(text_task *t) {
 }
 
 /*
- * The least that is no smaller than the root. Of chunks of about that many steps as much is in
- * memory as of states at their borders; chunks of twice as many cost less time, for most of the
- * memory is saved either way.
+ * The square root, rounded up. With chunks of about that many steps, a chunk's buffers and the
+ * states at all borders take about the same memory; chunks twice as long save nearly as much and
+ * cost less time.
  */
 static size_t root_up(size_t value) {
     size_t root = (size_t)sqrt((double)value);
@@ -375,7 +367,7 @@ static void choose_split(text_task *t, size_t longest) {
         .batch = c->batch,
         .micro = c->accumulate == 0 ? 1 : c->accumulate,
         .part = part < longest ? part : 0,
-        .chunk = chunk < part ? chunk : 0, /* one chunk is as well done at once */
+        .chunk = chunk < part ? chunk : 0, /* a single chunk is no chunking */
     };
 }
 

@@ -6,7 +6,7 @@
 #include "rnn/train/task_options.h"
 #include "rnn/train/train_checkpoint.h"
 
-/* No weight decay for tensors of one dimension. */
+/* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
     ashlar_status status = ASHLAR_OK;
@@ -20,7 +20,7 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return status;
 }
 
-/* Where losses are added up in device memory, and where they go in the host's. */
+/* Take device memory in which losses are added up, and host memory for a step's outcome. */
 static ashlar_status take_results(ashlar_trainer *t) {
     const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
     void *losses = NULL;
@@ -58,25 +58,19 @@ static ashlar_train_context context_of(const ashlar_trainer *t) {
 
 static ashlar_status build(ashlar_trainer *t) {
     ashlar_device_get_counts(t->device, &t->at_start);
-    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
     const size_t lengths = t->task->max_length + 1;
     t->seen_lengths = ashlar__host_calloc(lengths, sizeof *t->seen_lengths);
     if (t->seen_lengths == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
     }
-    status = build_model(t);
-    if (status == ASHLAR_OK && t->config.resume_file != NULL) {
-        const ashlar_train_context parts = context_of(t);
-        status = ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state);
-        if (status == ASHLAR_OK) {
-            status =
-                ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream);
-        }
+    ASHLAR_TRY(build_model(t));
+    if (t->config.resume_file == NULL) {
+        return ASHLAR_OK;
     }
-    return status;
+    const ashlar_train_context parts = context_of(t);
+    ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
+    return ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream);
 }
 
 ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
@@ -136,8 +130,8 @@ uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
 }
 
 /*
- * What was asked of the driver since *last, which moves on to now. Events of the prefetch are
- * queued like copies, and are counted as such; those of the allocator would be its own management.
+ * The driver calls since *last, which moves on to now. The prefetch's events are queued like copies
+ * and count as work; the allocator's would count as management.
  */
 static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
@@ -152,7 +146,7 @@ static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *las
     };
 }
 
-/* --- the warm-up ---------------------------------------------------------------------------- */
+/* --- the warm-up ----------------------------------------------------------------------------- */
 
 enum { FINGERPRINT_BYTES = 256 };
 
@@ -170,13 +164,13 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
                                         .plan_file = t->config.plan_file,
                                         .fingerprint = fingerprint};
     const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
-    t->warmup.fingerprint = NULL; /* it ends here */
+    t->warmup.fingerprint = NULL; /* it lies on this stack */
     return status;
 }
 
-/* --- the run -------------------------------------------------------------------------------- */
+/* --- the run --------------------------------------------------------------------------------- */
 
-/* `warm`: what the warm-up said. */
+/* Steps' memory and plan hits since the warm-up, which `warm` reports. */
 static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
                                            const ashlar_warmup_report *warm,
                                            const ashlar_stats *stats) {
@@ -213,25 +207,18 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
     report.setup = end_phase(t, &last);
-    ashlar_status status = warm_up(t, &warm);
+    ASHLAR_TRY(warm_up(t, &warm));
     report.warmup = end_phase(t, &last);
-    if (status == ASHLAR_OK) {
-        status = ashlar__train_loop(t, show, context, &report);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     report.training = end_phase(t, &last);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
     if (t->task->table->savings != NULL) {
-        status = t->task->table->savings(t->task, &report.step_bytes, report.savings,
-                                         &report.savings_count);
+        ASHLAR_TRY(t->task->table->savings(t->task, &report.step_bytes, report.savings,
+                                           &report.savings_count));
     }
     report.weights_contiguous = ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
                                 ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
-    if (status == ASHLAR_OK) {
-        *out = report;
-    }
-    return status;
+    *out = report;
+    return ASHLAR_OK;
 }

@@ -1,3 +1,4 @@
+/* train_checkpoint.c - writes a training into a file, and takes it back to go on. */
 #include "rnn/train/train_checkpoint.h"
 
 #include <inttypes.h>
@@ -31,7 +32,7 @@ static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) 
     ashlar__metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
 }
 
-/* Only what the kind's course depends on: the number of steps may be another one. */
+/* Only what the rates so far depend on: the number of steps may change. */
 static void add_schedule(ashlar_metadata *f, const ashlar_schedule *s) {
     ashlar__metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
     ashlar__metadata_add_real(f, "ashlar.schedule_rate", s->rate);
@@ -81,7 +82,7 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
     return ASHLAR_OK;
 }
 
-/* --- where the training is ------------------------------------------------------------------ */
+/* --- where the training is ------------------------------------------------------------------- */
 
 _Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
 
@@ -94,14 +95,14 @@ static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
     }
 }
 
-/* In their order, the real ones as hexadecimal digits; the norm may be infinite or no number. */
+/* In the order of the fields, reals in hexadecimal; the norm may be infinite or no number. */
 static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
     (void)snprintf(ashlar__metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
                    "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
                    s->good_steps, s->is_skipped, s->loss_scale, s->norm);
 }
 
-/* What is read and printed again must be the same: so nothing is left over, or cut off. */
+/* Printing what was read must give the same text: nothing is left over or cut off. */
 static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
                                           ashlar_optimizer_state *out) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
@@ -156,7 +157,7 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     return *next == '\0' && tokens > 0 ? ASHLAR_OK : fail_missing(path, "ashlar.recent");
 }
 
-/* Hand out what was handed out before, and see that the batch sampler is where it was then. */
+/* Skip the batches drawn before, and check that the batch sampler is where it was. */
 static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
                                 uint64_t step) {
     ashlar_metadata here = {.count = 0};
@@ -176,7 +177,7 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
     return ASHLAR_OK;
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
                                             const ashlar_train_state *state) {

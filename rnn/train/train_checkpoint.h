@@ -1,11 +1,11 @@
 /*
- * train_checkpoint.h - a training in a file, so that it can go on as if it had not stopped
+ * train_checkpoint.h - saving a training in a file and resuming it as if it had not stopped
  * (internal).
  *
  * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
  * kinds of keys, all under "ashlar.":
  *
- *     what must be the same to go on    the task's options and data, the optimizer, the seed
+ *     what must be the same to resume   the task's options and data, the optimizer, the seed
  *     where the training is             step, recent (losses), optimizer_state, and where the
  *                                       task's batch sampler is
  *
@@ -16,7 +16,7 @@
 
 #include "rnn/train/train.h"
 
-/* What of a training a file is made of. */
+/* What a file is made from, beside the state. */
 typedef struct ashlar_train_context {
     const ashlar_train_config *config;
     ashlar_task *task; /* open */
@@ -37,14 +37,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
                                                               const ashlar_train_state *state);
 
 /*
- * Take everything back: the arena, the position of the batch sampler (which must be a fresh one),
- * *state. Waits for the stream.
+ * Read everything back: the arena, the position of the batch sampler (which must be new), *state.
+ * Waits for the stream.
  *
  * Errors: ASHLAR_EINVAL (the file has as many steps as the configuration asks for), ASHLAR_EFORMAT
- *         (it is of another configuration, data or version, or no training's; the detail says so),
+ *         (of another configuration, data or version, or no training's; the detail says which),
  *         and those of ashlar_checkpoint_open() and ashlar_checkpoint_load(). *state and the arena
  *         have not changed then, but for ASHLAR_EDRIVER; the batch sampler may have.
- * Cost:   the batches handed out before are counted off anew: some microseconds for each.
+ * Cost:   skips the batches drawn before, some microseconds each.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
                                                               const ashlar_train_context *context,

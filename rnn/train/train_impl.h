@@ -1,9 +1,6 @@
 /*
- * train_impl.h - what the files of train.h share (internal).
- *
- *   train.c        making, warming up, the phases and their report
- *   train_step.c   one step, queued on the stream
- *   train_loop.c   step after step
+ * train_impl.h - the inside of a trainer, for train.c (life, warm-up, phases, report) and
+ * train_loop.c (the steps) (internal).
  */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
@@ -40,20 +37,11 @@ struct ashlar_trainer {
     ashlar_leak_monitor *growth; /* of what is held between the steps */
 };
 
-/* As ashlar_allocator_warmup() calls them: forward and backward of a dummy batch, without an
- * update. */
+/* For ashlar_allocator_warmup(): forward and backward of a dummy batch, without an update. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_warm_step(void *trainer, size_t length);
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
-/* One step on the batch that was drawn for it. Its outcome is there when it was waited for. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue_step(ashlar_trainer *trainer, size_t step);
-
-/* What came of a step: the optimizer's state, and the mean loss over the batch's tokens. */
-const ashlar_optimizer_state *ashlar__train_outcome_of(const ashlar_trainer *trainer, size_t step);
-double ashlar__train_loss_of(const ashlar_trainer *trainer, size_t step);
-
-/* All steps that are left. As ashlar__trainer_run(), of which the report has this part filled in.
- * */
+/* Run the remaining steps, as ashlar__trainer_run() does, and fill in their part of the report. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
                                                    ashlar_train_show_fn show, void *context,
                                                    ashlar_train_report *report);

@@ -1,10 +1,94 @@
-/* train_loop.c - step after step: drawn, queued, waited for one behind, accounted and shown. */
+/* train_loop.c - training step after step: draw, queue, wait one step behind, account, show. */
 #include "rnn/train/train_impl.h"
 
 #include <math.h>
 
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
+
+/* Odd, so that each of 2^64 steps has its own seed, far from those of trainings with near seeds. */
+static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
+static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
+
+/* Zero the gradients, and before the first part the losses: back ends add to both. */
+static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
+    ASHLAR_TRY(part > 0
+                   ? ASHLAR_OK
+                   : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream));
+    return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
+}
+
+/* Queue a part: forward, backward, update of the weights. */
+static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t buffer = ashlar__prefetch_buffer(step);
+    const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
+    ASHLAR_TRY(clear_sums(t, part, t->prefetch.batches[buffer].parts));
+    ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
+    const double rate = ashlar_schedule_rate(&t->config.schedule, step);
+    return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
+}
+
+/* Queue a part on the plan of its length. */
+static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
+    ashlar_status status =
+        ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length));
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = queue_part(t, step, part);
+    const ashlar_status ended = ashlar_step_end(t->allocator);
+    return status == ASHLAR_OK ? ended : status;
+}
+
+static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
+    return (ashlar_train_outcome *)(void *)((char *)t->outcomes +
+                                            ashlar__prefetch_buffer(step) * t->outcome_bytes);
+}
+
+/* Queue a step on the batch drawn for it. Its outcome is valid once it has been waited for. */
+static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
+    ashlar_train_outcome *out = outcome_of(t, step);
+    const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
+    ashlar_status status = ashlar__prefetch_begin_step(&t->prefetch, step);
+    for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
+        status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+                                     t->stream);
+    }
+    return status == ASHLAR_OK ? ashlar__prefetch_end_step(&t->prefetch, step) : status;
+}
+
+/* The mean loss over the batch's tokens. */
+static double loss_of(const ashlar_trainer *t, size_t step) {
+    const size_t buffer = ashlar__prefetch_buffer(step), parts = t->prefetch.batches[buffer].parts;
+    const ashlar_train_outcome *out = outcome_of(t, step);
+    double nats = 0;
+    for (size_t part = 0; part < parts && parts > 1; part++) {
+        nats += out->losses[part] * (double)t->task->table->part(t->task, buffer, part).tokens;
+    }
+    return parts > 1 ? nats / (double)t->prefetch.batches[buffer].tokens : out->losses[0];
+}
+
+ashlar_status ashlar__train_warm_step(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    t->task->table->make_dummy(t->task, 0, length);
+    ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
+    ASHLAR_TRY(clear_sums(t, 0, 1));
+    return t->task->table->step(t->task, 0, 0, 0, t->losses);
+}
+
+ashlar_status ashlar__train_dry_run(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    return t->task->table->dry_run(t->task, length);
+}
+
+/* --- step after step ------------------------------------------------------------------------- */
 
 typedef struct run {
     ashlar_trainer *trainer;
@@ -16,12 +100,12 @@ typedef struct run {
     unsigned found;   /* tags that grow, not shown yet */
 } run;
 
-/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+/* With loss scaling the optimizer skips a step whose gradients are no numbers. */
 static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
     return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
 }
 
-/* Of the last few steps, so that it does not jump with every batch. */
+/* The mean over the last few steps, which does not jump with every batch. */
 static double recent_loss(const ashlar_train_state *s) {
     double nats = 0, tokens = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
@@ -39,7 +123,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
     t->state.nats[recent] = loss * (double)batch->tokens;
-    t->state.optimizer = *ashlar__train_outcome_of(t, step);
+    t->state.optimizer = outcome_of(t, step)->optimizer;
     report->steps_skipped = t->state.optimizer.skipped - r->skipped;
     report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
     report->loss_last = recent_loss(&t->state);
@@ -51,12 +135,12 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
-/* Wait for a step, and look at what it was. */
+/* Wait for a step, account it and show it. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
-    const double loss = ashlar__train_loss_of(t, step);
-    if (is_lost(t, loss, ashlar__train_outcome_of(t, step))) {
+    const double loss = loss_of(t, step);
+    if (is_lost(t, loss, &outcome_of(t, step)->optimizer)) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "step %zu: the loss is no number any more; use a smaller "
                             "--learning-rate",
@@ -81,14 +165,14 @@ static ashlar_status finish_step(run *r, size_t step) {
     return ASHLAR_OK;
 }
 
-/* The last step is left to whoever saves the end: it would be written twice. */
+/* Not after the last step, which the caller saves. */
 static bool is_save_due(const ashlar_trainer *t, size_t step) {
     const ashlar_train_config *c = &t->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
            step != c->steps;
 }
 
-/* Behind a queued step: look at the one before, or where this one is to be saved, at both. */
+/* After queuing a step finish the one before; this one too where it is the last or to be saved. */
 static ashlar_status follow(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
@@ -102,7 +186,7 @@ static ashlar_status follow(run *r, size_t step) {
     return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
 }
 
-/* What is held now that all of a step is queued, and its buffers are given back. */
+/* Check what is held after a step has been queued and has given back its buffers. */
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
@@ -127,7 +211,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
     for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
         status = ashlar__prefetch_draw(&t->prefetch, step);
         if (status == ASHLAR_OK) {
-            status = ashlar__train_queue_step(t, step);
+            status = queue_step(t, step);
         }
         if (status == ASHLAR_OK) {
             status = watch_growth(&r, step);

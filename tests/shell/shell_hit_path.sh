@@ -13,8 +13,9 @@ library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' 
 # plan for a request that was not expected.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
 helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
-    free_of_other free_marked free_seat free_seat_at_peak ashlar__replay_serve ashlar__replay_slot_block
-    ashlar__cache_switch find_cache
+    free_of_other free_marked free_slot_block free_slot_block_at_peak ashlar__replay_serve
+    ashlar__replay_slot_block
+    ashlar__cache_switch find_cache magazines_of
     ashlar__cache_enter ashlar__cache_leave ashlar__cache_find ashlar__cache_find_state
     ashlar__cache_pop ashlar__cache_pop_large ashlar__cache_push ashlar__cache_add_pending
     ashlar__count_alloc ashlar__count_free ashlar__count_peak'

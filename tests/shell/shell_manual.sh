@@ -12,7 +12,7 @@ options() { # PROGRAM
 
 # .It Fl -option is how mdoc(7) writes an option with two dashes.
 has_each_option() { # FOLDER NAME
-    page=$ASHLAR_SOURCE/$1/$2.1
+    page=$ASHLAR_SOURCE/$1/programs/$2.1
     all=$(options "$ASHLAR_BUILD/$1/$2")
     [ "$(echo "$all" | wc -l)" -ge 10 ] || complain "options: $all" || return
     for option in $all; do
@@ -22,7 +22,7 @@ has_each_option() { # FOLDER NAME
 }
 
 is_well_formed() { # FOLDER NAME
-    groff -mdoc -ww -Tascii "$ASHLAR_SOURCE/$1/$2.1" >"$scratch/page" 2>"$scratch/said"
+    groff -mdoc -ww -Tascii "$ASHLAR_SOURCE/$1/programs/$2.1" >"$scratch/page" 2>"$scratch/said"
     cat "$scratch/said"
     [ ! -s "$scratch/said" ] && [ "$(wc -l <"$scratch/page")" -gt 50 ]
 }

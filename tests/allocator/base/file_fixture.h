@@ -1,5 +1,5 @@
 /*
- * file_fixture.h - a folder of the test's own and one file in it, for tests.
+ * file_fixture.h - a temporary folder and a file in it, for tests.
  */
 #ifndef ASHLAR_FILE_FIXTURE_H
 #define ASHLAR_FILE_FIXTURE_H

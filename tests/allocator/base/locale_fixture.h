@@ -1,5 +1,5 @@
 /*
- * locale_fixture.h - a locale with a decimal comma, made for the case, as few machines have one.
+ * locale_fixture.h - a locale with a decimal comma, which the test makes, as few machines have one.
  */
 #ifndef ASHLAR_LOCALE_FIXTURE_H
 #define ASHLAR_LOCALE_FIXTURE_H
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* False: localedef(1) is not here. Leave by leave_comma_locale(). */
+/* End it with leave_comma_locale(). False: this machine has no localedef(1). */
 static inline bool enter_comma_locale(void) {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\n"
                                  "grouping 3\nEND LC_NUMERIC\n";
@@ -18,7 +18,7 @@ static inline bool enter_comma_locale(void) {
     if (mkdtemp(folder) == NULL) {
         return false;
     }
-    /* Its status is no use: it warns, by status 1, of the categories that are not defined. */
+    /* Its status says nothing: it is 1 because some categories are not defined. */
     (void)snprintf(command, sizeof command,
                    "cat >%s/comma.src && localedef -c -i %s/comma.src %s/comma >%s/log 2>&1",
                    folder, folder, folder, folder);

@@ -92,8 +92,7 @@ CASE(a_disk_that_fills_is_told_by_the_commit) {
         }
         const ashlar_status status = ashlar__file_buffer_commit(buffer);
         CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
-        CHECK(status == ASHLAR_EIO);
-        CHECK_HAS(ashlar_error_detail(), path);
+        CHECK_FAILS(status, ASHLAR_EIO, path);
         CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
         CHECK(names_in_folder() == 1);
     }
@@ -131,9 +130,7 @@ CASE(an_abort_leaves_the_old_file) {
 CASE(no_host_memory_or_no_folder_is_a_failure) {
     ashlar_file_buffer *buffer = NULL;
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(ashlar__file_buffer_create(path, &buffer) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(ashlar__file_buffer_create(path, &buffer) == ASHLAR_EHOSTMEM));
         CHECK_HAS(ashlar_error_detail(), path);
         CHECK(buffer == NULL && names_in_folder() == 1);
     }

@@ -1,5 +1,5 @@
 /*
- * test_file_read.c - that a file is read as it is, and what is none is named.
+ * test_file_read.c - that a file is read whole, and that what is no file is named.
  */
 #include "allocator/base/file_read.h"
 
@@ -29,13 +29,10 @@ CASE(what_is_no_file_is_named) {
     text = NULL;
     bytes = 7;
     (void)unlink(path);
-    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), path);
-    CHECK(ashlar__file_read(folder, &text, &bytes) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "no regular file");
+    CHECK_FAILS(ashlar__file_read(path, &text, &bytes), ASHLAR_EIO, path);
+    CHECK_FAILS(ashlar__file_read(folder, &text, &bytes), ASHLAR_EIO, "no regular file");
     REQUIRE(mkfifo(path, 0600) == 0); /* whose writer nobody waits for */
-    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "no regular file");
+    CHECK_FAILS(ashlar__file_read(path, &text, &bytes), ASHLAR_EIO, "no regular file");
     CHECK(text == NULL && bytes == 7);
     (void)unlink(path);
 }
@@ -43,9 +40,7 @@ CASE(what_is_no_file_is_named) {
 CASE(no_host_memory_is_a_failure) {
     write_bytes("abc", 3);
     text = NULL;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "the 3 bytes of ");
     CHECK(text == NULL);
 }

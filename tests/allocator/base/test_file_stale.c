@@ -1,15 +1,13 @@
 /*
- * test_file_stale.c - the temporaries that killed writers leave: they are removed, and nothing else
- * is.
+ * test_file_stale.c - that the temporaries of killed writers are removed, and nothing else.
  */
-#include "allocator/base/file_stale.h"
+#include "allocator/base/file.h"
 
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "allocator/base/file.h"
 #include "tests/allocator/base/file_fixture.h"
 
 /*

@@ -169,9 +169,8 @@ CASE(what_is_not_finite_is_null) {
 }
 
 CASE(a_decimal_comma_of_the_locale_does_not_matter) {
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
-        SKIP("the locale de_DE.UTF-8 is not installed");
-    }
+    SKIP_IF(setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL,
+            "the locale de_DE.UTF-8 is not installed");
     check_double(1.5, "1.5");
     check_double(0.1 + 0.2, "0.30000000000000004");
     char text[8];
@@ -256,9 +255,7 @@ static bool aborts(void (*misuse)(ashlar_json_writer *writer)) {
 
 CASE(misuse_is_an_assertion) {
     CHECK(!aborts(no_misuse));
-    if (ASHLAR_DEBUG < 1) {
-        SKIP("built without assertions");
-    }
+    SKIP_IF(ASHLAR_DEBUG < 1, "built without assertions");
     CHECK(aborts(value_without_key));
     CHECK(aborts(key_outside_an_object));
     CHECK(aborts(key_in_an_array));

@@ -1,5 +1,5 @@
 /*
- * test_lock.c - what debug builds find out about locks: who holds them, and in which order.
+ * test_lock.c - what debug builds know of locks: who holds them, and in which order they are taken.
  */
 #include "allocator/base/lock.h"
 
@@ -104,9 +104,7 @@ CASE(locks_are_taken_in_the_order_of_ranks) {
     CHECK(!aborts(in_order));
     CHECK(!aborts(tried_out_of_order));
     CHECK(!aborts(shards_in_order));
-    if (ASHLAR_DEBUG < 2) {
-        SKIP("built without a record of locks");
-    }
+    SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
     CHECK(aborts(out_of_order));
     CHECK(aborts(in_order_behind_a_tried_one));
     CHECK(aborts(shards_out_of_order));
@@ -118,9 +116,7 @@ CASE(the_owner_is_the_thread_that_holds_it) {
     CHECK(ashlar__lock_is_held(&outer));
     ASHLAR_OWNS(&outer);
     ashlar__lock_release(&outer);
-    if (ASHLAR_DEBUG < 2) {
-        SKIP("built without a record of locks");
-    }
+    SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
     CHECK(!ashlar__lock_is_held(&outer));
     CHECK(aborts(owned_by_nobody));
     CHECK(aborts(owned_by_another_thread));

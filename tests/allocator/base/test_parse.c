@@ -1,4 +1,4 @@
-/* test_parse.c - pieces of text, and numbers read and written. */
+/* test_parse.c - cutting text into pieces, and reading and writing numbers in any locale. */
 #include "tests/check.h"
 
 #include <float.h>
@@ -215,9 +215,7 @@ CASE(written_reals_are_short_and_read_back) {
 }
 
 CASE(a_decimal_comma_of_the_locale_does_not_matter) {
-    if (!enter_comma_locale()) {
-        SKIP("localedef makes no locale here");
-    }
+    SKIP_IF(!enter_comma_locale(), "localedef makes no locale here");
     char text[ASHLAR_NUMBER_BYTES];
     double value = 0;
     const bool is_read = ashlar__parse_real(of("0.75"), &value);

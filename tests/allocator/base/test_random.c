@@ -1,5 +1,5 @@
 /*
- * test_random.c - the generator's numbers.
+ * test_random.c - that the generators give the published numbers, and every value equally often.
  */
 #include "allocator/base/random.h"
 

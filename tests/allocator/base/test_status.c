@@ -1,5 +1,5 @@
 /*
- * test_status.c - names, sentences and the thread's detail line.
+ * test_status.c - that each status has a name and a text, and each thread its own detail.
  */
 #include "tests/check.h"
 

@@ -1,8 +1,8 @@
 /*
  * allocator_fixture.h - the device fixture and an allocator on it, for tests.
  *
- * A case is set_up(spec) ... tear_down(); the latter checks that the device has all of its memory
- * back.
+ * A case begins with set_up(spec); at its end, tear_down() checks that the device has all of its
+ * memory back.
  */
 #ifndef ASHLAR_ALLOCATOR_FIXTURE_H
 #define ASHLAR_ALLOCATOR_FIXTURE_H
@@ -14,26 +14,6 @@
 #include "tests/snapshot_sums.h"
 
 static ashlar_allocator *allocator;
-
-/* An allocator that keeps its newest events, and whose threads' caches hold so much. */
-static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_t event_count) {
-    ashlar_config config;
-    ashlar_config_init(&config);
-    config.cache_bytes = cache_bytes;
-    config.trace_events = event_count;
-    return set_up_device(spec) &&
-           ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK;
-}
-
-/* An allocator whose threads' caches hold so much. */
-static inline bool set_up_cached(const char *spec, uint64_t cache_bytes) {
-    return set_up_traced(spec, cache_bytes, 0);
-}
-
-/* Without caches: for what the heap and the ladder do with each single call. */
-static inline bool set_up(const char *spec) {
-    return set_up_cached(spec, 0);
-}
 
 /* Every statistic is the sum over the snapshot; no other thread is at work. */
 static inline void check_snapshot(ashlar_allocator *of) {
@@ -55,6 +35,27 @@ static inline void tear_down(void) {
     ashlar_allocator_destroy(allocator);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
     tear_down_device();
+}
+
+/* An allocator that keeps its newest events, and whose threads' caches hold so much. */
+static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_t event_count) {
+    ashlar_config config;
+    ashlar_config_init(&config);
+    config.cache_bytes = cache_bytes;
+    config.trace_events = event_count;
+    return set_up_device(spec) &&
+           ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK &&
+           check_at_end(tear_down);
+}
+
+/* An allocator whose threads' caches hold so much. */
+static inline bool set_up_cached(const char *spec, uint64_t cache_bytes) {
+    return set_up_traced(spec, cache_bytes, 0);
+}
+
+/* Without caches: for what the heap and the ladder do with each single call. */
+static inline bool set_up(const char *spec) {
+    return set_up_cached(spec, 0);
 }
 
 static inline unsigned char *take(size_t bytes, ashlar_stream stream) {

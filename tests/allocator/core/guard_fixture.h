@@ -37,7 +37,7 @@ static inline bool set_up_guarded(const char *spec, ashlar_guard guard) {
         return false;
     }
     ashlar_allocator_set_report(allocator, keep_report, &report_count);
-    return true;
+    return check_at_end(tear_down);
 }
 
 /* Write one byte, in the stream's order. */

@@ -7,7 +7,7 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "allocator/core/allocator_impl.h"
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 
 #define ROOM (8 * MIB) /* of a cache, where a case does not try its limits */
 

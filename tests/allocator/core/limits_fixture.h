@@ -19,7 +19,8 @@ static inline bool set_up_options(const char *spec) {
 }
 
 static inline bool open_allocator(void) {
-    return ashlar_allocator_create_with(device, &options, &allocator) == ASHLAR_OK;
+    return ashlar_allocator_create_with(device, &options, &allocator) == ASHLAR_OK &&
+           check_at_end(tear_down);
 }
 
 static inline bool set_up_limits(const char *spec) {
@@ -57,5 +58,7 @@ static inline void check_filled(unsigned char *ptr, size_t bytes, unsigned char 
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_segmented, &use_vmm)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_segmented, &use_vmm, set_up)
 
 #endif /* ASHLAR_LIMITS_FIXTURE_H */

@@ -10,15 +10,13 @@ static uint64_t memory_calls(void) {
     return ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY);
 }
 
-CASE(a_new_allocator_has_taken_no_memory) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
     ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
     const ashlar_stats stats = stats_now();
     CHECK(memcmp(&stats, &expected, sizeof stats) == 0);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(ashlar_allocator_device(allocator) == device);
     ashlar_allocator_destroy(NULL);
-    tear_down();
 }
 
 CASE(every_size_gets_its_block_size_and_alignment) {
@@ -39,7 +37,6 @@ CASE(every_size_gets_its_block_size_and_alignment) {
         queue_write(streams[0], ptr, sizes[i], 1); /* all of it is there */
         give(ptr);
     }
-    tear_down();
 }
 
 CASE(blocks_that_are_live_together_do_not_overlap) {
@@ -58,7 +55,6 @@ CASE(blocks_that_are_live_together_do_not_overlap) {
     for (size_t i = 0; i < COUNT; i++) {
         give(ptrs[i]);
     }
-    tear_down();
 }
 
 CASE(everything_freed_becomes_one_block_again) {
@@ -79,11 +75,9 @@ CASE(everything_freed_becomes_one_block_again) {
     CHECK(memory_calls() == calls);
     CHECK(stats_now().served_same_stream > 0);
     give(whole);
-    tear_down();
 }
 
-CASE(no_more_is_reserved_than_the_peak_needs) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(no_more_is_reserved_than_the_peak_needs, set_up("memory=64MiB")) {
     unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in granules of 2 */
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
     unsigned char *b = take(MIB, streams[0]); /* from what is left of the 4 */
@@ -104,11 +98,9 @@ CASE(no_more_is_reserved_than_the_peak_needs) {
     give(b);
     give(e);
     CHECK_ZU(stats_now().reserved_bytes, 12 * MIB); /* kept, for the next ones */
-    tear_down();
 }
 
-CASE(the_smallest_hole_that_fits_is_used) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(the_smallest_hole_that_fits_is_used, set_up("memory=64MiB")) {
     unsigned char *large = take(6 * MIB, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *small = take(4 * MIB, streams[0]), *top = take(2 * MIB, streams[0]);
     give(large);
@@ -119,11 +111,9 @@ CASE(the_smallest_hole_that_fits_is_used) {
     give(large);
     give(wall);
     give(top);
-    tear_down();
 }
 
-CASE(counters_say_what_happened) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(counters_say_what_happened, set_up("memory=16MiB")) {
     unsigned char *a = take(1000, streams[0]);
     ashlar_stats s = stats_now();
     CHECK(s.served_mapped == 1 && s.alloc_count == 1 && s.live_blocks == 1);
@@ -149,7 +139,6 @@ CASE(counters_say_what_happened) {
     give(b);
     give(c);
     CHECK(stats_now().live_bytes == 0 && stats_now().block_bytes == 0);
-    tear_down();
 }
 
 static void *take_tagged(size_t bytes, ashlar_tag tag) {
@@ -158,9 +147,8 @@ static void *take_tagged(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-CASE(each_tag_has_its_own_account) {
+CASE_WITH(each_tag_has_its_own_account, set_up("memory=16MiB")) {
     void *ptrs[ASHLAR_TAG_COUNT];
-    REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         ptrs[tag] = take_tagged((size_t)(tag + 1) * 1000, (ashlar_tag)tag);
     }
@@ -176,11 +164,9 @@ CASE(each_tag_has_its_own_account) {
     }
     give(take(10, streams[0]));
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_USER].peak_bytes, 1000); /* a take() without a tag */
-    tear_down();
 }
 
-CASE(tags_at_peak_are_those_of_the_highest_moment) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(tags_at_peak_are_those_of_the_highest_moment, set_up("memory=16MiB")) {
     void *weights = take_tagged(5000, ASHLAR_TAG_WEIGHTS);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
     void *batch = take_tagged(3000, ASHLAR_TAG_BATCH);
@@ -206,24 +192,21 @@ CASE(tags_at_peak_are_those_of_the_highest_moment) {
     s = stats_now();
     CHECK_ZU(s.tags[ASHLAR_TAG_MOMENTS].at_peak_bytes, 8001);
     CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
-    tear_down();
 }
 
-CASE(the_usable_bytes_are_the_blocks) {
+CASE_WITH(the_usable_bytes_are_the_blocks, set_up("memory=16MiB")) {
     size_t bytes = 77;
-    REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4608);
     bytes = 77;
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
+    CHECK_FAILS(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes), ASHLAR_EPOINTER,
+                ": 512 bytes inside a block");
     give(ptr);
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "freed before");
+    CHECK_FAILS(ashlar_allocator_usable_bytes(allocator, ptr, &bytes), ASHLAR_EPOINTER,
+                "freed before");
     CHECK(ashlar_allocator_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 77);
-    tear_down();
 }
 
 CASE(every_tag_has_a_name) {
@@ -240,8 +223,7 @@ CASE(every_tag_has_a_name) {
     CHECK(strcmp(ashlar_tag_name((ashlar_tag)-1), "unknown") == 0);
 }
 
-CASE(the_seal_counts_driver_calls_from_then_on) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_seal_counts_driver_calls_from_then_on, set_up("memory=16MiB")) {
     unsigned char *a = take(1000, streams[0]);
     CHECK(stats_now().driver_calls_sealed == 0);
     ashlar_allocator_seal(allocator);
@@ -256,15 +238,12 @@ CASE(the_seal_counts_driver_calls_from_then_on) {
     ashlar_allocator_seal(allocator);
     CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
     give(b);
-    tear_down();
 }
 
-CASE(destroying_returns_live_blocks_too) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(destroying_returns_live_blocks_too, set_up("memory=16MiB")) {
     (void)take(5 * MIB, streams[0]);
     (void)take(1000, streams[1]);
     CHECK_ZU(free_memory_of(device), 10 * MIB);
-    tear_down();
 }
 
 static atomic_int run_count;
@@ -274,8 +253,7 @@ static void count_run(void *unused) {
     atomic_fetch_add(&run_count, 1);
 }
 
-CASE(destroying_waits_for_the_device) {
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+CASE_WITH(destroying_waits_for_the_device, set_up("memory=16MiB,mode=adversarial")) {
     for (int i = 0; i < STREAMS; i++) {
         unsigned char *ptr = take(1000, streams[i]);
         queue_write(streams[i], ptr, 1000, 1);
@@ -286,8 +264,7 @@ CASE(destroying_waits_for_the_device) {
     CHECK(atomic_load(&run_count) == STREAMS);
 }
 
-CASE(two_allocators_on_one_device_keep_apart) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(two_allocators_on_one_device_keep_apart, set_up("memory=16MiB")) {
     ashlar_allocator *other = NULL;
     void *ptr = NULL;
     unsigned char *mine = take(1000, streams[0]);
@@ -301,7 +278,6 @@ CASE(two_allocators_on_one_device_keep_apart) {
     ashlar_allocator_destroy(other);
     queue_write(streams[0], mine, 1000, 1);
     give(mine);
-    tear_down();
 }
 
 RUN_CASES()

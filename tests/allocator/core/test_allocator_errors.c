@@ -9,19 +9,16 @@
 /* A free that is refused with `part` in the detail, and changes nothing. */
 static void check_refused(void *ptr, const char *part) {
     const ashlar_stats before = stats_now();
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), part);
-    CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, part);
+    CHECK_FAILS(ashlar_free_on(allocator, ptr, streams[1]), ASHLAR_EPOINTER, part);
     const ashlar_stats after = stats_now();
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(a_foreign_pointer_is_refused) {
+CASE_WITH(a_foreign_pointer_is_refused, set_up("memory=16MiB")) {
     static char elsewhere[16];
     char text[64];
-    REQUIRE(set_up("memory=16MiB"));
     check_refused(elsewhere, "not a block of this allocator"); /* nothing is mapped yet */
     unsigned char *ptr = take(1000, streams[0]);
     unsigned char *base = ashlar__ptr_out(allocator->heap.range.base);
@@ -34,11 +31,9 @@ CASE(a_foreign_pointer_is_refused) {
     check_refused(base + 64 * MIB, "not a block of this allocator");
     check_refused(base + 2 * MIB - 1, "freed before, or never handed out");
     give(ptr);
-    tear_down();
 }
 
-CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_pointer_inside_a_block_is_refused_with_its_distance, set_up("memory=16MiB")) {
     unsigned char *low = take(512, streams[0]), *ptr = take(4 * MIB, streams[0]);
     check_refused(ptr + 1, ": 1 bytes inside a block; use the block's own address");
     check_refused(ptr + 512, ": 512 bytes inside a block");
@@ -47,11 +42,9 @@ CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
     check_refused(low + 511, ": 511 bytes inside a block");
     give(ptr);
     give(low);
-    tear_down();
 }
 
-CASE(a_pointer_freed_twice_is_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_pointer_freed_twice_is_refused, set_up("memory=16MiB")) {
     unsigned char *low = take(512, streams[0]), *ptr = take(512, streams[0]);
     unsigned char *high = take(512, streams[0]);
     char text[64];
@@ -62,26 +55,22 @@ CASE(a_pointer_freed_twice_is_refused) {
     check_refused(ptr, text); /* inside a larger free block now */
     check_refused(low, "freed before, or never handed out");
     give(high);
-    tear_down();
 }
 
-CASE(an_argument_outside_its_range_is_named) {
+CASE_WITH(an_argument_outside_its_range_is_named, set_up("memory=16MiB")) {
     void *out = &out;
-    REQUIRE(set_up("memory=16MiB"));
-    CHECK(ashlar_alloc(allocator, 0, streams[0], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "bytes: a block of 0 bytes");
-    CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, streams[0], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tag: 8 is no ashlar_tag");
-    CHECK(ashlar_alloc_tagged(allocator, 1, (ashlar_tag)-1, streams[0], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tag: -1 is no ashlar_tag");
+    CHECK_FAILS(ashlar_alloc(allocator, 0, streams[0], &out), ASHLAR_EINVAL,
+                "bytes: a block of 0 bytes");
+    CHECK_FAILS(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, streams[0], &out),
+                ASHLAR_EINVAL, "tag: 8 is no ashlar_tag");
+    CHECK_FAILS(ashlar_alloc_tagged(allocator, 1, (ashlar_tag)-1, streams[0], &out), ASHLAR_EINVAL,
+                "tag: -1 is no ashlar_tag");
     CHECK(out == &out);
     CHECK(stats_now().alloc_count == 0);
-    tear_down();
 }
 
-CASE(a_full_device_is_reported_with_its_numbers) {
+CASE_WITH(a_full_device_is_reported_with_its_numbers, set_up("memory=16MiB")) {
     void *out = &out;
-    REQUIRE(set_up("memory=16MiB"));
     unsigned char *a = take(3 * MIB, streams[0]), *b = take(9 * MIB, streams[1]);
     unsigned char *c = take(500000, streams[0]);
     give(a);
@@ -100,43 +89,36 @@ CASE(a_full_device_is_reported_with_its_numbers) {
     give(d);
     give(b);
     give(c);
-    tear_down();
 }
 
-CASE(the_advice_fits_what_the_block_is_for) {
+CASE_WITH(the_advice_fits_what_the_block_is_for, set_up("memory=16MiB")) {
     void *out = NULL;
-    REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const bool is_model =
             tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
-        CHECK(ashlar_alloc_tagged(allocator, 17 * MIB, (ashlar_tag)tag, streams[0], &out) ==
-              ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(), is_model ? "; make the model smaller, or free blocks"
-                                                  : "; make the batch or the sequences smaller");
+        CHECK_FAILS(ashlar_alloc_tagged(allocator, 17 * MIB, (ashlar_tag)tag, streams[0], &out),
+                    ASHLAR_ENOMEM,
+                    is_model ? "; make the model smaller, or free blocks"
+                             : "; make the batch or the sequences smaller");
     }
-    tear_down();
 }
 
-CASE(a_request_beyond_the_device_is_refused_without_a_call) {
+CASE_WITH(a_request_beyond_the_device_is_refused_without_a_call, set_up("memory=16MiB")) {
     static const size_t sizes[] = {16777217, SIZE_MAX, SIZE_MAX - 511};
-    REQUIRE(set_up("memory=16MiB"));
     void *out = &out;
     const uint64_t calls = stats_now().driver_calls;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        CHECK(ashlar_alloc(allocator, sizes[i], streams[0], &out) == ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(),
-                  "(user), 0 live in 0 blocks, 0 cached, 0 reserved of the device's");
+        CHECK_FAILS(ashlar_alloc(allocator, sizes[i], streams[0], &out), ASHLAR_ENOMEM,
+                    "(user), 0 live in 0 blocks, 0 cached, 0 reserved of the device's");
         CHECK_HAS(ashlar_error_detail(), "largest hole 0");
     }
     CHECK(out == &out);
     CHECK(stats_now().driver_calls == calls);
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
-    tear_down();
 }
 
-CASE(the_largest_hole_may_be_any_streams) {
+CASE_WITH(the_largest_hole_may_be_any_streams, set_up("memory=16MiB,mode=adversarial")) {
     void *out;
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
     unsigned char *blocks[4];
     for (int i = 0; i < 4; i++) {
         blocks[i] = take(4 * MIB, streams[i]);
@@ -145,23 +127,21 @@ CASE(the_largest_hole_may_be_any_streams) {
     for (int i = 0; i < 4; i++) {
         give(blocks[i]);
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
-        CHECK(ashlar_alloc(allocator, 6 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(), "largest hole 4194304;");
+        CHECK_FAILS(ashlar_alloc(allocator, 6 * MIB, streams[0], &out), ASHLAR_ENOMEM,
+                    "largest hole 4194304;");
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(take(4 * MIB, streams[i]) == blocks[i]);
     }
     for (int i = 0; i < 4; i++) {
         give(blocks[i]);
     }
-    tear_down();
 }
 
-CASE(creation_without_host_memory_leaves_nothing) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(creation_without_host_memory_leaves_nothing, set_up_device("memory=16MiB")) {
     allocator = NULL;
     ashlar__host_fail_at(1);
-    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "no host memory for an allocator");
+    CHECK_FAILS(ashlar_allocator_create(device, &allocator), ASHLAR_EHOSTMEM,
+                "no host memory for an allocator");
     int refused = 0;
     for (unsigned long n = 1; n < 16; n++) { /* the software device's own memory is among them */
         ashlar__host_fail_at(n);
@@ -178,14 +158,12 @@ CASE(creation_without_host_memory_leaves_nothing) {
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
     CHECK(refused >= 2 && refused < 8);
-    tear_down_device();
 }
 
 /* ---- the walker ---- */
 
 static void check_broken(const char *part) {
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, part);
 }
 
 /* Break one counter by `by`, see it found, and mend it. */
@@ -196,8 +174,7 @@ static void check_counter(uint64_t *counter, uint64_t by, const char *part) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(the_walker_compares_the_counters_with_the_blocks) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_walker_compares_the_counters_with_the_blocks, set_up("memory=16MiB")) {
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
     ashlar_stats *stats = &allocator->stats;
     check_counter(&stats->tags[ASHLAR_TAG_BATCH].live_bytes, 1, "batch is counted as 1, found 0");
@@ -228,11 +205,9 @@ CASE(the_walker_compares_the_counters_with_the_blocks) {
     check_counter(&allocator->stream_states->last_tick, 1, "ahead of its recordings");
     give(ptr);
     give(other);
-    tear_down();
 }
 
-CASE(the_walker_compares_the_counters_with_each_other) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_walker_compares_the_counters_with_each_other, set_up("memory=16MiB")) {
     ashlar_stats *stats = &allocator->stats;
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
     check_counter(&stats->live_peak_bytes, 1,
@@ -256,11 +231,9 @@ CASE(the_walker_compares_the_counters_with_each_other) {
     check_counter(&stats->tags[ASHLAR_TAG_USER].at_peak_bytes, (uint64_t)-1,
                   "the bytes at the peak");
     give(other);
-    tear_down();
 }
 
-CASE(a_blocks_size_can_be_asked_for) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_blocks_size_can_be_asked_for, set_up("memory=16MiB")) {
     unsigned char *ptr = take(4097, streams[0]);
     size_t bytes = 7;
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
@@ -270,21 +243,17 @@ CASE(a_blocks_size_can_be_asked_for) {
     give(ptr);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 7);
-    tear_down();
 }
 
-CASE(a_handle_that_names_no_stream_is_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_handle_that_names_no_stream_is_refused, set_up("memory=16MiB")) {
     const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
     void *out = &out;
-    CHECK(ashlar_alloc(allocator, 512, nothing, &out) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuStreamGetId");
+    CHECK_FAILS(ashlar_alloc(allocator, 512, nothing, &out), ASHLAR_EDRIVER, "cuStreamGetId");
     CHECK(out == &out);
     unsigned char *ptr = take(512, streams[0]);
     CHECK(ashlar_free_on(allocator, ptr, nothing) == ASHLAR_EDRIVER);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
-    tear_down();
 }
 
 RUN_CASES()

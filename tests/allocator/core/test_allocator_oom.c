@@ -180,15 +180,13 @@ static bool set_up_script(void) {
     return set_up_device("mode=adversarial,seed=5,memory=32MiB");
 }
 
-CASE(the_workload_climbs_every_step_of_the_ladder) {
+CASE_WITH(the_workload_climbs_every_step_of_the_ladder, set_up_script()) {
     ashlar_stats s;
-    REQUIRE(set_up_script());
     run_script(&s);
     CHECK(failures == 0);
     CHECK(s.served_same_stream > 0 && s.served_idle > 0 && s.served_completed > 0);
     CHECK(s.served_waited > 0 && s.served_mapped > 0 && s.served_after_sync > 0);
     CHECK_ZU(s.reserved_bytes, 32 * MIB);
-    tear_down_device();
 }
 
 /* What destroy() cannot return where the driver will not take it. */
@@ -213,6 +211,7 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
     ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
+        check_forget(tear_down_device);
     } else {
         tear_down_device();
     }
@@ -269,7 +268,6 @@ CASE(the_workload_uses_the_cache) {
     CHECK(failures == 0);
     CHECK(s.served_cached > 0 && s.served_mapped > 0 && s.served_waited > 0);
     CHECK(s.served_after_sync > 0);
-    tear_down_device();
 }
 
 CASE(every_driver_call_may_fail_beside_caches) {

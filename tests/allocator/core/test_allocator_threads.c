@@ -179,9 +179,8 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-CASE(no_call_of_any_thread_is_lost_from_the_counts) {
+CASE_WITH(no_call_of_any_thread_is_lost_from_the_counts, set_up("memory=32MiB")) {
     pthread_t threads[THREADS];
-    REQUIRE(set_up("memory=32MiB"));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
     shared_stream = streams[0];
     for (int i = 0; i < THREADS; i++) {
@@ -196,7 +195,6 @@ CASE(no_call_of_any_thread_is_lost_from_the_counts) {
     CHECK_ZU(stats_now().free_count, (size_t)THREADS * CHURNS);
     CHECK_ZU(stats_now().reserved_bytes, 2 * MIB);
     pthread_barrier_destroy(&start);
-    tear_down();
 }
 
 RUN_CASES()

@@ -147,7 +147,6 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
         check_event(i, &want[i]);
     }
     CHECK(events[4].thread != me);
-    tear_down();
 }
 
 CASE(what_a_thread_s_cache_serves_is_recorded_too) {
@@ -163,13 +162,11 @@ CASE(what_a_thread_s_cache_serves_is_recorded_too) {
     CHECK(events[3].action == ASHLAR_TRACE_ALLOC && events[3].requested == 900);
     CHECK(events[3].tag == ASHLAR_TAG_BATCH && events[3].address == (uintptr_t)ptr);
     give(ptr);
-    tear_down();
 }
 
-CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
+CASE_WITH(a_call_that_is_refused_as_wrong_leaves_no_event, set_up_clocked("memory=8MiB", 0, 100)) {
     void *none = NULL;
     int local = 0;
-    REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
     CHECK(ashlar_alloc(allocator, 0, NULL, &none) == ASHLAR_EINVAL);
     CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, NULL, &none) == ASHLAR_EINVAL);
     CHECK(ashlar_free(allocator, &local) == ASHLAR_EPOINTER);
@@ -177,7 +174,6 @@ CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
     CHECK(ashlar_free(allocator, NULL) == ASHLAR_OK);
     read_events();
     CHECK_ZU(event_count, 0);
-    tear_down();
 }
 
 /* ---- where calls fail ---- */
@@ -251,20 +247,18 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     REQUIRE(set_up_device("memory=8MiB"));
     for (unsigned long n = 1; n <= 2; n++) { /* the allocator, then the ring */
         allocator = none;
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EHOSTMEM));
         CHECK(allocator == none);
     }
     CHECK_HAS(ashlar_error_detail(), "1024 events");
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED);
-    CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    DRIVER_FAILS_AT(
+        ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED,
+        CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER));
     config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
-    CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "trace_events");
+    CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,
+                "trace_events");
     CHECK(allocator == none);
-    tear_down_device();
 }
 
 /* ---- more events than there is room for ---- */
@@ -294,7 +288,6 @@ CASE(the_oldest_events_go_where_the_ring_is_full) {
           ASHLAR_OK);
     CHECK_ZU(missing, 1 + 101 - 8 + 1); /* the oldest left is a free without its block */
     give(ptr);
-    tear_down();
 }
 
 /* ---- several threads ---- */
@@ -375,7 +368,6 @@ CASE(threads_are_recorded_in_the_order_of_what_they_did) {
     check_trace_is_true(false);
     CHECK_ZU(stats_now().alloc_count, (size_t)THREADS * ROUNDS);
     play_events();
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "allocator/core/allocator_impl.h"
-#include "allocator/base/barrier.h"
+#include "allocator/base/threads.h"
 
 enum { ROUNDS = 4000 };
 
@@ -38,9 +38,7 @@ static void *own(void *unused) {
 CASE(of_owner_and_claimer_one_sees_the_other) {
     pthread_t owner;
     int both_missed = 0;
-    if (!ashlar__barrier_init()) {
-        SKIP("this kernel has no membarrier(2)");
-    }
+    SKIP_IF(!ashlar__barrier_init(), "this kernel has no membarrier(2)");
     REQUIRE(pthread_create(&owner, NULL, own, NULL) == 0);
     for (int i = 0; i < ROUNDS; i++) {
         meet(&claimer_round, &owner_round, 2 * i + 1);
@@ -87,8 +85,7 @@ CASE(without_a_barrier_there_are_no_caches_and_all_works) {
     ashlar__barrier_pretend(true);
 }
 
-CASE(the_first_allocation_after_that_makes_a_cache_again) {
-    REQUIRE(set_up_cached("memory=16MiB", MIB));
+CASE_WITH(the_first_allocation_after_that_makes_a_cache_again, set_up_cached("memory=16MiB", MIB)) {
     if (!ashlar__barrier_init()) {
         tear_down();
         SKIP("this kernel has no membarrier(2)");
@@ -97,7 +94,6 @@ CASE(the_first_allocation_after_that_makes_a_cache_again) {
     give(take(4096, streams[0]));
     CHECK(allocator->caches != NULL);
     CHECK_ZU(stats_now().served_cached, 1);
-    tear_down();
 }
 
 RUN_CASES()

@@ -123,13 +123,13 @@ static void *work(void *arg) {
 }
 
 static void drain(void) {
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     ashlar__caches_claim_locked(allocator, NULL);
     for (ashlar_cache *cache = allocator->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_flush_locked(cache);
     }
     ashlar__caches_release_locked(allocator, NULL);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
 }
 
 static void *watch(void *arg) {

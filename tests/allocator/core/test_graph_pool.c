@@ -60,8 +60,7 @@ CASE(a_pools_memory_is_nobody_elses_while_it_lives) {
     }
 }
 
-CASE(a_released_pools_memory_comes_after_the_last_launch) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_released_pools_memory_comes_after_the_last_launch, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     payload p;
     see_recordings();
@@ -75,11 +74,9 @@ CASE(a_released_pools_memory_comes_after_the_last_launch) {
     check_calls(&before, (order_calls){.recorded = 1, .waited = 1});
     check_owned(streams[2], p.ptr, 4 * BIG);
     give(p.ptr);
-    tear_down();
 }
 
-CASE(a_released_pools_memory_is_at_once_the_last_streams) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_released_pools_memory_is_at_once_the_last_streams, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     payload p;
     const cu_graph_exec exec = capture_one(2 * BIG, &p, &pool);
@@ -93,7 +90,6 @@ CASE(a_released_pools_memory_is_at_once_the_last_streams) {
     CHECK(take(4 * BIG, streams[1]) == p.ptr); /* merged with what lies beside */
     CHECK(stats_now().served_same_stream == 2);
     check_owned(streams[1], p.ptr, 4 * BIG);
-    tear_down();
 }
 
 CASE(live_blocks_outlive_their_pool) {
@@ -161,8 +157,7 @@ CASE(blocks_with_further_users_outlive_their_pool) {
     }
 }
 
-CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     void *out = NULL;
@@ -181,11 +176,9 @@ CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
     CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_ENOMEM);
     pool_release(pool, streams[0]);
     CHECK(take(4 * BIG, streams[1]) == ptr);
-    tear_down();
 }
 
-CASE(a_pool_grows_beside_its_own_free_block) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_pool_grows_beside_its_own_free_block, set_up_streams("64MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
     unsigned char *a = take(BIG, streams[0]);
@@ -198,11 +191,9 @@ CASE(a_pool_grows_beside_its_own_free_block) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
-CASE(a_pool_without_blocks_stays_among_streams_that_go) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pool_without_blocks_stays_among_streams_that_go, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     pool_end(pool);
     for (int i = 0; i < 40; i++) {
@@ -218,7 +209,6 @@ CASE(a_pool_without_blocks_stays_among_streams_that_go) {
     }
     CHECK_ZU(pools, 1);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(blocks_from_outside_do_not_become_the_pools) {
@@ -239,7 +229,6 @@ CASE(blocks_from_outside_do_not_become_the_pools) {
     CHECK(take(4 * BIG, streams[0]) == a); /* both are the stream's */
     check_owned(streams[0], a, BIG);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
@@ -266,11 +255,9 @@ CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
     CHECK(c != b && c != late);
     give(c);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
-CASE(two_captures_at_a_time_have_two_pools) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(two_captures_at_a_time_have_two_pools, set_up_streams("64MiB")) {
     ashlar_graph_pool *pools[2];
     payload p[2];
     cu_graph_exec graphs[2];
@@ -303,12 +290,10 @@ CASE(two_captures_at_a_time_have_two_pools) {
         pool_release(pools[i], streams[i + 2]);
         drop_graph(graphs[i]);
     }
-    tear_down();
 }
 
 /* The capture may ask nobody, but this is known. */
-CASE(a_captured_stream_gets_what_is_past) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_captured_stream_gets_what_is_past, set_up_streams("64MiB")) {
     unsigned char *small = take(BIG, streams[1]), *wall = take(BIG, streams[3]);
     unsigned char *large = take(2 * BIG, streams[1]);
     give(small);
@@ -323,7 +308,6 @@ CASE(a_captured_stream_gets_what_is_past) {
     pool_end(pool);
     pool_release(pool, streams[2]);
     give(wall);
-    tear_down();
 }
 
 RUN_CASES()

@@ -46,11 +46,9 @@ CASE(the_pools_requests_take_every_step_that_is_legal) {
     ashlar_allocator_set_reclaim(allocator, NULL, NULL);
     pool_release(pool, streams[0]);
     check_owned(streams[2], b, BIG);
-    tear_down();
 }
 
-CASE(a_pool_has_memory_gathered) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_pool_has_memory_gathered, set_up_streams("16MiB")) {
     unsigned char *blocks[8];
     for (int i = 0; i < 8; i++) {
         blocks[i] = take(2 * MIB, streams[1]);
@@ -65,7 +63,6 @@ CASE(a_pool_has_memory_gathered) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 /* What ordinary streams, the default one among them, do while another stream is captured. */
@@ -138,23 +135,19 @@ CASE(other_threads_do_not_spoil_a_capture) {
     unsigned int mode = CU_CAPTURE_GLOBAL;
     CHECK(driver->table.thread_exchange_capture_mode(&mode) == CU_SUCCESS);
     CHECK(mode == CU_CAPTURE_GLOBAL); /* the thread's own way is back */
-    tear_down();
 }
 
-CASE(without_a_capture_no_mode_is_set) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(without_a_capture_no_mode_is_set, set_up_streams("64MiB")) {
     const size_t calls = CALLS(thread_exchange_capture_mode);
     give(take(BIG, streams[0]));
     CHECK(take(2 * BIG, streams[1]) != NULL);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(CALLS(thread_exchange_capture_mode), calls);
-    tear_down();
 }
 
 /* ---- mistakes and failures ---- */
 
-CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_capture_without_a_pool_is_refused_not_spoilt, set_up_streams("16MiB")) {
     unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
     void *out = NULL;
     use(streams[1], b, BIG, 1);
@@ -169,25 +162,21 @@ CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
     give(a);
     drop_graph(capture_end(streams[0]));
     CHECK(take(4 * BIG, streams[1]) == a);
-    tear_down();
 }
 
-CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too, set_up_streams("16MiB")) {
     unsigned char *a = take(4 * BIG, NULL);
     void *out = NULL;
     give(a);
     capture_begin(streams[0]);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_begin");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[1], &out), ASHLAR_EINVAL,
+                "ashlar_graph_pool_begin");
     drop_graph(capture_end(streams[0]));
     CHECK(take(4 * BIG, streams[1]) == a);
-    tear_down();
 }
 
 /* The remedy for such a stream is to wait for the whole device, which a capture does not allow. */
-CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_stream_that_ended_unannounced_waits_for_the_captures_end, set_up_streams("16MiB")) {
     ashlar_stream doomed = NULL;
     void *out = NULL;
     CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
@@ -198,29 +187,26 @@ CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     ashlar__device_leave(device);
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ashlar_allocator_forget_stream");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[1], &out), ASHLAR_EINVAL,
+                "ashlar_allocator_forget_stream");
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     CHECK(take(4 * BIG, streams[1]) == a);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
-CASE(mistakes_are_named) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(mistakes_are_named, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL, *other = NULL;
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
     CHECK(ashlar_graph_pool_begin(allocator, NULL, &other) == ASHLAR_EINVAL);
-    CHECK(ashlar_graph_pool_begin(allocator, legacy, &other) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "default stream");
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, legacy, &other), ASHLAR_EINVAL,
+                "default stream");
     pool = pool_begin(streams[0]);
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "end its pool first");
-    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &other) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "a pool already");
-    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "has not ended");
+    CHECK_FAILS(ashlar_allocator_forget_stream(allocator, streams[0]), ASHLAR_EINVAL,
+                "end its pool first");
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, streams[0], &other), ASHLAR_EINVAL,
+                "a pool already");
+    CHECK_FAILS(ashlar_graph_pool_release(pool, streams[0]), ASHLAR_EINVAL, "has not ended");
     CHECK(other == NULL);
     CHECK_ZU(captures_now(), 1);
     pool_end(pool);
@@ -228,7 +214,6 @@ CASE(mistakes_are_named) {
     CHECK_ZU(captures_now(), 0);
     CHECK(ashlar_graph_pool_release(NULL, NULL) == ASHLAR_OK);
     pool_release(pool, legacy);
-    tear_down();
 }
 
 CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
@@ -245,16 +230,13 @@ CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
     CHECK(take(1000, mine) != ptr);
     pool_release(pool, mine);
     CHECK(take(1000, mine) == ptr);
-    tear_down();
 }
 
-CASE(a_failed_begin_or_release_changes_nothing) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_failed_begin_or_release_changes_nothing, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM));
         CHECK(pool == NULL && captures_now() == 0);
         check_all();
     }
@@ -265,20 +247,16 @@ CASE(a_failed_begin_or_release_changes_nothing) {
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
     pool_end(pool);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM));
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
     CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EDRIVER);
     check_all();
     CHECK(take(2 * BIG, streams[0]) != ptr); /* still the pool's */
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 /* A call that cannot be made in a way that spoils nothing is not made. */
-CASE(no_call_is_made_where_the_mode_cannot_be_set) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(no_call_is_made_where_the_mode_cannot_be_set, set_up_streams("16MiB")) {
     void *out = NULL;
     ashlar_graph_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
@@ -293,7 +271,6 @@ CASE(no_call_is_made_where_the_mode_cannot_be_set) {
     drop_graph(capture_end(streams[0]));
     pool_end(pool);
     pool_release(pool, streams[0]);
-    tear_down();
 }
 
 RUN_CASES()

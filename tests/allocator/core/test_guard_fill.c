@@ -9,8 +9,7 @@
 #define LATE "memory=16MiB,mode=adversarial,seed=11"
 
 static void expect_damage(ashlar_status status, const char *part) {
-    CHECK(status == ASHLAR_EDAMAGE);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(status, ASHLAR_EDAMAGE, part);
     CHECK(report_count > 0 && strcmp(reports[report_count - 1], ashlar_error_detail()) == 0);
 }
 
@@ -32,9 +31,8 @@ static ashlar_status push_out_quarantine(void) {
     return status;
 }
 
-CASE(what_stays_inside_its_block_is_not_reported) {
+CASE_WITH(what_stays_inside_its_block_is_not_reported, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     static const size_t sizes[] = {1, 511, 512, 513, 4096, 5000, 300000, 2 * MIB};
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int round = 0; round < 40; round++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             unsigned char *ptr = take(sizes[i], streams[i % STREAMS]);
@@ -47,10 +45,9 @@ CASE(what_stays_inside_its_block_is_not_reported) {
     CHECK(report_count == 0);
 }
 
-CASE(a_write_behind_the_end_is_told_with_its_place) {
+CASE_WITH(a_write_behind_the_end_is_told_with_its_place, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     static const size_t offsets[] = {0, 1, 511, 535};
     char text[256];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
         void *ptr = NULL;
         CHECK(ashlar_alloc_tagged(allocator, 1000, ASHLAR_TAG_BATCH, streams[2], &ptr) ==
@@ -69,18 +66,15 @@ CASE(a_write_behind_the_end_is_told_with_its_place) {
     CHECK(report_count == 4);
 }
 
-CASE(of_several_damaged_bytes_the_first_is_told) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(of_several_damaged_bytes_the_first_is_told, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(600, streams[0]);
     poke(streams[0], ptr + 900, 0);
     poke(streams[0], ptr + 700, 0);
     expect_damage(ashlar_free(allocator, ptr), "first at offset 700;");
     CHECK(report_count == 1);
-    tear_down();
 }
 
-CASE(damage_is_told_when_the_streams_work_has_run) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+CASE_WITH(damage_is_told_when_the_streams_work_has_run, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
     unsigned char *one = take(600, streams[0]), *two = take(700, streams[1]);
     unsigned char *three = take(1, streams[2]);
     poke(streams[0], one + 600, 0);
@@ -94,7 +88,6 @@ CASE(damage_is_told_when_the_streams_work_has_run) {
     expect_damage(ashlar_free(allocator, three), "first at offset 600;");
     expect_damage(ASHLAR_EDAMAGE, "a block of 600 bytes");
     CHECK(report_count == 2);
-    tear_down();
 }
 
 CASE(several_findings_are_told_one_by_one_in_their_order) {
@@ -114,11 +107,9 @@ CASE(several_findings_are_told_one_by_one_in_their_order) {
     CHECK(ashlar_free(allocator, blocks[2]) == ASHLAR_EPOINTER); /* a finding hides no mistake, */
     expect_damage(ashlar_allocator_check(allocator), "a block of 102 bytes"); /* nor a mistake it */
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(the_host_never_waits) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+CASE_WITH(the_host_never_waits, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
     const size_t waits = CALLS(stream_synchronize) + CALLS(ctx_synchronize) +
                          CALLS(event_synchronize) + CALLS(event_query);
     unsigned char *ptr = take(600, streams[0]);
@@ -133,7 +124,6 @@ CASE(the_host_never_waits) {
     CHECK(atomic_load(&payload_bad_count) == 0); /* its work has not even run yet */
     wait_for(streams[0]);
     CHECK(atomic_load(&payload_bad_count) == 1);
-    tear_down();
 }
 
 CASE(the_last_use_on_another_stream_is_waited_for_in_order) {
@@ -146,7 +136,6 @@ CASE(the_last_use_on_another_stream_is_waited_for_in_order) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     wait_for(streams[1]);
     expect_damage(ashlar_allocator_check(allocator), "first at offset 650;");
-    tear_down();
 }
 
 CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
@@ -158,11 +147,9 @@ CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
     wait_for(streams[0]); /* with the fill still queued on the other */
     run_all();
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(freed_memory_is_filled_whole) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(freed_memory_is_filled_whole, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(600, streams[0]);
     queue_write(streams[0], ptr, 600, 0x22);
     give(ptr);
@@ -171,7 +158,6 @@ CASE(freed_memory_is_filled_whole) {
         wrong += ptr[i] != ASHLAR_FREED_VALUE;
     }
     CHECK_ZU(wrong, 0);
-    tear_down();
 }
 
 CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
@@ -188,7 +174,6 @@ CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
     expect_damage(push_out_quarantine(), text);
     CHECK_HAS(ashlar_error_detail(), "in test_guard_fill+0x");
     CHECK(report_count == 1);
-    tear_down();
 }
 
 /* The red zone's bytes too, and pieces behind the first. */
@@ -209,12 +194,10 @@ CASE(every_byte_of_freed_memory_is_compared) {
     poke(streams[0], ptr + 290000, 0);
     expect_damage(push_out_quarantine(), "first at offset 1000;");
     CHECK(report_count == 7);
-    tear_down();
 }
 
-CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
+CASE_WITH(the_quarantine_is_bounded_in_blocks_and_bytes, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *blocks[ASHLAR_QUARANTINE_BLOCKS + 1];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int i = 0; i <= ASHLAR_QUARANTINE_BLOCKS; i++) {
         blocks[i] = take(512, streams[0]);
     }
@@ -232,13 +215,11 @@ CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
     CHECK_ZU(stats_now().cached_bytes, MIB); /* 1/16 of the device */
     give(take(2 * MIB, streams[0]));
     CHECK_ZU(stats_now().cached_bytes, MIB); /* too large to be kept, and none left for it */
-    tear_down();
 }
 
-CASE(memory_that_is_out_comes_from_the_quarantine) {
+CASE_WITH(memory_that_is_out_comes_from_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *blocks[32];
     void *out = NULL;
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int i = 0; i < 32; i++) {
         blocks[i] = take(MIB / 2 - 512, streams[0]);
     }
@@ -248,7 +229,6 @@ CASE(memory_that_is_out_comes_from_the_quarantine) {
     CHECK_ZU(stats_now().cached_bytes, MIB);
     CHECK(take(MIB - 512, streams[1]) == blocks[4]);
     CHECK(stats_now().served_drained == 1 && stats_now().cached_bytes == 0);
-    tear_down();
 }
 
 CASE(a_request_whose_red_zone_does_not_fit_is_refused) {
@@ -257,7 +237,6 @@ CASE(a_request_whose_red_zone_does_not_fit_is_refused) {
     CHECK(ashlar_alloc(allocator, 16 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
     CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
     give(take(16 * MIB - 512, streams[0]));
-    tear_down();
 }
 
 CASE(the_end_compares_live_blocks_and_the_quarantine) {
@@ -281,12 +260,10 @@ CASE(without_a_callback_findings_are_returned_all_the_same) {
     poke(streams[0], ptr + 600, 0);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EDAMAGE);
     CHECK(report_count == 0);
-    tear_down();
 }
 
-CASE(a_block_has_the_bytes_asked_for) {
+CASE_WITH(a_block_has_the_bytes_asked_for, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     size_t bytes = 0;
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(4097, streams[0]);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4097);
@@ -294,7 +271,6 @@ CASE(a_block_has_the_bytes_asked_for) {
     give(ptr);
     CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
 /* Random work on four streams, whole blocks written and verified, memory out now and then. */
@@ -331,8 +307,7 @@ CASE(random_work_is_never_reported) {
     CHECK(report_count == 0);
 }
 
-CASE(the_walker_knows_the_quarantine) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);
@@ -341,11 +316,10 @@ CASE(the_walker_knows_the_quarantine) {
     allocator->guards.fill->bytes -= 512;
     ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
     allocator->guards.fill->quarantine[0].block = freed->next;
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "a block in quarantine is in use");
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,
+                "a block in quarantine is in use");
     allocator->guards.fill->quarantine[0].block = freed;
     give(live);
-    tear_down();
 }
 
 RUN_CASES()

@@ -118,6 +118,7 @@ static bool run_with_failing_call(const workload *w, int fn, uint64_t n, cu_resu
     ashlar__driver_fail_at(driver, fn, 0, CU_SUCCESS);
     if (has_fired && returns_memory(fn)) {
         ashlar_device_close(device);
+        check_forget(tear_down_device);
     } else {
         tear_down_device();
     }

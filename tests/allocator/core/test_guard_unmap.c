@@ -28,8 +28,7 @@ static bool faults(volatile unsigned char *at) {
     return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-CASE(a_freed_block_faults_and_a_live_one_does_not) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+CASE_WITH(a_freed_block_faults_and_a_live_one_does_not, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     unsigned char *low = take(1000, streams[0]), *ptr = take(1000, streams[0]);
     CHECK(!faults(ptr) && !faults(ptr + 999));
     give(ptr);
@@ -37,23 +36,19 @@ CASE(a_freed_block_faults_and_a_live_one_does_not) {
     CHECK(!faults(low));
     CHECK(ashlar_fill(device, ptr, 0, 1000, streams[0]) == ASHLAR_EDRIVER);
     give(low);
-    tear_down();
 }
 
-CASE(an_access_behind_the_end_faults) {
+CASE_WITH(an_access_behind_the_end_faults, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     static const size_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1};
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *ptr = take(sizes[i], streams[0]);
         const size_t end = (sizes[i] + 511) / 512 * 512;
         CHECK_ZU((uintptr_t)ptr % 512, 0);
         CHECK(!faults(ptr + end - 1) && faults(ptr + end) && faults(ptr + end + PAGE - 1));
     }
-    tear_down();
 }
 
-CASE(queued_work_may_still_use_a_freed_block) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(queued_work_may_still_use_a_freed_block, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     atomic_store(&payload_bad_count, 0);
     unsigned char *ptr = take(1000, streams[0]), *other = take(1, streams[1]);
     queue_write(streams[0], ptr, 1000, 0x21);
@@ -69,7 +64,6 @@ CASE(queued_work_may_still_use_a_freed_block) {
     }
     CHECK(faults(ptr));
     give(other);
-    tear_down();
 }
 
 CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
@@ -84,20 +78,19 @@ CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
     CHECK_ZU(stats_now().reserved_bytes, PAGE);
     wait_for(streams[1]);
     CHECK(atomic_load(&payload_bad_count) == 1);
-    tear_down();
 }
 
-CASE(work_that_comes_too_late_is_the_devices_error) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(work_that_comes_too_late_is_the_devices_error, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *ptr = take(1000, streams[0]);
     CHECK(ashlar_fill(device, ptr, 1, 1000, streams[1]) == ASHLAR_OK); /* on no proven order */
     give(ptr);
     wait_for(streams[0]);
     give(take(1, streams[0])); /* by now the pages are gone */
-    CHECK(ashlar_stream_synchronize(device, streams[1]) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    CHECK_FAILS(ashlar_stream_synchronize(device, streams[1]), ASHLAR_EDRIVER,
+                "CUDA_ERROR_ILLEGAL_ADDRESS");
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
+    check_forget(tear_down_device);
 }
 
 CASE(addresses_are_used_again_after_the_whole_range_only) {
@@ -117,7 +110,6 @@ CASE(addresses_are_used_again_after_the_whole_range_only) {
         give(seen[i]);
     }
     give(live);
-    tear_down();
 }
 
 CASE(blocks_of_any_size_never_overlap) {
@@ -147,12 +139,10 @@ CASE(blocks_of_any_size_never_overlap) {
         }
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     }
-    tear_down();
 }
 
-CASE(the_quarantine_is_bounded_in_bytes) {
+CASE_WITH(the_quarantine_is_bounded_in_bytes, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *blocks[4];
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < 4; i++) {
         blocks[i] = take(1, streams[i]);
         queue_write(streams[i], blocks[i], 1, 1);
@@ -170,7 +160,6 @@ CASE(the_quarantine_is_bounded_in_bytes) {
     CHECK(stats_now().reserved_bytes <= 4 * MIB + 2 * PAGE);
     give(more);
     give(last);
-    tear_down();
 }
 
 static cu_result never_ready(cu_event event) {
@@ -195,19 +184,17 @@ CASE(the_quarantine_is_bounded_in_blocks) {
     CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
     driver->table.event_query = query;
-    tear_down();
 }
 
-CASE(memory_that_is_out_is_waited_for) {
+CASE_WITH(memory_that_is_out_is_waited_for, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *blocks[8];
     void *out = NULL;
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < 8; i++) {
         blocks[i] = take(PAGE - 100, streams[i % STREAMS]);
         queue_write(streams[i % STREAMS], blocks[i], 100, 1);
     }
-    CHECK(ashlar_alloc(allocator, 1, streams[0], &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "16776416 live in 8 blocks");
+    CHECK_FAILS(ashlar_alloc(allocator, 1, streams[0], &out), ASHLAR_ENOMEM,
+                "16776416 live in 8 blocks");
     CHECK_HAS(ashlar_error_detail(), "16777216 reserved of the device's 16777216");
     CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
     CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
@@ -222,19 +209,16 @@ CASE(memory_that_is_out_is_waited_for) {
     }
     give(blocks[0]);
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
-    tear_down();
 }
 
-CASE(a_wrong_pointer_is_told_from_a_freed_one) {
+CASE_WITH(a_wrong_pointer_is_told_from_a_freed_one, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     static unsigned char elsewhere[16];
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
-    CHECK(ashlar_free(allocator, elsewhere) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
-    CHECK(ashlar_free(allocator, ptr + 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
-    CHECK(ashlar_free(allocator, ptr - 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
+    CHECK_FAILS(ashlar_free(allocator, elsewhere), ASHLAR_EPOINTER,
+                "not a block of this allocator");
+    CHECK_FAILS(ashlar_free(allocator, ptr + 512), ASHLAR_EPOINTER, ": 512 bytes inside a block");
+    CHECK_FAILS(ashlar_free(allocator, ptr - 512), ASHLAR_EPOINTER,
+                "not a block of this allocator");
     CHECK(ashlar_free(allocator, ptr + 1024) == ASHLAR_EPOINTER); /* the page behind */
     CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
     size_t bytes = 7;
@@ -244,26 +228,20 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     CHECK_ZU(bytes, 1000);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "freed before; this free: thread ");
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, "freed before; this free: thread ");
     CHECK_HAS(ashlar_error_detail(), "; the one before: thread ");
-    tear_down();
 }
 
-CASE(a_block_in_quarantine_is_known_as_freed) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(a_block_in_quarantine_is_known_as_freed, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *ptr = take(1000, streams[0]);
     queue_write(streams[0], ptr, 1000, 1);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
     CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), ": freed before; this free");
-    tear_down();
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, ": freed before; this free");
 }
 
-CASE(statistics_are_the_sum_over_the_snapshot) {
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+CASE_WITH(statistics_are_the_sum_over_the_snapshot, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *a = take(1000, streams[0]), *b = take(3 * MIB, streams[1]);
     queue_write(streams[0], a, 1, 1);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
@@ -287,11 +265,9 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     ashlar_snapshot_free(snapshot);
     CHECK(ashlar_allocator_write_snapshot(allocator, "/dev/full") != ASHLAR_OK);
     give(b);
-    tear_down();
 }
 
-CASE(the_walker_knows_the_pages) {
-    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
     ashlar_guard_unmap *unmap = allocator->guards.unmap;
     size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,
@@ -303,15 +279,13 @@ CASE(the_walker_knows_the_pages) {
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     }
     unmap->blocks[0]->is_live = false;
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "guard check");
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
     unmap->blocks[0]->is_live = true;
     unmap->blocks[0]->requested++;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
     unmap->blocks[0]->requested--;
     give(a);
     give(b);
-    tear_down();
 }
 
 static void *take_and_give(void *stream) {
@@ -331,9 +305,8 @@ static void *take_and_give(void *stream) {
     return NULL;
 }
 
-CASE(threads_wait_for_each_others_memory) {
+CASE_WITH(threads_wait_for_each_others_memory, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
     pthread_t threads[3];
-    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     atomic_store(&payload_bad_count, 0);
     for (int i = 0; i < 3; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, take_and_give, streams[i]) == 0);
@@ -345,7 +318,6 @@ CASE(threads_wait_for_each_others_memory) {
     }
     CHECK(atomic_load(&payload_bad_count) == 0);
     CHECK(stats_now().alloc_count == 450 && stats_now().live_blocks == 0);
-    tear_down();
 }
 
 RUN_CASES()

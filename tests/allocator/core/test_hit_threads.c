@@ -30,13 +30,12 @@ CASE(hits_go_on_while_another_thread_holds_the_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_hits);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 1000);
-    tear_down();
 }
 
 /* One stream by both of its names, and others; a free of the last one's and of others' blocks. */
@@ -59,13 +58,12 @@ CASE(hits_on_any_stream_need_no_lock) {
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_uses_many_streams));
     CHECK_ZU(stats_now().served_cached, 9 * (STREAMS + 1));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_uses_many_streams);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 19 * (STREAMS + 1));
-    tear_down();
 }
 
 static ashlar_allocator *second;
@@ -85,16 +83,15 @@ CASE(hits_of_two_allocators_in_turn_need_no_lock) {
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_uses_two_allocators));
-    pthread_mutex_lock(&allocator->lock);
-    pthread_mutex_lock(&second->lock);
+    ashlar__lock_acquire(&allocator->lock);
+    REQUIRE(ashlar__lock_try_acquire(&second->lock)); /* two of one rank: not to be waited for */
     const bool went_on = helper_do(helper_uses_two_allocators);
-    pthread_mutex_unlock(&second->lock);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&second->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     helper_end();
     CHECK_ZU(stats_now().served_cached, 19);
     ashlar_allocator_destroy(second);
-    tear_down();
 }
 
 static unsigned char *helpers_many[ASHLAR_CACHE_PENDING_MAX];
@@ -118,9 +115,9 @@ CASE(frees_into_a_full_cache_need_no_lock_each) {
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both)); /* no room for more */
     REQUIRE(helper_do(helper_takes_many));
-    pthread_mutex_lock(&allocator->lock);
+    ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_gives_many);
-    pthread_mutex_unlock(&allocator->lock);
+    ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     const size_t room = 8192 + (size_t)512 * ASHLAR_CACHE_PENDING_MAX;
     CHECK_ZU(stats_now().cached_bytes, room);
@@ -129,7 +126,6 @@ CASE(frees_into_a_full_cache_need_no_lock_each) {
     REQUIRE(helper_do(helper_gives_many));
     helper_end();
     give(ballast);
-    tear_down();
 }
 
 CASE(threads_on_one_stream_keep_their_own_blocks) {
@@ -146,7 +142,6 @@ CASE(threads_on_one_stream_keep_their_own_blocks) {
     }
     CHECK_ZU(stats_now().served_cached, 3003);
     helper_end();
-    tear_down();
 }
 
 CASE(a_block_goes_to_the_cache_of_the_thread_that_frees_it) {
@@ -163,7 +158,6 @@ CASE(a_block_goes_to_the_cache_of_the_thread_that_frees_it) {
     CHECK_ZU(stats_now().live_blocks, 0);
     CHECK(ashlar_free(allocator, helpers[0]) == ASHLAR_EPOINTER);
     helper_end();
-    tear_down();
 }
 
 static void helper_takes_and_gives_a_large_one(void) {
@@ -183,7 +177,6 @@ CASE(a_full_device_gets_what_idle_threads_hold) {
     REQUIRE(helper_do(helper_takes_and_gives_a_large_one)); /* in turn from this thread's cache */
     CHECK_ZU(stats_now().served_drained, 2);
     helper_end();
-    tear_down();
 }
 
 static void helper_gives_it(void) {
@@ -220,7 +213,6 @@ CASE(what_others_free_during_a_wait_is_found) {
     give(two);
     give(ptrs[1]);
     helper_end();
-    tear_down();
 }
 
 CASE(a_thread_that_ends_returns_its_cache) {
@@ -237,7 +229,6 @@ CASE(a_thread_that_ends_returns_its_cache) {
     }
     CHECK_ZU(stats_now().served_cached, 3000); /* and its counts stay */
     CHECK_ZU(stats_now().alloc_count, 3006);
-    tear_down();
 }
 
 CASE(blocks_outlive_the_thread_that_took_them) {
@@ -251,7 +242,6 @@ CASE(blocks_outlive_the_thread_that_took_them) {
     give(helpers[0]);
     give(helpers[1]);
     CHECK_ZU(stats_now().live_bytes, 0);
-    tear_down();
 }
 
 static pthread_key_t late_key;
@@ -286,7 +276,6 @@ CASE(a_thread_that_ends_makes_no_new_cache) {
     CHECK_ZU(stats_now().cached_bytes, 0);
     CHECK_ZU(stats_now().alloc_count, 4);
     CHECK(pthread_key_delete(late_key) == 0);
-    tear_down();
 }
 
 /* The thread lives on with what it kept of an allocator that is gone, and ends later. */

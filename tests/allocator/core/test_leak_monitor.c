@@ -79,8 +79,7 @@ CASE(a_slow_leak_is_found_too) {
     }
 }
 
-CASE(memory_that_moves_about_a_level_does_not_grow) {
-    REQUIRE(open_growth());
+CASE_WITH(memory_that_moves_about_a_level_does_not_grow, open_growth()) {
     for (uint64_t step = 1; step <= 20000; step++) {
         const uint64_t held = (uint64_t)((random_real() + 1) * 1e6);
         CHECK_ZU(add(step, ASHLAR_TAG_ACTIVATIONS, held), 0);
@@ -91,8 +90,7 @@ CASE(memory_that_moves_about_a_level_does_not_grow) {
 }
 
 /* A cache that fills, a saw that comes down again and again, one rise for good. */
-CASE(growth_that_ends_soon_is_none) {
-    REQUIRE(open_growth());
+CASE_WITH(growth_that_ends_soon_is_none, open_growth()) {
     for (uint64_t step = 1; step <= 5000; step++) {
         reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * (step < 10 ? step : 10);
         reading.tags[ASHLAR_TAG_BATCH].live_bytes = 512 * (step % 11);
@@ -101,8 +99,7 @@ CASE(growth_that_ends_soon_is_none) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(growth_that_has_ended_is_none_any_more) {
-    REQUIRE(open_growth());
+CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
     unsigned found = 0;
     for (uint64_t step = 1; step <= 40; step++) {
         found |= add(step, ASHLAR_TAG_USER, 512 * step);
@@ -121,9 +118,8 @@ CASE(growth_that_has_ended_is_none_any_more) {
 }
 
 /* The leak is small beside what moves: it takes longer, and is found all the same. */
-CASE(a_leak_below_moving_memory_is_found) {
+CASE_WITH(a_leak_below_moving_memory_is_found, open_growth()) {
     bool is_found = false;
-    REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40000 && !is_found; step++) {
         const uint64_t moving = (uint64_t)((random_real() + 1) * 50 * 512);
         is_found = add(step, ASHLAR_TAG_ACTIVATIONS, moving + 512 * (step / 4)) != 0;
@@ -133,8 +129,7 @@ CASE(a_leak_below_moving_memory_is_found) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(what_comes_down_again_was_no_leak) {
-    REQUIRE(open_growth());
+CASE_WITH(what_comes_down_again_was_no_leak, open_growth()) {
     const uint64_t at = found_at(10, 1, 100);
     CHECK(at > 0);
     CHECK_ZU(add(at + 1, ASHLAR_TAG_SAVED, 4097), 0);
@@ -148,8 +143,7 @@ CASE(what_comes_down_again_was_no_leak) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(it_is_told_once_and_kept_up_to_date) {
-    REQUIRE(open_growth());
+CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
     const uint64_t at = found_at(2, 1, 100);
     for (uint64_t step = at + 1; step < at + 200; step++) {
         CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, 2, 1)), 0);
@@ -159,9 +153,8 @@ CASE(it_is_told_once_and_kept_up_to_date) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(two_tags_are_told_apart) {
+CASE_WITH(two_tags_are_told_apart, open_growth()) {
     unsigned found = 0, all = 0;
-    REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40; step++) {
         reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * step;
         found = add(step, ASHLAR_TAG_BATCH, step < 9 ? 0 : 512 * step);
@@ -174,8 +167,7 @@ CASE(two_tags_are_told_apart) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
-CASE(steps_must_come_in_order) {
-    REQUIRE(open_growth());
+CASE_WITH(steps_must_come_in_order, open_growth()) {
     CHECK_ZU(add(7, ASHLAR_TAG_USER, 512), 0);
     reading.tags[ASHLAR_TAG_USER].live_bytes = 1024;
     CHECK(ashlar_leak_monitor_add(monitor, 7, &reading, NULL) == ASHLAR_EINVAL);
@@ -188,16 +180,13 @@ CASE(steps_must_come_in_order) {
 
 CASE(without_host_memory_there_is_none) {
     monitor = NULL;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar_leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM));
     CHECK(monitor == NULL);
 }
 
 /* A loop that keeps a block of every step from its fifth on, as its allocator sees it. */
-CASE(a_real_loop_that_leaks_is_told) {
+CASE_WITH(a_real_loop_that_leaks_is_told, set_up("memory=64MiB")) {
     unsigned all = 0;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 30; step++) {
         void *work = NULL, *kept = NULL;
@@ -218,7 +207,6 @@ CASE(a_real_loop_that_leaks_is_told) {
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step, 5);
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 26 * 700);
     ashlar_leak_monitor_destroy(monitor);
-    tear_down();
 }
 
 RUN_CASES()

@@ -3,8 +3,7 @@
 
 /* ---- limit ---- */
 
-CASE_BOTH(the_limit_binds_at_once_and_exactly) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(the_limit_binds_at_once_and_exactly, set_up_limits("memory=32MiB")) {
     CHECK(ashlar_allocator_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
     unsigned char *full = take(8 * MIB, streams[0]);
     check_refused(1, "of the device's 33554432 (limit 8388608)");
@@ -16,15 +15,13 @@ CASE_BOTH(the_limit_binds_at_once_and_exactly) {
     CHECK_ZU(reserved(), 10 * MIB);
     give(full);
     give(more);
-    tear_down();
 }
 
-CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(a_limit_below_what_is_in_use_holds_and_says_so, set_up_limits("memory=32MiB")) {
     unsigned char *used = take_filled(8 * MIB, 0x5A), *rest = take(4 * MIB, streams[0]);
     give(rest);
-    CHECK(ashlar_allocator_set_limit(allocator, 4 * MIB) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "8388608 bytes are reserved");
+    CHECK_FAILS(ashlar_allocator_set_limit(allocator, 4 * MIB), ASHLAR_ENOMEM,
+                "8388608 bytes are reserved");
     CHECK_HAS(ashlar_error_detail(), "4194304");
     CHECK_ZU(reserved(), 8 * MIB); /* what was idle is given back */
     check_refused(4 * MIB, "limit");
@@ -36,11 +33,9 @@ CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
     CHECK(reserved() <= 4 * MIB);
     check_refused(4 * MIB + 1, "limit");
     give(take(4 * MIB, streams[0]));
-    tear_down();
 }
 
-CASE_BOTH(no_limit_and_one_above_the_device_mean_the_device) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(no_limit_and_one_above_the_device_mean_the_device, set_up_limits("memory=32MiB")) {
     const size_t values[] = {0, 64 * MIB, SIZE_MAX};
     for (size_t i = 0; i < 3; i++) {
         CHECK(ashlar_allocator_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
@@ -49,7 +44,6 @@ CASE_BOTH(no_limit_and_one_above_the_device_mean_the_device) {
         check_refused(32 * MIB + 1, "more than there is");
         CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     }
-    tear_down();
 }
 
 CASE_BOTH(the_smaller_of_two_limits_binds) {
@@ -91,21 +85,16 @@ CASE_BOTH(a_reservation_is_one_growth_and_serves_without_a_call) {
     CHECK(ashlar_allocator_reserve(allocator, 21 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 22 * MIB);
     give(all);
-    tear_down();
 }
 
-CASE_BOTH(a_reservation_beyond_the_limit_changes_nothing) {
-    REQUIRE(set_up_limits("memory=32MiB"));
+CASE_BOTH_WITH(a_reservation_beyond_the_limit_changes_nothing, set_up_limits("memory=32MiB")) {
     CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
-    CHECK(ashlar_allocator_reserve(allocator, 11 * MIB) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "limit");
+    CHECK_FAILS(ashlar_allocator_reserve(allocator, 11 * MIB), ASHLAR_ENOMEM, "limit");
     CHECK_ZU(reserved(), 0);
     CHECK(ashlar_allocator_reserve(allocator, 10 * MIB) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE_BOTH(memory_can_be_reserved_at_creation) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(memory_can_be_reserved_at_creation, set_up_options("memory=32MiB")) {
     options.reserve_bytes = 6 * MIB;
     REQUIRE(open_allocator());
     CHECK_ZU(reserved(), 6 * MIB);
@@ -144,7 +133,6 @@ CASE_BOTH(trim_goes_to_the_target_and_leaves_live_blocks) {
     }
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(reserved(), 0);
-    tear_down();
 }
 
 CASE_BOTH(memory_that_queued_work_touches_stays) {
@@ -169,11 +157,9 @@ CASE_BOTH(memory_that_queued_work_touches_stays) {
     CHECK_ZU(reserved(), 4 * MIB);
     check_filled(between, 4 * MIB, 2);
     give(between);
-    tear_down();
 }
 
-CASE_BOTH(trim_empties_caches) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(trim_empties_caches, set_up_options("memory=32MiB")) {
     options.cache_bytes = 16 * MIB;
     REQUIRE(open_allocator());
     give(take(2 * MIB, streams[0]));
@@ -182,7 +168,6 @@ CASE_BOTH(trim_empties_caches) {
     CHECK(stats_now().cached_bytes == 2 * MIB);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK(stats_now().cached_bytes == 0 && reserved() == 0);
-    tear_down();
 }
 
 /* ---- seal ---- */
@@ -217,7 +202,6 @@ CASE_BOTH(counting_takes_memory_and_counts_the_calls) {
     CHECK(h.count == 0);
     give(first);
     give(second);
-    tear_down();
 }
 
 CASE_BOTH(warning_tells_who_needed_memory) {
@@ -244,11 +228,9 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     give(first);
     ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL);
     give(take(16 * MIB, streams[0])); /* nobody is told */
-    tear_down();
 }
 
-CASE_BOTH(refusing_serves_from_what_there_is) {
-    REQUIRE(set_up_options("memory=32MiB"));
+CASE_BOTH_WITH(refusing_serves_from_what_there_is, set_up_options("memory=32MiB")) {
     options.seal = ASHLAR_SEAL_ERROR;
     REQUIRE(open_allocator());
     unsigned char *first = take(4 * MIB, streams[0]), *second = take(4 * MIB, streams[0]);
@@ -256,8 +238,7 @@ CASE_BOTH(refusing_serves_from_what_there_is) {
     ashlar_allocator_seal(allocator);
     second = take(4 * MIB, streams[1]);
     check_refused(512, "sealed");
-    CHECK(ashlar_allocator_reserve(allocator, 9 * MIB) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "sealed");
+    CHECK_FAILS(ashlar_allocator_reserve(allocator, 9 * MIB), ASHLAR_ENOMEM, "sealed");
     CHECK(ashlar_allocator_reserve(allocator, 8 * MIB) == ASHLAR_OK); /* it is there */
     CHECK_ZU(reserved(), 8 * MIB);
     ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
@@ -265,7 +246,6 @@ CASE_BOTH(refusing_serves_from_what_there_is) {
     give(first);
     give(second);
     give(third);
-    tear_down();
 }
 
 RUN_CASES()

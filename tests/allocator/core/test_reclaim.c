@@ -76,7 +76,6 @@ CASE_BOTH(a_callback_frees_blocks_through_another_thread) {
     finish(thread);
     give(ptr);
     give(rest);
-    tear_down();
 }
 
 CASE_BOTH(a_callback_that_has_nothing_does_not_help) {
@@ -89,7 +88,6 @@ CASE_BOTH(a_callback_that_has_nothing_does_not_help) {
     give(all);
     give(take(16 * MIB, streams[0]));
     CHECK(r.calls == 1); /* where there is memory it is not called */
-    tear_down();
 }
 
 CASE_BOTH(what_a_callback_put_into_a_cache_is_found) {
@@ -107,7 +105,6 @@ CASE_BOTH(what_a_callback_put_into_a_cache_is_found) {
     finish(thread);
     give(ptr);
     give(rest);
-    tear_down();
 }
 
 /* ---- caches of other threads ---- */
@@ -139,7 +136,6 @@ CASE_BOTH(what_another_thread_hoards_is_drained) {
     CHECK(s.served_drained == 1);
     finish(thread);
     give(all);
-    tear_down();
 }
 
 /* ---- gathering ---- */
@@ -169,7 +165,6 @@ CASE_BOTH(scattered_memory_is_gathered_without_a_copy) {
     }
     check_filled(large, 16 * MIB, 0xEE);
     give(large);
-    tear_down();
 }
 
 /* ---- peers ---- */
@@ -187,8 +182,7 @@ static cu_result fill_from_other(void *ptr, unsigned char value) {
     return result;
 }
 
-CASE(a_peer_may_use_what_there_is_and_what_will_be) {
-    REQUIRE(set_up_limits("memory=32MiB,devices=2"));
+CASE_WITH(a_peer_may_use_what_there_is_and_what_will_be, set_up_limits("memory=32MiB,devices=2")) {
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     unsigned char *early = take(4 * MIB, streams[0]);
     CHECK(fill_from_other(early, 0x11) == CU_INVALID_VALUE);
@@ -206,22 +200,18 @@ CASE(a_peer_may_use_what_there_is_and_what_will_be) {
     give(gap);
     give(late);
     ashlar_device_close(other);
-    tear_down();
 }
 
-CASE(a_peer_that_cannot_is_refused) {
-    REQUIRE(set_up_limits("memory=32MiB,devices=2,peers=off"));
+CASE_WITH(a_peer_that_cannot_is_refused, set_up_limits("memory=32MiB,devices=2,peers=off")) {
     CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
     CHECK(ashlar_allocator_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
     give(take(4 * MIB, streams[0]));
-    tear_down();
 }
 
 CASE(segments_have_no_peers) {
     use_vmm = false;
     REQUIRE(set_up_limits("memory=32MiB,devices=2"));
-    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "virtual memory");
+    CHECK_FAILS(ashlar_allocator_allow_peer(allocator, 1), ASHLAR_ENOTSUP, "virtual memory");
     tear_down();
     use_vmm = true;
 }
@@ -261,7 +251,6 @@ CASE_BOTH(a_refusal_says_who_has_the_memory_and_what_helps) {
     for (int i = 0; i < 4; i++) {
         give(blocks[i]);
     }
-    tear_down();
 }
 
 RUN_CASES()

@@ -98,20 +98,17 @@ static const ashlar_snapshot_block *block_at(const ashlar_snapshot *snapshot, co
     return &none;
 }
 
-CASE(an_allocator_without_memory_has_no_segment) {
-    REQUIRE(set_up(DEVICE));
+CASE_WITH(an_allocator_without_memory_has_no_segment, set_up(DEVICE)) {
     ashlar_snapshot *snapshot = take_snapshot();
     REQUIRE(snapshot != NULL);
     CHECK(snapshot->segment_count == 0 && snapshot->block_count == 0);
     ashlar_snapshot_free(snapshot);
     ashlar_snapshot_free(NULL);
     CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(each_block_is_there_in_its_state) {
+CASE_WITH(each_block_is_there_in_its_state, set_up(DEVICE)) {
     void *tagged = NULL;
-    REQUIRE(set_up(DEVICE));
     unsigned char *live = take(1000, streams[0]);
     unsigned char *pending = take(2000, streams[1]);
     REQUIRE(ashlar_alloc_tagged(allocator, 5 * MIB, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
@@ -137,12 +134,10 @@ CASE(each_block_is_there_in_its_state) {
     wait_for(streams[1]);
     give(live);
     give(tagged);
-    tear_down();
 }
 
-CASE(a_freed_tag_is_forgotten) {
+CASE_WITH(a_freed_tag_is_forgotten, set_up(DEVICE)) {
     void *tagged = NULL;
-    REQUIRE(set_up(DEVICE));
     REQUIRE(ashlar_alloc_tagged(allocator, 512, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
             ASHLAR_OK);
     give(tagged);
@@ -151,7 +146,6 @@ CASE(a_freed_tag_is_forgotten) {
     CHECK(block_at(snapshot, tagged)->state == ASHLAR_SNAPSHOT_PENDING);
     CHECK(block_at(snapshot, tagged)->tag == ASHLAR_TAG_USER);
     ashlar_snapshot_free(snapshot);
-    tear_down();
 }
 
 CASE(the_statistics_are_the_snapshot_at_every_step) {
@@ -175,12 +169,10 @@ CASE(the_statistics_are_the_snapshot_at_every_step) {
     for (int i = 0; i < HELD; i++) {
         give(held[i]);
     }
-    tear_down();
 }
 
 /* Trim and growth leave holes; here one is made by hand, of a free block between two others. */
-CASE(each_run_of_mapped_memory_is_a_segment) {
-    REQUIRE(set_up(DEVICE));
+CASE_WITH(each_run_of_mapped_memory_is_a_segment, set_up(DEVICE)) {
     unsigned char *below = take(2 * MIB, NULL);
     unsigned char *middle = take(4 * MIB, NULL);
     unsigned char *above = take(6 * MIB - 1, NULL);
@@ -208,11 +200,9 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     CHECK(snapshot->segments[0].address == (uintptr_t)above);
     ashlar_snapshot_free(snapshot);
     give(above);
-    tear_down();
 }
 
-CASE(what_a_cache_keeps_is_in_its_own_state) {
-    REQUIRE(set_up_cached(DEVICE, 4 * MIB));
+CASE_WITH(what_a_cache_keeps_is_in_its_own_state, set_up_cached(DEVICE, 4 * MIB)) {
     unsigned char *kept = take(1000, streams[1]);
     give(kept);
     ashlar_snapshot *snapshot = take_snapshot();
@@ -221,7 +211,6 @@ CASE(what_a_cache_keeps_is_in_its_own_state) {
     CHECK(b->state == ASHLAR_SNAPSHOT_CACHED && b->bytes == 1024 && b->requested_bytes == 0);
     CHECK(b->stream == streams[1] && b->tag == ASHLAR_TAG_USER);
     ashlar_snapshot_free(snapshot);
-    tear_down();
 }
 
 /* ---- with a trace ---- */
@@ -246,10 +235,9 @@ static bool set_up_with_events(void) {
     return true;
 }
 
-CASE(a_trace_is_written_in_each_format) {
+CASE_WITH(a_trace_is_written_in_each_format, set_up_with_events()) {
     unsigned char bytes[FILE_MAX_BYTES] = {0};
     uint64_t missing = 0;
-    REQUIRE(set_up_with_events());
     CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
           ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0);
@@ -263,31 +251,25 @@ CASE(a_trace_is_written_in_each_format) {
     CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0 && missing == 2 + 3);
     CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
-    tear_down();
 }
 
-CASE(without_a_trace_or_a_format_nothing_is_written) {
+CASE_WITH(without_a_trace_or_a_format_nothing_is_written, set_up(DEVICE)) {
     uint64_t missing = 77;
-    REQUIRE(set_up(DEVICE));
     write_bytes("old", 3);
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "trace=N");
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing),
+                ASHLAR_EINVAL, "trace=N");
     tear_down();
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "format: 3");
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing),
+                ASHLAR_EINVAL, "format: 3");
     CHECK(ashlar_allocator_write_trace(allocator, (ashlar_trace_format)-1, path, &missing) ==
           ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && missing == 77);
-    tear_down();
 }
 
-CASE(a_snapshot_has_the_trace) {
+CASE_WITH(a_snapshot_has_the_trace, set_up_with_events()) {
     unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
-    REQUIRE(set_up_with_events());
     unsigned char *live = take(1000, streams[0]);
     CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
     const size_t with_count = read_bytes(with);
@@ -298,18 +280,14 @@ CASE(a_snapshot_has_the_trace) {
     const size_t without_count = read_bytes(without);
     CHECK(without_count > 0 && with_count > without_count + 4 * 30);
     give(live);
-    tear_down();
 }
 
-CASE(a_path_that_cannot_be_written_is_one_clear_line) {
-    REQUIRE(set_up_with_events());
-    CHECK(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all") == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+CASE_WITH(a_path_that_cannot_be_written_is_one_clear_line, set_up_with_events()) {
+    CHECK_FAILS(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all"), ASHLAR_EIO,
+                "/nowhere/at/all");
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not a regular file");
-    tear_down();
+    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL),
+                ASHLAR_EINVAL, "not a regular file");
 }
 
 /* ---- without host memory ---- */
@@ -345,9 +323,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             unsigned char bytes[FILE_MAX_BYTES];
             write_bytes("old", 3);
-            ashlar__host_fail_at(++n);
-            status = attempts[i].act();
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = attempts[i].act());
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(status == ASHLAR_OK || read_bytes(bytes) == 3);
             CHECK(names_in_folder() == 1);
@@ -357,7 +333,6 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         CHECK_ZU(n, attempts[i].calls + 1);
     }
     give(live);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

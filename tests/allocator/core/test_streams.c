@@ -3,8 +3,7 @@
  */
 #include "tests/allocator/core/streams_fixture.h"
 
-CASE(the_same_stream_reuses_a_block_at_once) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_same_stream_reuses_a_block_at_once, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     order_calls before = order_calls_now();
@@ -21,8 +20,7 @@ CASE(the_same_stream_reuses_a_block_at_once) {
     CHECK_ZU(CALLS(event_destroy) - destroyed, 0); /* there never was one */
 }
 
-CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(another_stream_gets_a_block_after_an_in_stream_wait, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     give(ptr);
@@ -33,11 +31,9 @@ CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
     CHECK(s.served_waited == 1 && s.events_recorded == 1 && s.served_mapped == 1);
     check_owned(streams[1], ptr, BIG);
     give(ptr);
-    tear_down();
 }
 
-CASE(fresh_memory_serves_any_stream_without_a_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(fresh_memory_serves_any_stream_without_a_wait, set_up_streams("64MiB")) {
     unsigned char *a = take(1000, streams[0]);
     use(streams[0], a, 1000, 1);
     order_calls before = order_calls_now();
@@ -48,18 +44,15 @@ CASE(fresh_memory_serves_any_stream_without_a_wait) {
     check_owned(streams[1], b, 1000);
     give(a);
     give(b);
-    tear_down();
 }
 
-CASE(a_streams_own_block_goes_before_a_better_fit_of_nobody) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_streams_own_block_goes_before_a_better_fit_of_nobody, set_up_streams("64MiB")) {
     unsigned char *a = take(1000, streams[0]), *wall = take(1000, streams[0]);
     give(a); /* the rest of the 2 MiB behind the wall is idle */
     CHECK(take(512, streams[0]) == a);
     CHECK(stats_now().served_same_stream == 1);
     CHECK(take(512, streams[1]) > wall); /* a's other half is stream 0's: the idle rest is better */
     CHECK(stats_now().served_idle == 2 && stats_now().served_waited == 0);
-    tear_down();
 }
 
 /* Two blocks, apart: a of `first` bytes on stream 0, b of `second` on stream 1. */
@@ -80,8 +73,7 @@ CASE(of_other_streams_blocks_the_smallest_that_fits_is_waited_for) {
     check_best_of_two_streams(2 * MIB, 8 * MIB, false);
 }
 
-CASE(an_event_covers_every_block_freed_before_it) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(an_event_covers_every_block_freed_before_it, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
     use(streams[0], a, BIG, 1);
@@ -98,11 +90,9 @@ CASE(an_event_covers_every_block_freed_before_it) {
     check_owned(streams[1], a, BIG);
     check_owned(streams[2], b, BIG);
     give(wall);
-    tear_down();
 }
 
-CASE(a_block_freed_after_the_recording_needs_a_new_one) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_block_freed_after_the_recording_needs_a_new_one, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
     give(a);
@@ -116,11 +106,9 @@ CASE(a_block_freed_after_the_recording_needs_a_new_one) {
     CHECK(stats_now().events_recorded == 2);
     check_owned(streams[2], b, BIG);
     give(wall);
-    tear_down();
 }
 
-CASE(a_completed_event_needs_no_wait) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_completed_event_needs_no_wait, set_up_streams("64MiB")) {
     unsigned char *blocks[3], *walls[3];
     for (int i = 0; i < 3; i++) {
         blocks[i] = take(BIG, streams[0]);
@@ -143,7 +131,6 @@ CASE(a_completed_event_needs_no_wait) {
         check_owned(streams[i + 1], blocks[i], BIG);
         give(walls[i]);
     }
-    tear_down();
 }
 
 CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
@@ -166,8 +153,7 @@ CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
     }
 }
 
-CASE(free_on_names_the_stream_of_the_last_use) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(free_on_names_the_stream_of_the_last_use, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     wait_for(streams[0]); /* the caller's own order between the two uses */
     use(streams[1], ptr, BIG, 1);
@@ -184,11 +170,9 @@ CASE(free_on_names_the_stream_of_the_last_use) {
     give_on(ptr, streams[3]); /* a stream that is new here */
     CHECK(take(BIG, streams[3]) == ptr);
     give(ptr);
-    tear_down();
 }
 
-CASE(one_is_another_name_of_the_default_stream) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(one_is_another_name_of_the_default_stream, set_up_streams("64MiB")) {
     const ashlar_stream legacy = (ashlar_stream)1;
     order_calls before = order_calls_now();
     unsigned char *ptr = take(BIG, legacy);
@@ -204,11 +188,9 @@ CASE(one_is_another_name_of_the_default_stream) {
     CHECK(take(BIG, streams[0]) == ptr); /* any other handle is another stream */
     check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
     give(ptr);
-    tear_down();
 }
 
-CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_rest_of_a_waited_block_stays_the_old_streams, set_up_streams("64MiB")) {
     unsigned char *ptr = take(2 * BIG, streams[0]);
     use(streams[0], ptr, 2 * BIG, 1);
     give(ptr);
@@ -219,11 +201,9 @@ CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
     CHECK(stats_now().served_same_stream == 1);
     check_owned(streams[1], ptr, BIG);
     check_owned(streams[0], ptr + BIG, BIG);
-    tear_down();
 }
 
-CASE(one_event_per_stream_serves_for_good) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(one_event_per_stream_serves_for_good, set_up_streams("64MiB")) {
     order_calls before = order_calls_now();
     unsigned char *ptr = take(BIG, streams[0]);
     for (int i = 1; i <= 40; i++) {
@@ -262,7 +242,6 @@ CASE(events_are_recorded_on_the_allocators_own_device) {
     CHECK(driver->table.ctx_pop_current(&none) == CU_INVALID_CONTEXT);
     ashlar_allocator_destroy(other);
     ashlar_device_close(second);
-    tear_down();
 }
 
 /* The n-th switch to the device fails while an allocator with one event is destroyed. */

@@ -13,8 +13,7 @@ static ashlar_stream new_stream(void) {
 
 /* ---- streams that end ---- */
 
-CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_free_block_of_a_destroyed_stream_is_waited_for, set_up_streams("64MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
     use(doomed, ptr, BIG, 1);
@@ -25,11 +24,9 @@ CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
     CHECK(take(BIG, streams[0]) == ptr);
     check_calls(&before, (order_calls){.queried = 1, .waited = 1});
     check_owned(streams[0], ptr, BIG);
-    tear_down();
 }
 
-CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for, set_up_streams("64MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
     use(doomed, ptr, BIG, 1);
@@ -40,12 +37,10 @@ CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
     check_calls(&before, (order_calls){.queried = 1, .waited = 1});
     check_owned(streams[0], ptr, BIG);
     give(ptr);
-    tear_down();
 }
 
 /* Neither block is large enough alone, so the record of the stream is met when all is merged. */
-CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged, set_up("memory=64MiB")) {
     ashlar_stream stream = new_stream();
     unsigned char *a = take(BIG, stream), *b = take(BIG, streams[1]);
     queue_write(stream, a, BIG, 1);
@@ -58,11 +53,9 @@ CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
     unsigned char *whole = take(2 * BIG, streams[2]);
     CHECK(whole == a && stats_now().reserved_bytes == 2 * BIG);
     check_owned(streams[2], whole, 2 * BIG);
-    tear_down();
 }
 
-CASE(a_recycled_handle_is_another_stream) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("64MiB")) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream), *wall = take(2 * MIB, streams[3]);
@@ -84,12 +77,10 @@ CASE(a_recycled_handle_is_another_stream) {
     check_owned(stream, b, BIG);
     give(wall);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 /* As a program does that destroys streams by the driver, and does not say so. */
-CASE(a_stream_that_ended_unannounced_is_found_out) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_that_ended_unannounced_is_found_out, set_up_streams("64MiB")) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream);
@@ -109,7 +100,6 @@ CASE(a_stream_that_ended_unannounced_is_found_out) {
     CHECK(ashlar_alloc(allocator, BIG, stream, &out) == ASHLAR_EDRIVER); /* it is new here */
     CHECK(take(BIG, stream) != a);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 CASE(a_cached_block_goes_with_its_stream) {
@@ -128,7 +118,6 @@ CASE(a_cached_block_goes_with_its_stream) {
     CHECK(stats_now().served_cached == 0 && stats_now().served_waited == 1);
     check_owned(stream, a, 1000);
     ashlar_stream_destroy(device, stream);
-    tear_down();
 }
 
 CASE(streams_that_come_and_go_leave_no_records) {
@@ -149,14 +138,12 @@ CASE(streams_that_come_and_go_leave_no_records) {
     CHECK(CALLS(event_create) - CALLS(event_destroy) < 30);
     CHECK(take(BIG, streams[0]) == last);
     check_owned(streams[0], last, BIG);
-    tear_down();
 }
 
-CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
+CASE_WITH(a_stream_is_forgotten_by_every_allocator_of_its_device, set_up_streams("64MiB")) {
     ashlar_device *again = NULL;
     ashlar_allocator *others[2] = {NULL};
     void *ptrs[2] = {NULL};
-    REQUIRE(set_up_streams("64MiB"));
     REQUIRE(ashlar_device_open("soft", &again) == ASHLAR_OK);
     const ashlar_stream doomed = new_stream();
     for (int i = 0; i < 2; i++) {
@@ -171,11 +158,9 @@ CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
     ashlar_allocator_destroy(others[1]);
     ashlar_stream_destroy(device, new_stream());
     ashlar_device_close(again);
-    tear_down();
 }
 
-CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_that_cannot_be_forgotten_stays_as_it_was, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
     static const ashlar_driver_fn calls[] = {
@@ -193,13 +178,11 @@ CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
         give(ptr);
     }
     CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
-    tear_down();
 }
 
 /* ---- default streams ---- */
 
-CASE(the_default_stream_has_one_record_by_three_names) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(the_default_stream_has_one_record_by_three_names, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, NULL);
     give(ptr);
     CHECK(take(BIG, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY) == ptr);
@@ -208,7 +191,6 @@ CASE(the_default_stream_has_one_record_by_three_names) {
     CHECK(take(BIG, PER_THREAD) == ptr);
     CHECK(stats_now().served_waited == 1); /* that is another one */
     CHECK_ZU(order_count(), 2);
-    tear_down();
 }
 
 typedef struct thread_part {
@@ -263,15 +245,13 @@ CASE(the_default_streams_of_two_threads_are_two) {
     }
 }
 
-CASE(a_block_of_an_ended_threads_stream_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_block_of_an_ended_threads_stream_is_waited_for, set_up_streams("64MiB")) {
     thread_part part = {.gives = false};
     in_a_thread(&part);
     give(part.ptr);
     CHECK(take(BIG, streams[0]) == part.ptr);
     CHECK(stats_now().served_waited == 1);
     check_owned(streams[0], part.ptr, BIG);
-    tear_down();
 }
 
 CASE(threads_that_come_and_go_leave_no_records) {
@@ -284,11 +264,9 @@ CASE(threads_that_come_and_go_leave_no_records) {
         check_all();
     }
     CHECK(most > 2 && most < 30);
-    tear_down();
 }
 
-CASE(a_stream_apart_from_the_default_one_is_waited_for) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_stream_apart_from_the_default_one_is_waited_for, set_up_streams("64MiB")) {
     cu_stream apart = NULL;
     CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     REQUIRE(driver->table.stream_create(&apart, CU_STREAM_UNORDERED) == CU_SUCCESS);
@@ -306,7 +284,6 @@ CASE(a_stream_apart_from_the_default_one_is_waited_for) {
     CHECK(atomic_load(&payload_bad_count) == 0);
     ashlar_stream_destroy(device, apart);
     give(ptr);
-    tear_down();
 }
 
 static void *free_and_take(void *user) {
@@ -332,7 +309,6 @@ CASE(anothers_default_streams_block_is_not_cached_for_the_own) {
     queue_verify(NULL, part.ptr, 1000, 0xC3);
     wait_for(NULL);
     CHECK(atomic_load(&payload_bad_count) == 0);
-    tear_down();
 }
 
 RUN_CASES()

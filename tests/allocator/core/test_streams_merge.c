@@ -65,8 +65,7 @@ CASE(a_past_block_merged_with_a_busy_one_is_busy) {
     check_busy_use_is_kept(1);
 }
 
-CASE(busy_blocks_of_two_streams_stay_apart) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(busy_blocks_of_two_streams_stay_apart, set_up_streams("64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *top = take(2 * MIB, streams[2]); /* which has no free block to ask for */
     CHECK(b == a + BIG);
@@ -85,11 +84,9 @@ CASE(busy_blocks_of_two_streams_stay_apart) {
     check_calls(&before, (order_calls){0});
     check_owned(streams[1], b, BIG);
     check_owned(streams[0], a, BIG);
-    tear_down();
 }
 
-CASE(growth_does_not_take_on_another_streams_use) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(growth_does_not_take_on_another_streams_use, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
     give(ptr);
@@ -105,13 +102,11 @@ CASE(growth_does_not_take_on_another_streams_use) {
     /* There were enough free bytes in all, so the other stream was asked. */
     check_calls(&before, (order_calls){.created = 1, .recorded = 1, .queried = 1});
     check_owned(streams[1], next, 2 * BIG + 2 * MIB);
-    tear_down();
 }
 
 /* ---- the full device ---- */
 
-CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_full_device_waits_and_merges_what_streams_kept_apart, set_up_streams("16MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[2]), *live = take(BIG, streams[3]);
     unsigned char *const ptrs[] = {a, b, c};
@@ -130,11 +125,9 @@ CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
     CHECK(atomic_load(&payload_bad_count) == 0);
     check_owned(streams[3], a, 3 * BIG);
     give(live);
-    tear_down();
 }
 
-CASE(blocks_of_streams_that_are_done_serve_together) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(blocks_of_streams_that_are_done_serve_together, set_up("memory=64MiB")) {
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[0]);
     use(streams[1], b, BIG, 1);
@@ -148,11 +141,9 @@ CASE(blocks_of_streams_that_are_done_serve_together) {
     CHECK_ZU(stats_now().reserved_bytes, 12 * MIB);
     CHECK(stats_now().served_same_stream == 1 && stats_now().served_after_sync == 0);
     check_owned(streams[0], a, 3 * BIG);
-    tear_down();
 }
 
-CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_full_device_grows_after_the_wait_from_what_became_idle, set_up_streams("16MiB")) {
     unsigned char *live = take(2 * BIG, streams[0]), *top = take(BIG, streams[1]);
     use(streams[1], top, BIG, 1);
     give(top);
@@ -161,11 +152,9 @@ CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
     CHECK_ZU(stats_now().reserved_bytes, 16 * MIB);
     check_owned(streams[2], top, 2 * BIG);
     give(live);
-    tear_down();
 }
 
-CASE(a_wait_that_cannot_help_is_not_made) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_wait_that_cannot_help_is_not_made, set_up_streams("16MiB")) {
     void *out = NULL;
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     use(streams[0], a, BIG, 1);
@@ -175,7 +164,6 @@ CASE(a_wait_that_cannot_help_is_not_made) {
     check_calls(&before, (order_calls){0}); /* 4 MiB are free and 8 not mapped */
     CHECK(out == NULL);
     give(live);
-    tear_down();
 }
 
 /* A device that streams 0 and 1 have filled and given back, still in use. */
@@ -188,8 +176,7 @@ static unsigned char *fill_and_free(void) {
     return a;
 }
 
-CASE(the_requests_own_stream_is_waited_for_too) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(the_requests_own_stream_is_waited_for_too, set_up_streams("16MiB")) {
     void *out = NULL;
     unsigned char *a = fill_and_free();
     const uint64_t calls = stats_now().driver_calls;
@@ -204,17 +191,15 @@ CASE(the_requests_own_stream_is_waited_for_too) {
     a = fill_and_free();
     /* Stream 1's event is recorded when it is asked for; stream 0's only before the wait. */
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_UNKNOWN);
-    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[0], &out) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuEventRecord on");
+    CHECK_FAILS(ashlar_alloc(allocator, 4 * BIG, streams[0], &out), ASHLAR_EDRIVER,
+                "cuEventRecord on");
     CHECK(atomic_load(&driver->fail_countdown) == 0);
     CHECK(take(4 * BIG, streams[0]) == a); /* stream 0 need not wait for itself */
     CHECK(stats_now().served_after_sync == 1 && stats_now().served_same_stream == 0);
     check_owned(streams[0], a, 4 * BIG);
-    tear_down();
 }
 
-CASE(what_lies_scattered_is_gathered_after_the_wait) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(what_lies_scattered_is_gathered_after_the_wait, set_up_streams("16MiB")) {
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     unsigned char *b = take(2 * BIG, streams[2]);
     use(streams[0], a, BIG, 1);
@@ -229,7 +214,6 @@ CASE(what_lies_scattered_is_gathered_after_the_wait) {
     queue_verify(streams[1], live, BIG, 2);
     check_owned(streams[1], whole, 3 * BIG);
     give(live);
-    tear_down();
 }
 
 /* ---- failing steps ---- */
@@ -319,13 +303,12 @@ CASE(a_failing_synchronization_loses_nothing) {
     }
 }
 
-CASE(a_new_stream_without_host_memory_is_refused) {
-    REQUIRE(set_up_streams("64MiB"));
+CASE_WITH(a_new_stream_without_host_memory_is_refused, set_up_streams("64MiB")) {
     void *out = &out;
     unsigned char *ptr = take(BIG, streams[0]);
     ashlar__host_fail_at(1);
-    CHECK(ashlar_alloc(allocator, BIG, streams[1], &out) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "the record of a stream");
+    CHECK_FAILS(ashlar_alloc(allocator, BIG, streams[1], &out), ASHLAR_EHOSTMEM,
+                "the record of a stream");
     CHECK(out == &out);
     ashlar__host_fail_at(1);
     CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
@@ -333,7 +316,6 @@ CASE(a_new_stream_without_host_memory_is_refused) {
     give(ptr); /* nothing has changed: it is stream 0's still */
     CHECK(take(BIG, streams[0]) == ptr);
     CHECK(stats_now().served_same_stream == 1);
-    tear_down();
 }
 
 RUN_CASES()

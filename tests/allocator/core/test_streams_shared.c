@@ -12,8 +12,7 @@ static ashlar_stream new_stream(void) {
     return stream;
 }
 
-CASE(a_marked_block_is_not_its_own_streams_at_once) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_is_not_its_own_streams_at_once, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[1]); /* again changes nothing */
@@ -30,11 +29,9 @@ CASE(a_marked_block_is_not_its_own_streams_at_once) {
     give(ptr);
     CHECK(take(4 * BIG, streams[0]) == ptr); /* the mark went with the owner */
     CHECK(stats_now().served_same_stream == 1);
-    tear_down();
 }
 
-CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_is_free_for_all_once_every_user_is_done, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -52,11 +49,9 @@ CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
     CHECK(stats_now().served_completed == 1 && stats_now().shared_bytes == 0);
     check_calls(&before, (order_calls){.queried = 3});
     check_owned(streams[3], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     give(ptr);
@@ -75,11 +70,9 @@ CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
     CHECK(stats_now().served_same_stream == 1 && stats_now().shared_bytes == 0);
     check_calls(&before, (order_calls){0});
     check_owned(streams[0], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(a_marked_block_with_one_user_left_is_that_ones) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_marked_block_with_one_user_left_is_that_ones, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     use(streams[1], ptr, 4 * BIG, 1);
@@ -93,11 +86,9 @@ CASE(a_marked_block_with_one_user_left_is_that_ones) {
     CHECK(stats_now().served_same_stream == 1);
     check_calls(&before, (order_calls){0});
     check_owned(streams[1], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(a_third_stream_waits_for_every_user) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_third_stream_waits_for_every_user, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -109,11 +100,9 @@ CASE(a_third_stream_waits_for_every_user) {
     CHECK(take(4 * BIG, streams[3]) == ptr);
     check_calls(&before, (order_calls){.created = 3, .recorded = 3, .queried = 3, .waited = 3});
     check_owned(streams[3], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(a_block_freed_on_a_further_stream_keeps_the_marked_ones) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_block_freed_on_a_further_stream_keeps_the_marked_ones, set_up_streams("16MiB")) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     use(streams[1], ptr, 4 * BIG, 1);
@@ -124,11 +113,9 @@ CASE(a_block_freed_on_a_further_stream_keeps_the_marked_ones) {
     CHECK(take(4 * BIG, streams[0]) == ptr);
     check_calls(&before, (order_calls){.created = 2, .recorded = 2, .queried = 2, .waited = 2});
     check_owned(streams[0], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(the_host_waits_for_every_user_where_that_is_what_helps, set_up_streams("16MiB")) {
     unsigned char *ptr = take(2 * BIG, streams[0]), *rest = take(2 * BIG, streams[0]);
     mark(ptr, streams[1]);
     mark(ptr, streams[2]);
@@ -147,11 +134,9 @@ CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
         CHECK(state->waiter_count == 0);
     }
     check_owned(streams[3], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(a_user_that_is_destroyed_before_the_free_is_waited_for) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_user_that_is_destroyed_before_the_free_is_waited_for, set_up_streams("16MiB")) {
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, doomed);
@@ -161,11 +146,9 @@ CASE(a_user_that_is_destroyed_before_the_free_is_waited_for) {
     CHECK(take(4 * BIG, streams[0]) == ptr);
     CHECK(stats_now().served_waited == 1);
     check_owned(streams[0], ptr, 4 * BIG);
-    tear_down();
 }
 
-CASE(a_mark_lasts_beyond_recordings_of_before) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(a_mark_lasts_beyond_recordings_of_before, set_up_streams("16MiB")) {
     see_recordings();
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -176,7 +159,6 @@ CASE(a_mark_lasts_beyond_recordings_of_before) {
     CHECK(take(4 * BIG, streams[2]) == ptr);
     check_calls(&before, (order_calls){.recorded = 2, .queried = 2, .waited = 2});
     check_owned(streams[2], ptr, 4 * BIG);
-    tear_down();
 }
 
 CASE(of_marked_blocks_the_smallest_that_fits_is_waited_for) {
@@ -194,8 +176,7 @@ CASE(of_marked_blocks_the_smallest_that_fits_is_waited_for) {
     }
 }
 
-CASE(marking_fails_whole) {
-    REQUIRE(set_up_streams("16MiB"));
+CASE_WITH(marking_fails_whole, set_up_streams("16MiB")) {
     int foreign;
     unsigned char *ptr = take(4 * BIG, streams[0]);
     CHECK(ashlar_record_stream(allocator, &foreign, streams[1]) == ASHLAR_EPOINTER);
@@ -218,7 +199,6 @@ CASE(marking_fails_whole) {
     CHECK(ashlar_record_stream(allocator, ptr, streams[2]) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
     give(ptr);
-    tear_down();
 }
 
 CASE(a_failing_wait_for_users_loses_nothing) {

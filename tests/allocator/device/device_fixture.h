@@ -30,6 +30,14 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
 /* Calls of one function of the driver's table so far. */
 #define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
 
+/* A statement during which the n-th call of a driver's function fails with `result`. */
+#define DRIVER_FAILS_AT(fn, n, result, statement)          \
+    do {                                                   \
+        ashlar__driver_fail_at(driver, (fn), (n), result); \
+        statement;                                         \
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS); \
+    } while (0)
+
 static inline size_t free_memory_of(ashlar_device *of) {
     size_t free_bytes = 0, total_bytes = 0;
     CHECK(ashlar__device_enter(of) == ASHLAR_OK);
@@ -54,6 +62,15 @@ static inline bool open_test_device(const char *spec) {
            ashlar_device_open("soft", &device) == ASHLAR_OK;
 }
 
+static inline void tear_down_device(void) {
+    check_forget(tear_down_device);
+    CHECK_ZU(free_memory_of(device), device->info.total_bytes);
+    for (int i = 0; i < STREAMS; i++) {
+        ashlar_stream_destroy(device, streams[i]);
+    }
+    ashlar_device_close(device);
+}
+
 static inline bool set_up_device(const char *spec) {
     if (!open_test_device(spec)) {
         return false;
@@ -63,15 +80,7 @@ static inline bool set_up_device(const char *spec) {
             return false;
         }
     }
-    return true;
-}
-
-static inline void tear_down_device(void) {
-    CHECK_ZU(free_memory_of(device), device->info.total_bytes);
-    for (int i = 0; i < STREAMS; i++) {
-        ashlar_stream_destroy(device, streams[i]);
-    }
-    ashlar_device_close(device);
+    return check_at_end(tear_down_device);
 }
 
 /* Memory of a device, as the driver gives it; for the device's own tests. */

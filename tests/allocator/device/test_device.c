@@ -153,9 +153,7 @@ CASE(a_failing_driver_is_reported_and_nothing_is_kept) {
     }
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_primary_ctx_retain, 1, CU_OUT_OF_MEMORY);
     check_refused("soft", ASHLAR_ENOMEM, "CUDA_ERROR_OUT_OF_MEMORY");
-    ashlar__host_fail_at(1);
-    check_refused("soft", ASHLAR_EHOSTMEM, "no host memory for a device");
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, check_refused("soft", ASHLAR_EHOSTMEM, "no host memory for a device"));
 }
 
 CASE(closing_gives_the_context_back) {

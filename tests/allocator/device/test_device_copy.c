@@ -9,6 +9,12 @@ enum { BYTES = 64, SPANS = 5 };
 
 static unsigned char *src, *dst; /* of the case */
 
+static void tear_down_buffers(void) {
+    give_memory(device, src);
+    give_memory(device, dst);
+    tear_down_device();
+}
+
 /* A device with two buffers of which src holds 0, 1, 2 .. and dst 0xEE. */
 static bool set_up_buffers(const char *spec) {
     if (!set_up_device(spec)) {
@@ -22,24 +28,17 @@ static bool set_up_buffers(const char *spec) {
     dst = take_memory(device, BYTES);
     return ashlar_copy_to_device(device, src, values, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_fill(device, dst, 0xEE, BYTES, streams[0]) == ASHLAR_OK &&
-           ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK;
+           ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK &&
+           check_at_end(tear_down_buffers);
 }
 
-static void tear_down_buffers(void) {
-    give_memory(device, src);
-    give_memory(device, dst);
-    tear_down_device();
-}
-
-CASE(a_copy_runs_in_the_order_of_its_stream) {
-    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+CASE_WITH(a_copy_runs_in_the_order_of_its_stream, set_up_buffers("memory=16MiB,mode=adversarial")) {
     CHECK(ashlar_copy(device, dst + 1, src + 10, 3, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_fill(device, src, 0, BYTES, streams[0]) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK(dst[1] == 0xEE);
     wait_for(streams[0]);
     CHECK(memcmp(dst, "\xEE\12\13\14\xEE", 5) == 0);
-    tear_down_buffers();
 }
 
 CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
@@ -67,18 +66,15 @@ CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     ashlar_event_destroy(device, event);
     ashlar_stream_destroy(other, stream);
     ashlar_device_close(other);
-    tear_down_buffers();
 }
 
-CASE(devices_of_two_kinds_are_no_peers) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(devices_of_two_kinds_are_no_peers, set_up_buffers("memory=16MiB")) {
     ashlar_driver cuda = {.name = "cuda"};
     ashlar_device other = {.driver = &cuda, .context = device->context};
-    CHECK(ashlar_copy_peer(device, dst, &other, src, 1, NULL) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "src_device: a soft device cannot copy from a cuda device");
+    CHECK_FAILS(ashlar_copy_peer(device, dst, &other, src, 1, NULL), ASHLAR_EINVAL,
+                "src_device: a soft device cannot copy from a cuda device");
     CHECK(ashlar_copy_peer(&other, dst, device, src, 1, NULL) == ASHLAR_EINVAL);
     CHECK(dst[0] == 0xEE);
-    tear_down_buffers();
 }
 
 /* The bytes 0 .. BYTES - 1 in reverse order of spans, with empty ones between. */
@@ -103,15 +99,13 @@ static void check_copied(ashlar_stream stream) {
     CHECK(memcmp(src, dst, BYTES) == 0 && dst[1] == 1);
 }
 
-CASE(many_copies_are_one_call) {
-    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+CASE_WITH(many_copies_are_one_call, set_up_buffers("memory=16MiB,mode=adversarial")) {
     const size_t batches = CALLS(memcpy_batch_async), singles = CALLS(memcpy_dtod_async);
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
     CHECK(dst[0] == 0xEE);
     CHECK_ZU(CALLS(memcpy_batch_async), batches + 1);
     CHECK_ZU(CALLS(memcpy_dtod_async), singles);
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
 CASE(without_batches_there_is_one_call_each) {
@@ -120,12 +114,10 @@ CASE(without_batches_there_is_one_call_each) {
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(memcpy_dtod_async), singles + SPANS - 1); /* one is empty */
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
 /* CUDA has no batches there. */
-CASE(the_default_stream_gets_one_call_each) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(the_default_stream_gets_one_call_each, set_up_buffers("memory=16MiB")) {
     static const uintptr_t handles[] = {0, CU_STREAM_LEGACY};
     for (int i = 0; i < 2; i++) {
         const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
@@ -135,11 +127,9 @@ CASE(the_default_stream_gets_one_call_each) {
         CHECK_ZU(CALLS(stream_is_capturing), asked);
         check_copied(NULL);
     }
-    tear_down_buffers();
 }
 
-CASE(a_captured_batch_is_captured_copy_by_copy) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(a_captured_batch_is_captured_copy_by_copy, set_up_buffers("memory=16MiB")) {
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
     CHECK(ashlar__device_enter(device) == ASHLAR_OK);
@@ -153,22 +143,18 @@ CASE(a_captured_batch_is_captured_copy_by_copy) {
     CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
     ashlar__device_leave(device);
-    tear_down_buffers();
 }
 
-CASE(one_copy_is_no_batch) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(one_copy_is_no_batch, set_up_buffers("memory=16MiB")) {
     const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
     const ashlar_copy_span spans[] = {{NULL, NULL, 0}, {dst, src, BYTES}, {NULL, NULL, 0}};
     CHECK(ashlar_copy_batch(device, spans, 3, streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(memcpy_batch_async), batches);
     CHECK_ZU(CALLS(stream_is_capturing), asked);
     check_copied(streams[0]);
-    tear_down_buffers();
 }
 
-CASE(nothing_to_copy_is_no_call) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(nothing_to_copy_is_no_call, set_up_buffers("memory=16MiB")) {
     const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
@@ -178,7 +164,6 @@ CASE(nothing_to_copy_is_no_call) {
     CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
     ashlar_device_get_counts(device, &after);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
-    tear_down_buffers();
 }
 
 /* ---- failures ---- */
@@ -213,39 +198,30 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_UNKNOWN);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
         ashlar__driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_OK);
     }
-    tear_down_buffers();
 }
 
-CASE(copies_behind_a_failed_one_are_not_queued) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
+CASE_WITH(copies_behind_a_failed_one_are_not_queued, set_up_buffers("memory=16MiB")) {
     const size_t before = CALLS(memcpy_dtod_async);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
     CHECK(call_each() == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
     CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
-    tear_down_buffers();
 }
 
-CASE(a_batch_without_host_memory_queues_nothing) {
-    REQUIRE(set_up_buffers("memory=16MiB"));
-    ashlar__host_fail_at(1);
-    CHECK(call_batch() == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+CASE_WITH(a_batch_without_host_memory_queues_nothing, set_up_buffers("memory=16MiB")) {
+    HOST_FAILS_AT(1, CHECK(call_batch() == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "a batch of 4 copies");
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     CHECK(dst[0] == 0xEE);
-    tear_down_buffers();
 }
 
 RUN_CASES()

@@ -40,8 +40,7 @@ static void record(ashlar_event event, ashlar_stream stream) {
     CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
 }
 
-CASE(an_event_is_done_when_the_work_before_it_is) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_is_done_when_the_work_before_it_is, set_up_device("mode=adversarial")) {
     int seen = 0;
     const ashlar_event event = make_event();
     CHECK(is_done(event)); /* never recorded */
@@ -58,7 +57,6 @@ CASE(an_event_is_done_when_the_work_before_it_is) {
     wait_for(streams[0]);
     CHECK(is_done(event) && seen == 12);
     ashlar_event_destroy(device, event);
-    tear_down_device();
 }
 
 CASE(a_stream_waits_for_the_event_as_it_is_now) {
@@ -82,8 +80,7 @@ CASE(a_stream_waits_for_the_event_as_it_is_now) {
     }
 }
 
-CASE(an_event_may_stand_on_the_default_stream) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_may_stand_on_the_default_stream, set_up_device("mode=adversarial")) {
     int seen = 0;
     const ashlar_event event = make_event();
     queue_note(streams[3], &seen, 1);
@@ -92,11 +89,9 @@ CASE(an_event_may_stand_on_the_default_stream) {
     CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
     CHECK(seen == 12);
     ashlar_event_destroy(device, event);
-    tear_down_device();
 }
 
-CASE(an_event_is_given_back_once_destroyed) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(an_event_is_given_back_once_destroyed, set_up_device("mode=adversarial")) {
     bool done = true;
     int seen = 0;
     const ashlar_event event = make_event();
@@ -112,7 +107,6 @@ CASE(an_event_is_given_back_once_destroyed) {
     const size_t calls = CALLS(event_destroy);
     ashlar_event_destroy(device, NULL);
     CHECK_ZU(CALLS(event_destroy), calls);
-    tear_down_device();
 }
 
 static cu_result create_plain(cu_event *event, unsigned int flags) {
@@ -120,17 +114,14 @@ static cu_result create_plain(cu_event *event, unsigned int flags) {
     return ashlar__soft_event_create(event, flags);
 }
 
-CASE(events_keep_no_time) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(events_keep_no_time, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     driver->table.event_create = create_plain;
     ashlar_event_destroy(device, make_event());
     driver->table = table;
-    tear_down_device();
 }
 
-CASE(waits_of_the_host_are_counted_apart_from_order) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(waits_of_the_host_are_counted_apart_from_order, set_up_device("")) {
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
     const ashlar_event event = make_event();
@@ -142,7 +133,6 @@ CASE(waits_of_the_host_are_counted_apart_from_order) {
     ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order + 5 && after.wait == before.wait + 1);
     CHECK(after.work == before.work && after.memory == before.memory);
-    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -188,19 +178,16 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     target = make_event();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
         CHECK(rows[i].call() == ASHLAR_OK);
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
     }
     ashlar_event_destroy(device, target);
     CHECK_ZU(live_events(), 0);
-    tear_down_device();
 }
 
 RUN_CASES()

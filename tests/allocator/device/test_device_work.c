@@ -17,10 +17,9 @@ static void check_context_stack(void) {
     CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
 }
 
-CASE(the_context_before_is_current_again_after_a_call) {
+CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devices=2")) {
     ashlar_device *other = NULL;
     cu_context context = NULL;
-    REQUIRE(set_up_device("devices=2"));
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     CHECK(ashlar__device_enter(other) == ASHLAR_OK);
     wait_for(streams[0]);
@@ -28,7 +27,6 @@ CASE(the_context_before_is_current_again_after_a_call) {
     CHECK(context == other->context);
     check_context_stack();
     ashlar_device_close(other);
-    tear_down_device();
 }
 
 static void note_value(void *args) {
@@ -74,8 +72,7 @@ static size_t live_streams(void) {
     return count;
 }
 
-CASE(destroying_a_stream_gives_it_back) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(destroying_a_stream_gives_it_back, set_up_device("mode=adversarial")) {
     ashlar_stream stream = NULL;
     int seen = 0;
     const size_t before = live_streams();
@@ -83,8 +80,8 @@ CASE(destroying_a_stream_gives_it_back) {
     CHECK_ZU(live_streams(), before + 1);
     CHECK(queue_note(stream, &seen, 5) == ASHLAR_OK);
     ashlar_stream_destroy(device, stream);
-    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuStreamSynchronize on the soft device");
+    CHECK_FAILS(ashlar_stream_synchronize(device, stream), ASHLAR_EDRIVER,
+                "cuStreamSynchronize on the soft device");
     CHECK(queue_note(NULL, &seen, 6) == ASHLAR_OK);
     wait_for(NULL);
     CHECK(seen == 56); /* its work was let finish */
@@ -92,11 +89,9 @@ CASE(destroying_a_stream_gives_it_back) {
     const ashlar_driver_counts counts = counts_now();
     ashlar_stream_destroy(device, NULL);
     CHECK(counts_now().order == counts.order);
-    tear_down_device();
 }
 
-CASE(copies_and_fills_carry_the_bytes) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(copies_and_fills_carry_the_bytes, set_up_device("memory=16MiB")) {
     unsigned char out[1000], in[1000] = {0};
     unsigned char *ptr = take_memory(device, 1000);
     for (size_t i = 0; i < sizeof out; i++) {
@@ -109,23 +104,19 @@ CASE(copies_and_fills_carry_the_bytes) {
     CHECK(memcmp(in, out, 1000) == 0);
     give_memory(device, ptr);
     check_context_stack();
-    tear_down_device();
 }
 
-CASE(zero_bytes_are_no_call) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(zero_bytes_are_no_call, set_up_device("")) {
     const ashlar_driver_counts before = counts_now();
     CHECK(ashlar_copy_to_device(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
     CHECK(ashlar_copy_to_host(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
     CHECK(ashlar_fill(device, NULL, 1, 0, NULL) == ASHLAR_OK);
     const ashlar_driver_counts after = counts_now();
     CHECK(memcmp(&before, &after, sizeof before) == 0);
-    tear_down_device();
 }
 
 /* On the stream they name: nothing happens until that stream is waited for. */
-CASE(work_goes_to_the_stream_it_names) {
-    REQUIRE(set_up_device("memory=16MiB,mode=adversarial"));
+CASE_WITH(work_goes_to_the_stream_it_names, set_up_device("memory=16MiB,mode=adversarial")) {
     void *pinned = NULL;
     REQUIRE(ashlar_device_host_alloc(device, 64, &pinned) == ASHLAR_OK);
     unsigned char *ptr = take_memory(device, 512), *host = pinned;
@@ -143,7 +134,6 @@ CASE(work_goes_to_the_stream_it_names) {
     }
     ashlar_device_host_free(device, pinned);
     give_memory(device, ptr);
-    tear_down_device();
 }
 
 static unsigned char copied_args[3000];
@@ -154,8 +144,7 @@ static void note_args(void *args) {
     are_args_aligned = (uintptr_t)args % _Alignof(max_align_t) == 0;
 }
 
-CASE(a_launch_takes_a_copy_of_its_arguments) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(a_launch_takes_a_copy_of_its_arguments, set_up_device("mode=adversarial")) {
     unsigned char args[3000];
     for (size_t i = 0; i < sizeof args; i++) {
         args[i] = (unsigned char)(i * 13 + 1);
@@ -169,7 +158,6 @@ CASE(a_launch_takes_a_copy_of_its_arguments) {
     }
     CHECK_ZU(wrong, 0);
     CHECK(are_args_aligned);
-    tear_down_device();
 }
 
 static unsigned char copied_byte;
@@ -178,14 +166,12 @@ static void note_byte(void *args) {
     copied_byte = *(const unsigned char *)args;
 }
 
-CASE(one_byte_of_arguments_is_copied) {
-    REQUIRE(set_up_device("mode=adversarial"));
+CASE_WITH(one_byte_of_arguments_is_copied, set_up_device("mode=adversarial")) {
     unsigned char byte = 77;
     CHECK(ashlar_launch(device, streams[0], note_byte, &byte, 1) == ASHLAR_OK);
     byte = 0;
     wait_for(streams[0]);
     CHECK(copied_byte == 77);
-    tear_down_device();
 }
 
 static int bare_runs;
@@ -195,23 +181,17 @@ static void run_bare(void *unused) {
     bare_runs++;
 }
 
-CASE(a_launch_without_arguments_runs) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_launch_without_arguments_runs, set_up_device("")) {
     CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
     CHECK(bare_runs == 1);
-    tear_down_device();
 }
 
-CASE(arguments_too_large_to_copy_are_refused) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(arguments_too_large_to_copy_are_refused, set_up_device("")) {
     bare_runs = 0;
-    CHECK(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "a launch of 18446744073709551615 bytes of arguments");
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    CHECK_FAILS(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX), ASHLAR_EHOSTMEM,
+                "a launch of 18446744073709551615 bytes of arguments");
+    HOST_FAILS_AT(1, CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM));
     CHECK(bare_runs == 0);
-    tear_down_device();
 }
 
 static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) {
@@ -219,19 +199,16 @@ static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) 
     return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
 }
 
-CASE(page_locked_memory_has_no_special_flags) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(page_locked_memory_has_no_special_flags, set_up_device("")) {
     void *ptr = NULL;
     const ashlar_driver_table table = driver->table;
     driver->table.mem_host_alloc = host_alloc_plain;
     CHECK(ashlar_device_host_alloc(device, 1, &ptr) == ASHLAR_OK);
     driver->table = table;
     ashlar_device_host_free(device, ptr);
-    tear_down_device();
 }
 
-CASE(page_locked_memory_is_usable_and_given_back) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(page_locked_memory_is_usable_and_given_back, set_up_device("memory=16MiB")) {
     void *ptr = NULL;
     const ashlar_driver_counts before = counts_now();
     CHECK(ashlar_device_host_alloc(device, 5000, &ptr) == ASHLAR_OK);
@@ -243,14 +220,12 @@ CASE(page_locked_memory_is_usable_and_given_back) {
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     ashlar_device_host_free(device, NULL);
     CHECK(counts_now().memory == before.memory + 2);
-    CHECK(ashlar_device_host_alloc(device, 0, &ptr) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "bytes: 0 bytes of page-locked memory");
+    CHECK_FAILS(ashlar_device_host_alloc(device, 0, &ptr), ASHLAR_EINVAL,
+                "bytes: 0 bytes of page-locked memory");
     check_context_stack();
-    tear_down_device();
 }
 
-CASE(every_call_is_counted_by_its_purpose) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(every_call_is_counted_by_its_purpose, set_up_device("memory=16MiB")) {
     unsigned char byte = 0, *ptr = take_memory(device, 512);
     ashlar_stream stream;
     ashlar_driver_counts before = counts_now();
@@ -267,7 +242,6 @@ CASE(every_call_is_counted_by_its_purpose) {
     CHECK(counts_now().work == before.work + 4);
     CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
     give_memory(device, ptr);
-    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -317,19 +291,16 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
     target = take_memory(device, 512);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
         ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
         CHECK(rows[i].call() == ASHLAR_ENOMEM);
         check_context_stack();
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK(rows[i].call() == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
         check_context_stack();
         CHECK(rows[i].call() == ASHLAR_OK);
     }
     give_memory(device, target);
-    tear_down_device();
 }
 
 RUN_CASES()

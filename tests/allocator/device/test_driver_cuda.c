@@ -36,9 +36,7 @@ static void check_refused(const char *fault, const char *part) {
 }
 
 CASE(missing_library_is_named_with_the_remedy) {
-    if (has_library()) {
-        SKIP("this machine has a libcuda.so.1");
-    }
+    SKIP_IF(has_library(), "this machine has a libcuda.so.1");
     ashlar_driver *driver = NULL;
     CHECK(ashlar__driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
     CHECK(driver == NULL);
@@ -47,9 +45,7 @@ CASE(missing_library_is_named_with_the_remedy) {
 }
 
 CASE(old_driver_is_refused_by_the_function_it_lacks) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     check_refused("old", "too old");
     check_refused("old", "cuMemCreate of CUDA 10.2");
 }
@@ -57,12 +53,9 @@ CASE(old_driver_is_refused_by_the_function_it_lacks) {
 CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
     ashlar_device_info info;
     ashlar_device *device = NULL;
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     setenv("FAKE_CUDA", "broken", 1);
-    CHECK(ashlar_device_open("auto", &device) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuInit");
+    CHECK_FAILS(ashlar_device_open("auto", &device), ASHLAR_EDRIVER, "cuInit");
     CHECK(device == NULL);
     setenv("FAKE_CUDA", "nodevice", 1);
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
@@ -73,23 +66,17 @@ CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
 }
 
 CASE(stub_library_is_recognised) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     check_refused("stub", "stub");
 }
 
 CASE(driver_without_device_is_refused) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     check_refused("nodevice", "sees no device");
 }
 
 CASE(failed_open_is_tried_again_and_then_kept) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     check_refused("nodevice", "no device");
     ashlar_driver *first = NULL, *second = NULL;
     CHECK(ashlar__driver_open_cuda(&first) == ASHLAR_OK);
@@ -108,9 +95,7 @@ CASE(failed_open_is_tried_again_and_then_kept) {
 
 /* The fake of CUDA 11 lacks cuStreamGetId, which came with CUDA 12; the other has it. */
 CASE(driver_without_stream_ids_opens_and_refuses_to_name_one) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     ashlar_driver *driver = NULL;
     cu_context context;
     unsigned long long id = 99;
@@ -129,9 +114,7 @@ CASE(driver_without_stream_ids_opens_and_refuses_to_name_one) {
 
 /* The same with batched copies, which came with CUDA 12.8. */
 CASE(driver_without_batches_opens_and_refuses_them) {
-    if (!has_fake()) {
-        SKIP("the fake libcuda.so.1 is not the one found");
-    }
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     ashlar_driver *driver = NULL;
     cu_context context;
     cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
@@ -157,9 +140,7 @@ CASE(a_batch_of_copies_arrives) {
     ashlar_stream stream = NULL;
     unsigned char out[64], in[64] = {0};
     cu_ptr ptr = 0;
-    if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
-        SKIP("no CUDA device, real or fake");
-    }
+    SKIP_IF(ashlar_device_open("cuda", &device) != ASHLAR_OK, "no CUDA device, real or fake");
     for (size_t i = 0; i < sizeof out; i++) {
         out[i] = (unsigned char)(i + 1);
     }
@@ -182,9 +163,7 @@ CASE(a_batch_of_copies_arrives) {
 /* Works on the fake and on a real device alike. */
 CASE(mapped_memory_is_written_and_read_back_through_a_stream) {
     ashlar_driver *driver;
-    if (ashlar__driver_open_cuda(&driver) != ASHLAR_OK) {
-        SKIP("no CUDA device, real or fake");
-    }
+    SKIP_IF(ashlar__driver_open_cuda(&driver) != ASHLAR_OK, "no CUDA device, real or fake");
     const ashlar_driver_table *cuda = &driver->table;
     const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED,
                               .location = {.type = CU_LOCATION_DEVICE, .id = 0}};

@@ -58,6 +58,16 @@ static inline void end_stream(size_t i) {
     CHECK(driver->table.stream_destroy(streams[i]) == CU_SUCCESS);
 }
 
+static void tear_down(void) {
+    check_forget(tear_down);
+    CHECK_SOUND();
+    ashlar__device_leave(device);
+    ashlar_allocator_destroy(allocator);
+    ashlar_device_close(device);
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
+}
+
 /* Without thread caches, so that the heap tells all. */
 static bool set_up(const char *spec, const char *conf) {
     setenv("ASHLAR_DEVICE", "soft", 1);
@@ -77,16 +87,7 @@ static bool set_up(const char *spec, const char *conf) {
     for (size_t i = 0; i < OWN_STREAMS && is_made; i++) {
         is_made = make_stream(i);
     }
-    return is_made;
-}
-
-static void tear_down(void) {
-    CHECK_SOUND();
-    ashlar__device_leave(device);
-    ashlar_allocator_destroy(allocator);
-    ashlar_device_close(device);
-    ashlar__dropin_forget();
-    ashlar__frees_forget();
+    return is_made && check_at_end(tear_down);
 }
 
 static void *take(size_t bytes) {

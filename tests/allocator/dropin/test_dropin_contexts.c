@@ -49,11 +49,10 @@ static size_t free_bytes_now(void) {
     return free_bytes;
 }
 
-CASE(each_has_an_allocator_of_its_own) {
+CASE_WITH(each_has_an_allocator_of_its_own, set_up()) {
     cu_context contexts[2];
     ashlar_frees *frees[2] = {NULL}, *again = NULL;
     int places[2];
-    REQUIRE(set_up());
     for (int i = 0; i < 2; i++) {
         REQUIRE(ctx_create(&contexts[i], 0, 1) == CU_SUCCESS);
         CHECK(ashlar__dropin_find_context(contexts[i]) == -1);
@@ -105,10 +104,9 @@ CASE(what_it_has_goes_with_it) {
     CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS && !is_primary_in_use(0));
 }
 
-CASE(one_too_many_has_no_place) {
+CASE_WITH(one_too_many_has_no_place, set_up()) {
     static char contexts[ASHLAR_DROPIN_CONTEXTS_MAX + 1];
     int places[ASHLAR_DROPIN_CONTEXTS_MAX];
-    REQUIRE(set_up());
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
         places[i] = ashlar__dropin_add_context(0, (cu_context)(void *)&contexts[i]);
         CHECK(places[i] >= ASHLAR_DROPIN_CONTEXTS && places[i] < ASHLAR_DROPIN_ALLOCATORS_MAX);

@@ -27,7 +27,7 @@ static bool set_up(const char *spec) {
     return ashlar__soft_configure(spec) == ASHLAR_OK;
 }
 
-/* ---- children of a process that has no device yet: these cases come first ---- */
+/* ---- children; first, before this process has a device ---- */
 
 /* The status with which a child ends that runs `body`, -1 if it does not end by itself. What it
  * writes to stderr is in `text`. */
@@ -66,10 +66,8 @@ static int use_fresh(void) {
                : 1;
 }
 
-/* The first case: this process has no device yet. */
-CASE(a_child_of_a_process_without_devices_starts_afresh) {
+CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1")) {
     char text[4096];
-    REQUIRE(set_up("devices=1"));
     CHECK(in_child(use_fresh, text, sizeof text) == 0);
     CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
     setenv("ASHLAR_CONF", "leaks=on", 1);
@@ -97,9 +95,8 @@ static int report_at_length(void) {
     return 0;
 }
 
-CASE(reports_go_to_stderr_only_when_asked_for) {
+CASE_WITH(reports_go_to_stderr_only_when_asked_for, set_up("devices=1")) {
     char text[4096];
-    REQUIRE(set_up("devices=1"));
     CHECK(in_child(fail_and_report, text, sizeof text) == 0);
     CHECK(strcmp(text, "") == 0);
     setenv("ASHLAR_REPORT", "off", 1);
@@ -112,11 +109,10 @@ CASE(reports_go_to_stderr_only_when_asked_for) {
     CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
 }
 
-/* ---- allocators ---- */
+/* ---- one process ---- */
 
-CASE(an_allocator_is_made_at_the_first_call_and_kept) {
+CASE_WITH(an_allocator_is_made_at_the_first_call_and_kept, set_up("devices=2")) {
     ashlar_allocator *a = NULL, *again = NULL;
-    REQUIRE(set_up("devices=2"));
     CHECK(ashlar__dropin_peek(1) == NULL);
     REQUIRE(ashlar__dropin_allocator(1, &a) == ASHLAR_OK);
     CHECK(ashlar_allocator_device(a)->info.ordinal == 1);
@@ -127,11 +123,9 @@ CASE(an_allocator_is_made_at_the_first_call_and_kept) {
     CHECK(ashlar__dropin_peek(0) == NULL);
 }
 
-CASE(an_ordinal_that_is_none_is_refused) {
+CASE_WITH(an_ordinal_that_is_none_is_refused, set_up("devices=2")) {
     ashlar_allocator *a = NULL;
-    REQUIRE(set_up("devices=2"));
-    CHECK(ashlar__dropin_allocator(-1, &a) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "device -1");
+    CHECK_FAILS(ashlar__dropin_allocator(-1, &a), ASHLAR_EINVAL, "device -1");
     CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
     CHECK(ashlar__dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
     CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
@@ -158,11 +152,10 @@ CASE(without_the_environments_word_the_device_is_cudas) {
     CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
 }
 
-CASE(a_block_is_known_to_the_allocator_that_it_came_from) {
+CASE_WITH(a_block_is_known_to_the_allocator_that_it_came_from, set_up("devices=2,memory=64MiB")) {
     ashlar_allocator *a[DEVICES] = {NULL};
     void *block[DEVICES];
-    int foreign;
-    REQUIRE(set_up("devices=2,memory=64MiB"));
+    int foreign = 0;
     CHECK(ashlar__dropin_owner(&foreign) == NULL);
     for (int i = 0; i < DEVICES; i++) {
         REQUIRE(ashlar__dropin_allocator(i, &a[i]) == ASHLAR_OK);
@@ -193,8 +186,7 @@ static bool is_reached_by_its_peer(void) {
     return is_written;
 }
 
-CASE(memory_is_open_to_every_peer_unless_told_otherwise) {
-    REQUIRE(set_up("devices=3,memory=64MiB"));
+CASE_WITH(memory_is_open_to_every_peer_unless_told_otherwise, set_up("devices=3,memory=64MiB")) {
     CHECK(is_reached_by_its_peer());
     REQUIRE(set_up("devices=3,memory=64MiB"));
     setenv("ASHLAR_PEERS", "off", 1);
@@ -220,8 +212,7 @@ CASE(a_bad_word_in_the_environment_is_refused_by_name) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=1"));
         setenv(names[i], "maybe", 1);
-        CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), names[i]);
+        CHECK_FAILS(ashlar__dropin_allocator(0, &a), ASHLAR_EINVAL, names[i]);
         CHECK_HAS(ashlar_error_detail(), "maybe");
         CHECK(a == NULL);
         setenv(names[i], "", 1); /* as if it were not there */
@@ -317,7 +308,7 @@ CASE(threads_that_ask_at_once_get_the_same) {
     }
 }
 
-/* ---- children of a process that has devices ---- */
+/* ---- children of a process that has a device ---- */
 
 static void *inherited;
 
@@ -333,10 +324,9 @@ static int use_inherited(void) {
                : 2;
 }
 
-CASE(a_forked_child_is_refused_and_reports_nothing) {
+CASE_WITH(a_forked_child_is_refused_and_reports_nothing, set_up("devices=1")) {
     char text[4096];
     ashlar_allocator *a;
-    REQUIRE(set_up("devices=1"));
     setenv("ASHLAR_CONF", "leaks=on", 1);
     setenv("ASHLAR_REPORT", "on", 1);
     REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
@@ -349,17 +339,16 @@ CASE(a_forked_child_is_refused_and_reports_nothing) {
 }
 
 /* As above, with every lock of ours taken at the fork. */
-CASE(a_child_waits_for_no_lock_that_was_held_at_the_fork) {
+CASE_WITH(a_child_waits_for_no_lock_that_was_held_at_the_fork, set_up("devices=1")) {
     char text[4096];
     ashlar_allocator *a;
-    REQUIRE(set_up("devices=1"));
     setenv("ASHLAR_CONF", "leaks=on", 1);
     setenv("ASHLAR_REPORT", "on", 1);
     REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
     REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
-    pthread_mutex_lock(&a->lock);
+    (void)pthread_mutex_lock(&a->lock.mutex); /* as another thread: the child has none */
     const int status = in_child(use_inherited, text, sizeof text);
-    pthread_mutex_unlock(&a->lock);
+    (void)pthread_mutex_unlock(&a->lock.mutex);
     CHECK(status == 0);
     CHECK(strcmp(text, "") == 0);
     CHECK(ashlar_free(a, inherited) == ASHLAR_OK);

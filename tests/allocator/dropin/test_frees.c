@@ -2,7 +2,7 @@
  * test_frees.c - memory freed for all streams: it is given out again only when everything submitted
  * before the free is over, and the host does not wait for that without need.
  */
-#include "allocator/core/lookup.h"
+#include "allocator/core/slow_path.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
 
@@ -95,7 +95,6 @@ CASE(memory_given_out_again_comes_after_every_use_of_before) {
 CASE(without_the_wait_it_does_not) {
     REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial", "cache=0"));
     CHECK(walk(1, true) > 0);
-    tear_down();
 }
 
 /* ---- what it costs ---- */
@@ -124,7 +123,6 @@ CASE(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream) {
     CHECK_ZU(CALLS(mem_create), mapped);
     CHECK_ZU(CALLS(ctx_synchronize), waits);
     CHECK(stats_now().shared_bytes == 0);
-    tear_down();
 }
 
 CASE(while_memory_is_free_no_event_is_recorded) {
@@ -135,7 +133,6 @@ CASE(while_memory_is_free_no_event_is_recorded) {
     void *second = take(MIB);
     CHECK(second != first);
     CHECK_ZU(CALLS(event_record), records);
-    tear_down();
 }
 
 CASE(many_small_waits_make_no_more_batches_than_help) {
@@ -147,11 +144,9 @@ CASE(many_small_waits_make_no_more_batches_than_help) {
         give(ptr);
     }
     CHECK_ZU(CALLS(event_record), records + (size_t)8 * 3);
-    tear_down();
 }
 
-CASE(memory_that_is_out_is_waited_for) {
-    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+CASE_WITH(memory_that_is_out_is_waited_for, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     void *ptr = NULL;
     for (int i = 0; i < OWN_STREAMS; i++) {
         void *most = take(24 * MIB);
@@ -163,7 +158,6 @@ CASE(memory_that_is_out_is_waited_for) {
     ptr = NULL;
     CHECK(ashlar__frees_alloc(frees, 40 * MIB, &ptr) == ASHLAR_ENOMEM);
     CHECK(ptr == NULL);
-    tear_down();
 }
 
 /* ---- captures ---- */
@@ -217,7 +211,6 @@ CASE(without_the_streams_the_host_waits_once_a_batch) {
     CHECK(take(2 * MIB) == (a < b ? a : b));
     CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
     CHECK_ZU(CALLS(event_record), records);
-    tear_down();
 }
 
 CASE(a_stream_that_goes_unseen_is_made_up_for) {
@@ -232,24 +225,20 @@ CASE(a_stream_that_goes_unseen_is_made_up_for) {
     give(take(2 * MIB));
     (void)take(2 * MIB);
     CHECK(CALLS(ctx_synchronize) > waits);
-    tear_down();
 }
 
-CASE(events_of_streams_that_are_gone_do_not_gather) {
-    REQUIRE(set_up("memory=64MiB", "cache=0"));
+CASE_WITH(events_of_streams_that_are_gone_do_not_gather, set_up("memory=64MiB", "cache=0")) {
     const size_t made = CALLS(event_create);
     for (int i = 0; i < 20; i++) {
         end_stream(0);
         CHECK(make_stream(0));
     }
     CHECK(CALLS(event_create) - made <= 2);
-    tear_down();
 }
 
 /* ---- mistakes and failures ---- */
 
-CASE(a_block_is_freed_once) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+CASE_WITH(a_block_is_freed_once, set_up("memory=64MiB,mode=adversarial", "cache=0")) {
     char *ptr = take(MIB);
     CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
     give(ptr);
@@ -257,24 +246,20 @@ CASE(a_block_is_freed_once) {
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
     CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
     CHECK(ashlar__frees_free(frees, &ptr) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
-CASE(a_free_is_answered_as_cuda_would) {
-    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+CASE_WITH(a_free_is_answered_as_cuda_would, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     cu_result result = CU_UNKNOWN;
     char *a = take(MIB), *b = take(MIB);
     CHECK(!ashlar__frees_answer(&result, NULL, &result));
     CHECK(ashlar__frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
     CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(
+        1, CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY));
     CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
     CHECK(stats_now().live_blocks == 0);
-    tear_down();
 }
 
 CASE(a_block_is_freed_however_it_was_taken) {
@@ -297,7 +282,6 @@ CASE(a_block_is_freed_however_it_was_taken) {
     give(odd);
     CHECK(ashlar__find_around(allocator, odd, &base, &bytes) == ASHLAR_EPOINTER);
     CHECK(ashlar__find_around(allocator, &odd, &base, &bytes) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
 /* Two rounds of it. What fails is refused, or put off; nothing is lost. */
@@ -399,7 +383,6 @@ CASE(a_guarded_block_may_be_freed_on_any_stream) {
         CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
     }
-    tear_down();
 }
 
 /* ---- threads ---- */
@@ -430,10 +413,9 @@ static void *work(void *arg) {
     return is_freed && is_ended ? NULL : arg;
 }
 
-CASE(threads_share_them) {
+CASE_WITH(threads_share_them, set_up("memory=64MiB,mode=adversarial", "cache=1MiB")) {
     pthread_t threads[THREADS];
     uint64_t seeds[THREADS];
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=1MiB"));
     for (int i = 0; i < THREADS; i++) {
         seeds[i] = (uint64_t)i + 1;
         REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
@@ -443,7 +425,6 @@ CASE(threads_share_them) {
         CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
     }
     CHECK(stats_now().live_blocks == 0);
-    tear_down();
 }
 
 RUN_CASES()

@@ -27,8 +27,7 @@ static void give_on(size_t i, void *ptr, size_t bytes) {
     CHECK(ashlar_free_on(allocator, ptr, streams[i]) == ASHLAR_OK);
 }
 
-CASE(memory_is_taken_in_large_steps_of_a_large_device) {
-    REQUIRE(set_up("memory=4GiB", "cache=0"));
+CASE_WITH(memory_is_taken_in_large_steps_of_a_large_device, set_up("memory=4GiB", "cache=0")) {
     (void)take(KIB);
     CHECK_ZU(reserved(), STEP);
     tear_down();
@@ -36,7 +35,6 @@ CASE(memory_is_taken_in_large_steps_of_a_large_device) {
     (void)take(KIB);
     CHECK_ZU(reserved(), 2 * MIB);
     (void)take(60 * MIB);
-    tear_down();
 }
 
 CASE(what_is_freed_before_a_wait_is_free_after_it) {
@@ -69,7 +67,6 @@ CASE(a_wait_during_a_capture_is_no_time_to_record) {
     ashlar__frees_cover(frees);
     CHECK(CALLS(event_record) > records);
     CHECK(ashlar__frees_wait(frees) && atomic_load(&frees->release_count) == releases + 1);
-    tear_down();
 }
 
 /*
@@ -99,7 +96,6 @@ CASE(streams_that_are_never_at_rest_lend_what_they_are_done_with) {
     give_on(1, young[1], 5 * MIB);
     (void)take(16 * MIB);
     CHECK_ZU(reserved(), 2 * STEP);
-    tear_down();
 }
 
 CASE(a_device_that_is_never_at_rest_has_bounds) {
@@ -112,7 +108,6 @@ CASE(a_device_that_is_never_at_rest_has_bounds) {
     CHECK(reserved() >= 4 * STEP && reserved() <= 5 * STEP);
     void *large = take(100 * MIB); /* a wait does not help */
     CHECK(large != NULL);
-    tear_down();
 }
 
 /* ---- in another thread's hands ---- */

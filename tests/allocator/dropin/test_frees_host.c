@@ -30,6 +30,21 @@ static ashlar_stream stream; /* of it */
 #define WAITS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT))
 #define MEMORY_CALLS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY))
 
+static void tear_down(void) {
+    check_forget(tear_down);
+    if (other != NULL) {
+        ashlar_stream_destroy(other, stream);
+        ashlar_device_close(other); /* and the memory with it */
+    }
+    ashlar_device *device = ashlar__frees_device(frees);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    ashlar_allocator_destroy(allocator);
+    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
+    ashlar_device_close(device);
+    ashlar__dropin_forget();
+    ashlar__frees_forget();
+}
+
 static bool set_up(const char *conf) {
     setenv("ASHLAR_DEVICE", "soft", 1);
     setenv("ASHLAR_CONF", conf, 1);
@@ -42,7 +57,7 @@ static bool set_up(const char *conf) {
         return false;
     }
     allocator = ashlar__frees_allocator(frees);
-    return true;
+    return check_at_end(tear_down);
 }
 
 /* Device 1, with 2 MiB that hold the byte 1 when its stream has run. */
@@ -59,20 +74,6 @@ static bool set_up_other(void) {
            ashlar_fill(other, there, 1, PIECE_MIB * MIB, stream) == ASHLAR_OK;
 }
 
-static void tear_down(void) {
-    if (other != NULL) {
-        ashlar_stream_destroy(other, stream);
-        ashlar_device_close(other); /* and the memory with it */
-    }
-    ashlar_device *device = ashlar__frees_device(frees);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    ashlar_allocator_destroy(allocator);
-    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-    ashlar_device_close(device);
-    ashlar__dropin_forget();
-    ashlar__frees_forget();
-}
-
 static void *take(size_t bytes) {
     void *ptr = NULL;
     CHECK(ashlar__frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
@@ -84,8 +85,7 @@ static void give(void *ptr) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(blocks_share_a_piece_of_the_drivers) {
-    REQUIRE(set_up(""));
+CASE_WITH(blocks_share_a_piece_of_the_drivers, set_up("")) {
     const size_t calls = MEMORY_CALLS();
     char *a = take(1000), *b = take(MIB);
     memset(a, 1, 1000);
@@ -100,7 +100,6 @@ CASE(blocks_share_a_piece_of_the_drivers) {
     CHECK(ashlar__frees_give_back(frees));
     CHECK_ZU(MEMORY_CALLS(), calls + 2);
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-    tear_down();
 }
 
 static unsigned int flags_seen;
@@ -110,8 +109,7 @@ static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
     return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
 }
 
-CASE(every_device_may_use_it) {
-    REQUIRE(set_up("") && set_up_other());
+CASE_WITH(every_device_may_use_it, set_up("") && set_up_other()) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_host_alloc = note_flags;
     flags_seen = 0;
@@ -125,7 +123,6 @@ CASE(every_device_may_use_it) {
     driver->table = table;
     give(from);
     give(to);
-    tear_down();
 }
 
 /* What another device writes to a block that was freed before it ran; true: to who has it next. */
@@ -158,8 +155,7 @@ CASE(without_the_wait_it_is_overwritten) {
     CHECK(is_overwritten(true));
 }
 
-CASE(the_host_waits_only_where_memory_is_wanted) {
-    REQUIRE(set_up(""));
+CASE_WITH(the_host_waits_only_where_memory_is_wanted, set_up("")) {
     void *half[2] = {take(MIB), take(MIB)};
     const size_t waits = WAITS();
     give(half[0]);
@@ -171,7 +167,6 @@ CASE(the_host_waits_only_where_memory_is_wanted) {
     CHECK_ZU(WAITS(), waits + 1);
     give(half[0]);
     give(half[1]);
-    tear_down();
 }
 
 CASE(a_device_that_nobody_uses_is_left_alone) {
@@ -188,9 +183,8 @@ CASE(a_device_that_nobody_uses_is_left_alone) {
     }
 }
 
-CASE(it_is_one_stock_whichever_device_asks) {
+CASE_WITH(it_is_one_stock_whichever_device_asks, set_up("")) {
     ashlar_frees *second = NULL, *none = NULL;
-    REQUIRE(set_up(""));
     CHECK(ashlar__frees_of_host(1, &second) == ASHLAR_OK && second == frees);
     CHECK(ashlar__frees_peek_host() == frees);
     CHECK(ashlar__frees_peek(0) == NULL && ashlar__dropin_peek(0) == NULL);
@@ -206,26 +200,22 @@ CASE(it_is_one_stock_whichever_device_asks) {
     CHECK(ashlar__frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
 }
 
-CASE(options_for_device_memory_are_not_for_it) {
-    REQUIRE(set_up("limit=2MiB,guard=fill,reserve=2MiB"));
+CASE_WITH(options_for_device_memory_are_not_for_it, set_up("limit=2MiB,guard=fill,reserve=2MiB")) {
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
     char *block = take(20 * MIB); /* more than the device has, too */
     block[20 * MIB - 1] = 1;
     give(block);
-    tear_down();
 }
 
-CASE(more_than_the_machine_has_is_refused) {
+CASE_WITH(more_than_the_machine_has_is_refused, set_up("")) {
     void *ptr = NULL;
-    REQUIRE(set_up(""));
-    CHECK(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "0 reserved of the host's ");
+    CHECK_FAILS(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr), ASHLAR_ENOMEM,
+                "0 reserved of the host's ");
     CHECK_HAS(ashlar_error_detail(), "(more than there is)");
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
     CHECK(ashlar__frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
     CHECK_HAS(ashlar_error_detail(), "cuMemHostAlloc");
     give(take(MIB));
-    tear_down();
 }
 
 /* Pieces are taken, waited for and given back; what fails is left. */
@@ -277,10 +267,9 @@ static void *work(void *arg) {
     return NULL;
 }
 
-CASE(a_wrong_free_is_not_left_to_cuda) {
+CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     char foreign = 0;
     cu_result result = CU_UNKNOWN;
-    REQUIRE(set_up(""));
     char *block = take(1000);
     CHECK(!ashlar__frees_answer_host(&foreign, &result));
     CHECK(ashlar__frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
@@ -294,10 +283,9 @@ CASE(a_wrong_free_is_not_left_to_cuda) {
     CHECK(!ashlar__frees_answer_host(block, &result));
 }
 
-CASE(threads_share_it) {
+CASE_WITH(threads_share_it, set_up("")) {
     pthread_t threads[THREADS];
     unsigned char marks[THREADS];
-    REQUIRE(set_up(""));
     for (int i = 0; i < THREADS; i++) {
         marks[i] = (unsigned char)(i + 1);
         REQUIRE(pthread_create(&threads[i], NULL, work, &marks[i]) == 0);
@@ -306,7 +294,6 @@ CASE(threads_share_it) {
         void *failed = NULL;
         CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
     }
-    tear_down();
 }
 
 RUN_CASES()

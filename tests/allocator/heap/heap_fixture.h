@@ -19,6 +19,12 @@ static bool use_segments; /* the back end */
 
 #define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
 
+static inline void tear_down_heap(void) {
+    CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
+    ashlar__heap_finish(&heap);
+    tear_down_device();
+}
+
 static inline bool set_up_heap(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
@@ -26,14 +32,7 @@ static inline bool set_up_heap(const char *spec) {
     client = (ashlar_driver_client){.device = device};
     order_a = (ashlar_stream_state){.recorded = 100};
     order_b = (ashlar_stream_state){.recorded = 100};
-    return ashlar__heap_init(&heap, &client, KIND) ==
-           ASHLAR_OK;
-}
-
-static inline void tear_down_heap(void) {
-    CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    ashlar__heap_finish(&heap);
-    tear_down_device();
+    return ashlar__heap_init(&heap, &client, KIND) == ASHLAR_OK && check_at_end(tear_down_heap);
 }
 
 static inline void check_heap(void) {
@@ -137,5 +136,7 @@ static inline size_t holes(void) {
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_in_segments, &use_segments, set_up)
 
 #endif /* ASHLAR_HEAP_FIXTURE_H */

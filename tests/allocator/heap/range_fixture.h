@@ -16,18 +16,18 @@ static bool use_segments;
 
 #define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
 
+static inline void tear_down_range(void) {
+    ashlar__range_finish(&range);
+    CHECK_ZU(ashlar__soft_state.reservations.count, 0);
+    tear_down_device();
+}
+
 static inline bool set_up_range(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
     }
     client = (ashlar_driver_client){.device = device};
-    return ashlar__range_init(&range, &client, KIND) == ASHLAR_OK;
-}
-
-static inline void tear_down_range(void) {
-    ashlar__range_finish(&range);
-    CHECK_ZU(ashlar__soft_state.reservations.count, 0);
-    tear_down_device();
+    return ashlar__range_init(&range, &client, KIND) == ASHLAR_OK && check_at_end(tear_down_range);
 }
 
 static inline bool is_open(size_t offset, size_t bytes) {
@@ -74,5 +74,7 @@ static inline void check_no_map(size_t offset, size_t bytes, ashlar_status want)
 }
 
 #define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
+#define CASE_BOTH_WITH(test, set_up) \
+    CASE_TWICE_WITH(test, test##_in_segments, &use_segments, set_up)
 
 #endif /* ASHLAR_RANGE_FIXTURE_H */

@@ -5,11 +5,9 @@
 
 static ashlar_block *blocks[4];
 
-CASE_BOTH(a_new_heap_is_empty) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_new_heap_is_empty, set_up_heap("memory=16MiB")) {
     CHECK(heap.first == NULL && heap.last == NULL && ashlar__free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
@@ -28,11 +26,9 @@ CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     CHECK(ashlar__free_bins_has(&order_b.free, rest));
     CHECK(!ashlar__free_bins_has(&order_b.free, front));
     CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == front);
-    tear_down_heap();
 }
 
-CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_cached_block_counts_as_used_until_it_is_put_back, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     blocks[1]->requested = 0;
     check_heap();
@@ -42,11 +38,9 @@ CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
     CHECK(is_free_run(2, 1, &order_a, 7));
     put(blocks[1], &order_a, 5);
     CHECK(is_free_run(1, 2, &order_a, 7));
-    tear_down_heap();
 }
 
-CASE(blocks_lie_on_two_cache_lines_at_most) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(blocks_lie_on_two_cache_lines_at_most, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
         const uintptr_t start = (uintptr_t)blocks[i], last = start + sizeof *blocks[i] - 1;
@@ -54,18 +48,15 @@ CASE(blocks_lie_on_two_cache_lines_at_most) {
         CHECK(start % 16 == 0);
     }
     CHECK((uintptr_t)blocks[0] % 64 == 0); /* the first of its chunk */
-    tear_down_heap();
 }
 
-CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_block_taken_whole_leaves_no_rest, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     cut(blocks[1], UNIT, &order_a);
     CHECK(ashlar__free_bins_is_empty(&order_b.free));
     CHECK(blocks[1]->next == blocks[2]);
     CHECK_ZU(heap.free_bytes, 0);
-    tear_down_heap();
 }
 
 /* ---- merging ---- */
@@ -138,8 +129,7 @@ CASE_BOTH(a_use_that_has_passed_since_yields_to_the_other) {
     }
 }
 
-CASE_BOTH(two_past_uses_make_an_idle_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(two_past_uses_make_an_idle_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     order_a.completed = 6;
     order_b.completed = 4;
@@ -148,7 +138,6 @@ CASE_BOTH(two_past_uses_make_an_idle_block) {
     put(blocks[2], &order_b, 3);
     CHECK(is_free_run(1, 2, NULL, 0));
     CHECK(ashlar__free_bins_has(&heap.idle, block_at(1)));
-    tear_down_heap();
 }
 
 CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
@@ -166,8 +155,7 @@ CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
     }
 }
 
-CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_block_between_two_streams_joins_one_of_them, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[0], &order_a, 3);
     put(blocks[2], &order_b, 4);
@@ -175,7 +163,6 @@ CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
     put(blocks[1], &order_b, 0); /* past: it may go to either */
     CHECK(is_free_run(0, 2, &order_a, 3));
     CHECK(is_free_run(2, 1, &order_b, 4));
-    tear_down_heap();
 }
 
 CASE_BOTH(everything_freed_is_one_block_again) {
@@ -210,8 +197,7 @@ CASE_BOTH(what_is_merged_is_the_lowest_block) {
 }
 
 /* While busy on two streams, neighbours are not merged. */
-CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_sweep_goes_on_behind_what_it_has_merged, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
         put(blocks[i], i % 2 == 0 ? &order_a : &order_b, 3);
@@ -222,7 +208,6 @@ CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
     order_a.completed = 4;
     ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
-    tear_down_heap();
 }
 
 /* ---- growing ---- */
@@ -247,8 +232,7 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
     }
 }
 
-CASE(growth_leaves_a_last_block_of_another_stream_alone) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_leaves_a_last_block_of_another_stream_alone, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[3], &order_b, 5);
     const ashlar_block *grown = grow(5 * UNIT, &order_a);
@@ -256,25 +240,20 @@ CASE(growth_leaves_a_last_block_of_another_stream_alone) {
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK(grown->stream_state == NULL && grown->tick == 0);
     CHECK(is_free_run(3, 1, &order_b, 5));
-    tear_down_heap();
 }
 
-CASE(growth_goes_above_a_live_last_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_WITH(growth_goes_above_a_live_last_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     const ashlar_block *grown = grow(1, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK_ZU(grown->bytes, 4 * UNIT);
     CHECK(grown->prev == blocks[3] && blocks[3]->next == grown && grown->next == NULL);
-    tear_down_heap();
 }
 
-CASE_BOTH(growth_that_fails_changes_nothing) {
-    REQUIRE(set_up_heap("memory=4MiB"));
+CASE_BOTH_WITH(growth_that_fails_changes_nothing, set_up_heap("memory=4MiB")) {
     ashlar_block *out = NULL;
     ashlar__host_fail_at(1);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 1, &out) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "block descriptors");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 1, &out), ASHLAR_EHOSTMEM, "block descriptors");
     CHECK(heap.first == NULL && out == NULL);
     fill_four(blocks);
     put(blocks[3], &order_a, 1);
@@ -282,13 +261,11 @@ CASE_BOTH(growth_that_fails_changes_nothing) {
     CHECK(out == NULL);
     CHECK(is_free_run(3, 1, &order_a, 1));
     CHECK_ZU(heap.free_bytes, UNIT);
-    tear_down_heap();
 }
 
 /* ---- sweeping and finding ---- */
 
-CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_sweep_makes_past_blocks_idle_and_merges_them, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     put(blocks[0], &order_a, 1);
     put(blocks[1], &order_b, 2);
@@ -305,11 +282,9 @@ CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
     ashlar__heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
     CHECK(ashlar__free_bins_is_empty(&order_a.free) && ashlar__free_bins_is_empty(&order_b.free));
-    tear_down_heap();
 }
 
-CASE_BOTH(every_offset_is_found_in_its_block) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(every_offset_is_found_in_its_block, set_up_heap("memory=16MiB")) {
     fill_four(blocks);
     for (size_t i = 0; i < 4; i++) {
         CHECK(ashlar__heap_find(&heap, origin() + i * UNIT) == blocks[i]);
@@ -317,32 +292,28 @@ CASE_BOTH(every_offset_is_found_in_its_block) {
         CHECK(ashlar__heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
     }
     CHECK(ashlar__heap_find(&heap, origin() + 4 * UNIT) == NULL);
-    tear_down_heap();
 }
 
 /* ---- host memory ---- */
 
-CASE_BOTH(a_take_without_host_memory_changes_nothing) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=16MiB")) {
     ashlar_block *block = grow(4 * UNIT, &order_a);
     for (int n = 1; n <= 2; n++) { /* the leaf of the page map; the node of the rest */
         if (n == 2) {
             heap.spare_count = 0; /* as if the chunk were used up */
         }
         ashlar__host_fail_at(1);
-        CHECK(ashlar__heap_take(&heap, block, UNIT) == ASHLAR_EHOSTMEM);
-        CHECK_HAS(ashlar_error_detail(), n == 1 ? "leaf" : "block descriptors");
+        CHECK_FAILS(ashlar__heap_take(&heap, block, UNIT), ASHLAR_EHOSTMEM,
+                    n == 1 ? "leaf" : "block descriptors");
         CHECK(is_free_run(0, 4, NULL, 0));
         CHECK_ZU(heap.used_bytes, 0);
         check_heap();
         CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     }
     cut(block, UNIT, &order_a);
-    tear_down_heap();
 }
 
-CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(the_last_spare_node_is_used_before_more_are_fetched, set_up_heap("memory=16MiB")) {
     ashlar_block *block = grow(4 * UNIT, &order_a);
     CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     const size_t spares = heap.spare_count;
@@ -353,11 +324,9 @@ CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
     cut(rest, 3 * UNIT, &order_a); /* a block that is taken whole needs no node */
     ashlar__host_fail_at(0);
     heap.spare_count = spares - 1;
-    tear_down_heap();
 }
 
-CASE_BOTH(nodes_are_used_again) {
-    REQUIRE(set_up_heap("memory=16MiB"));
+CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=16MiB")) {
     ashlar_block *rest = grow(4 * UNIT, &order_a);
     static ashlar_block *many[600];
     const size_t used = use_segments ? 2 : 1; /* the hole below the segment */
@@ -374,7 +343,6 @@ CASE_BOTH(nodes_are_used_again) {
         CHECK(rest == block_at(0));
         CHECK_ZU(heap.spare_count, 3 * 256 - used);
     }
-    tear_down_heap();
 }
 
 RUN_CASES()

@@ -23,48 +23,38 @@ static bool set_up_four(void) {
 }
 
 static void check_broken(const char *part) {
-    CHECK(ashlar__heap_check(&heap) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "heap check: ");
+    CHECK_FAILS(ashlar__heap_check(&heap), ASHLAR_EFORMAT, "heap check: ");
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
-CASE(a_sound_heap_passes) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_sound_heap_passes, set_up_four()) {
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    tear_down_heap();
 }
 
-CASE(a_gap_between_blocks_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_gap_between_blocks_is_found, set_up_four()) {
     above->offset += 512;
     check_broken("block at offset 1049088 of 524288 bytes: does not follow the block before it");
     above->offset -= 512;
-    tear_down_heap();
 }
 
-CASE(a_wrong_back_link_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_wrong_back_link_is_found, set_up_four()) {
     above->prev = live;
     check_broken("block at offset 1048576 of 524288 bytes: does not follow the block before it");
     above->prev = freed;
     live->prev = idle;
     check_broken("block at offset 0 of 524288 bytes: does not follow the block before it");
     live->prev = NULL;
-    tear_down_heap();
 }
 
-CASE(a_size_that_is_no_multiple_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_size_that_is_no_multiple_is_found, set_up_four()) {
     live->bytes += 1;
     check_broken("block at offset 0 of 524289 bytes: not aligned, or empty");
     live->bytes = 0;
     check_broken("block at offset 0 of 0 bytes: not aligned, or empty");
     live->bytes = UNIT;
-    tear_down_heap();
 }
 
-CASE(a_page_map_that_disagrees_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_page_map_that_disagrees_is_found, set_up_four()) {
     ashlar__page_map_set(&heap.map, freed->offset, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but in the page map");
     ashlar__page_map_set(&heap.map, freed->offset, NULL);
@@ -74,22 +64,18 @@ CASE(a_page_map_that_disagrees_is_found) {
     ashlar__page_map_set(&heap.map, above->offset, live);
     check_broken("used, but not in the page map");
     ashlar__page_map_set(&heap.map, above->offset, above);
-    tear_down_heap();
 }
 
-CASE(a_live_block_with_a_wrong_size_or_no_stream_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_live_block_with_a_wrong_size_or_no_stream_is_found, set_up_four()) {
     above->requested = UNIT + 1;
     check_broken("block at offset 1048576 of 524288 bytes: used, with a wrong size or no stream");
     above->requested = UNIT;
     above->stream_state = NULL;
     check_broken("used, with a wrong size or no stream");
     above->stream_state = &order_a;
-    tear_down_heap();
 }
 
-CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(bytes_asked_for_of_a_block_that_is_not_live_are_found, set_up_four()) {
     idle->requested = 1;
     check_broken("block at offset 1572864 of 524288 bytes: not used, but bytes of it");
     idle->requested = 0;
@@ -98,11 +84,9 @@ CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
     ashlar__page_map_set(&heap.map, 0, NULL);
     check_broken("used, but not in the page map");
     ashlar__page_map_set(&heap.map, 0, live);
-    tear_down_heap();
 }
 
-CASE(a_free_block_outside_its_bins_is_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(a_free_block_outside_its_bins_is_found, set_up_four()) {
     ashlar__free_bins_remove(&order_a.free, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but not in its bins");
     ashlar__free_bins_insert(&order_b.free, freed); /* another stream's will not do */
@@ -112,11 +96,9 @@ CASE(a_free_block_outside_its_bins_is_found) {
     ashlar__free_bins_remove(&heap.idle, idle);
     check_broken("block at offset 1572864 of 524288 bytes: free, but not in its bins");
     ashlar__free_bins_insert(&heap.idle, idle);
-    tear_down_heap();
 }
 
-CASE(free_neighbours_that_should_be_one_are_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(free_neighbours_that_should_be_one_are_found, set_up_four()) {
     put(above, &order_b, 7); /* joins the idle block above it; `freed` stays apart */
     CHECK(is_free_run(1, 1, &order_a, 5) && is_free_run(2, 2, &order_b, 7));
     ashlar__free_bins_remove(&order_b.free, above);
@@ -126,18 +108,15 @@ CASE(free_neighbours_that_should_be_one_are_found) {
     ashlar__free_bins_remove(&order_a.free, above);
     above->stream_state = &order_b;
     ashlar__free_bins_insert(&order_b.free, above);
-    tear_down_heap();
 }
 
-CASE(blocks_that_do_not_end_with_the_range_are_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(blocks_that_do_not_end_with_the_range_are_found, set_up_four()) {
     heap.range.mapped_bytes += 512;
     check_broken("blocks of 2097152 bytes, 2097664 mapped");
     heap.range.mapped_bytes -= 512;
     heap.last = above;
     check_broken("blocks end at 2097152, but not with the last");
     heap.last = idle;
-    tear_down_heap();
 }
 
 /* As above, the idle block live; then a hole of 2 MiB and a live block above it. */
@@ -155,8 +134,7 @@ static bool set_up_hole(void) {
     return rest->state == ASHLAR_BLOCK_UNMAPPED;
 }
 
-CASE(a_hole_that_is_none_is_found) {
-    REQUIRE(set_up_hole());
+CASE_WITH(a_hole_that_is_none_is_found, set_up_hole()) {
     ashlar_block *hole = idle->next, *last = heap.last;
     REQUIRE(hole->state == ASHLAR_BLOCK_UNMAPPED && hole->next == last);
     hole->stream_state = &order_a;
@@ -183,11 +161,9 @@ CASE(a_hole_that_is_none_is_found) {
     last->bytes -= 512;
     hole->bytes += 512;
     ashlar__page_map_set(&heap.map, last->offset, last);
-    tear_down_heap();
 }
 
-CASE(holes_at_the_end_or_side_by_side_are_found) {
-    REQUIRE(set_up_hole());
+CASE_WITH(holes_at_the_end_or_side_by_side_are_found, set_up_hole()) {
     ashlar_block *last = heap.last;
     ashlar__page_map_set(&heap.map, last->offset, NULL);
     last->state = ASHLAR_BLOCK_UNMAPPED;
@@ -205,11 +181,9 @@ CASE(holes_at_the_end_or_side_by_side_are_found) {
     last->stream_state = &order_a;
     last->requested = last->bytes;
     ashlar__page_map_set(&heap.map, last->offset, last);
-    tear_down_heap();
 }
 
-CASE(chunks_that_disagree_with_the_blocks_are_found) {
-    REQUIRE(set_up_hole());
+CASE_WITH(chunks_that_disagree_with_the_blocks_are_found, set_up_hole()) {
     ashlar_range *range = &heap.range;
     REQUIRE(range->chunk_count == 2);
     range->chunks[1].offset -= 2 * MIB;
@@ -226,7 +200,6 @@ CASE(chunks_that_disagree_with_the_blocks_are_found) {
     range->chunk_count = 1;
     check_broken("2097152 bytes mapped, counted 4194304");
     range->chunk_count = 2;
-    tear_down_heap();
 }
 
 CASE(a_segment_that_starts_inside_a_block_is_found) {
@@ -239,11 +212,9 @@ CASE(a_segment_that_starts_inside_a_block_is_found) {
     heap.range.chunks[0].offset += UNIT;
     check_broken("segment 0 starts inside a block");
     heap.range.chunks[0].offset -= UNIT;
-    tear_down_heap();
 }
 
-CASE(wrong_sums_are_found) {
-    REQUIRE(set_up_four());
+CASE_WITH(wrong_sums_are_found, set_up_four()) {
     put(above, &order_b, 7);
     heap.used_bytes += 1;
     check_broken("524288 used and 1572864 free bytes, counted 524289 and 1572864");
@@ -251,7 +222,6 @@ CASE(wrong_sums_are_found) {
     heap.free_bytes += 1;
     check_broken("524288 used and 1572864 free bytes, counted 524288 and 1572865");
     heap.free_bytes -= 1;
-    tear_down_heap();
 }
 
 RUN_CASES()

@@ -66,7 +66,6 @@ CASE_BOTH(idle_chunks_from_anywhere_make_one_block) {
         CHECK_ZU(holes(), 3);
         CHECK_ZU(CALLS(mem_create), creates);
     }
-    tear_down_heap();
 }
 
 CASE(only_as_many_chunks_move_as_are_needed) {
@@ -77,17 +76,14 @@ CASE(only_as_many_chunks_move_as_are_needed) {
     CHECK_ZU(holes(), 1);
     CHECK(is_free_run(4, 4, NULL, 0) && is_free_run(12, 4, NULL, 0));
     CHECK(blocks[4]->next->state == ASHLAR_BLOCK_UNMAPPED);
-    tear_down_heap();
 }
 
-CASE(the_streams_own_block_at_the_end_counts) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(the_streams_own_block_at_the_end_counts, set_up_chunks(8, 0x2a)) {
     put(blocks[7], &order_a, 5); /* in use by the stream itself */
     const ashlar_block *out = gather(12 * UNIT);
     CHECK_ZU(out->offset, 28 * UNIT);
     CHECK(out->stream_state == &order_a && out->tick == 5);
     CHECK_ZU(holes(), 2);
-    tear_down_heap();
 }
 
 CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
@@ -97,11 +93,9 @@ CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
     cut(out, 16 * UNIT, &order_a);
     memset(bytes_of(out), 1, out->bytes);
-    tear_down_heap();
 }
 
-CASE(too_little_idle_memory_is_an_error) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(too_little_idle_memory_is_an_error, set_up_chunks(8, 0x2a)) {
     check_no_gather(13 * UNIT, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit");
     tear_down_heap();
@@ -113,17 +107,14 @@ CASE(too_little_idle_memory_is_an_error) {
     heap.range.limit_bytes = SIZE_MAX;
     check_no_gather(20 * UNIT, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
-    tear_down_heap();
 }
 
-CASE(memory_in_use_is_not_moved) {
-    REQUIRE(set_up_chunks(8, 0x22));
+CASE_WITH(memory_in_use_is_not_moved, set_up_chunks(8, 0x22)) {
     put(blocks[3], &order_b, 7);
     check_no_gather(12 * UNIT, ASHLAR_ENOMEM);
     CHECK(is_free_run(12, 4, &order_b, 7));
     order_b.completed = 8; /* known now */
     CHECK_ZU(gather(12 * UNIT)->bytes, 12 * UNIT);
-    tear_down_heap();
 }
 
 CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
@@ -140,11 +131,9 @@ CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
     fill_four(blocks);
     put(blocks[1], &order_a, 5); /* still in use, by the one who asks */
     CHECK(gather(UNIT) == block_at(1));
-    tear_down_heap();
 }
 
-CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
-    REQUIRE(set_up_heap("memory=128MiB"));
+CASE_WITH(gathering_goes_into_a_hole_where_addresses_are_used_up, set_up_heap("memory=128MiB")) {
     const size_t bytes = heap.range.bytes;
     fill(blocks, 1, 120); /* 60 MiB */
     fill(blocks + 1, 1, 4);
@@ -164,7 +153,6 @@ CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
     CHECK_ZU(out->bytes, 8 * UNIT);
     CHECK_ZU(heap.range.mapped_bytes, 8 * MIB);
     heap.range.bytes = bytes;
-    tear_down_heap();
 }
 
 /* Live, a hole of 60 MiB, live, live, live: five blocks of 2 MiB, but for the hole. */
@@ -180,8 +168,7 @@ static bool set_up_wide_hole(void) {
     return holes() == 1;
 }
 
-CASE(memory_is_gathered_below_an_idle_block_too) {
-    REQUIRE(set_up_wide_hole());
+CASE_WITH(memory_is_gathered_below_an_idle_block_too, set_up_wide_hole()) {
     put_idle(blocks[2]);
     put_idle(blocks[4]); /* moves; the other 2 MiB are mapped new */
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
@@ -190,12 +177,10 @@ CASE(memory_is_gathered_below_an_idle_block_too) {
     check_heap();
     CHECK_ZU(out->bytes, 12 * UNIT);
     CHECK(out->offset + out->bytes == 128 * UNIT); /* where the first ended */
-    tear_down_heap();
 }
 
-CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
+CASE_WITH(chunks_that_are_too_large_for_a_hole_go_elsewhere, set_up_heap("memory=64MiB")) {
     static const size_t units[] = {4, 12, 4, 8, 4, 8, 4};
-    REQUIRE(set_up_heap("memory=64MiB"));
     for (size_t i = 0; i < 7; i++) {
         fill(blocks + i, 1, units[i]);
     }
@@ -210,13 +195,11 @@ CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
     check_heap();
     CHECK_ZU(out->bytes, 16 * UNIT);
     CHECK_ZU(out->offset, 44 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- failures ---- */
 
-CASE(new_memory_beside_a_block_in_use_is_given_back) {
-    REQUIRE(set_up_wide_hole());
+CASE_WITH(new_memory_beside_a_block_in_use_is_given_back, set_up_wide_hole()) {
     put(blocks[0], &order_a, 5);
     put_idle(blocks[3]);
     heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
@@ -230,7 +213,6 @@ CASE(new_memory_beside_a_block_in_use_is_given_back) {
     CHECK(ashlar__heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(0, 12, &order_a, 5));
-    tear_down_heap();
 }
 
 /*
@@ -309,8 +291,7 @@ static cu_result refuse_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_hand
     return ashlar__soft_mem_map(ptr, bytes, offset, handle, flags);
 }
 
-CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
-    REQUIRE(set_up_chunks(8, 0x2a));
+CASE_WITH(memory_that_cannot_be_put_back_becomes_a_hole, set_up_chunks(8, 0x2a)) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
     allowed = 1;
@@ -324,7 +305,6 @@ CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
     CHECK_ZU(free_memory_of(device), 2 * MIB);
     CHECK_ZU(holes(), 1);
     gather(12 * UNIT);
-    tear_down_heap();
 }
 
 RUN_CASES()

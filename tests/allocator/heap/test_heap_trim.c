@@ -9,8 +9,7 @@ static ashlar_block *blocks[16];
 
 /* ---- trim ---- */
 
-CASE_BOTH(everything_idle_can_be_given_back) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(everything_idle_can_be_given_back, set_up_heap("memory=64MiB")) {
     fill(blocks, 4, 8);
     for (int i = 0; i < 4; i++) {
         put_idle(blocks[i]);
@@ -21,11 +20,9 @@ CASE_BOTH(everything_idle_can_be_given_back) {
     CHECK_ZU(free_memory_of(device), 64 * MIB);
     fill(blocks, 4, 8); /* and be had again */
     CHECK_ZU(heap.range.mapped_bytes, 16 * MIB);
-    tear_down_heap();
 }
 
-CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(memory_is_given_back_from_the_top_down_to_the_target, set_up_heap("memory=64MiB")) {
     fill(blocks, 6, 4);
     put_idle(blocks[1]);
     put_idle(blocks[2]);
@@ -44,11 +41,9 @@ CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
     CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
     trim(0); /* nothing else is idle */
     CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
-    tear_down_heap();
 }
 
-CASE(holes_side_by_side_become_one) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_WITH(holes_side_by_side_become_one, set_up_heap("memory=64MiB")) {
     fill(blocks, 5, 4);
     put_idle(blocks[1]);
     trim(0);
@@ -63,11 +58,9 @@ CASE(holes_side_by_side_become_one) {
     put_idle(blocks[4]); /* the end comes down to the first */
     trim(0);
     CHECK(heap.last == blocks[0]);
-    tear_down_heap();
 }
 
-CASE_BOTH(a_chunk_in_part_in_use_stays) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_chunk_in_part_in_use_stays, set_up_heap("memory=64MiB")) {
     fill_four(blocks);
     fill(blocks + 4, 1, 4);
     put_idle(blocks[4]);
@@ -77,11 +70,9 @@ CASE_BOTH(a_chunk_in_part_in_use_stays) {
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
     CHECK(is_free_run(1, 1, NULL, 0) && is_free_run(3, 1, NULL, 0));
     CHECK(heap.last == block_at(3));
-    tear_down_heap();
 }
 
-CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(memory_still_in_use_by_a_stream_stays, set_up_heap("memory=64MiB")) {
     fill(blocks, 2, 4);
     put(blocks[0], &order_a, 5);
     trim(0);
@@ -90,7 +81,6 @@ CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
     order_a.completed = 6; /* known now: no put, no sweep has looked at it */
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
@@ -115,8 +105,7 @@ CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
     }
 }
 
-CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_trim_without_host_memory_changes_nothing, set_up_heap("memory=64MiB")) {
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
     const size_t spares = heap.spare_count;
@@ -126,7 +115,6 @@ CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
     heap.spare_count = spares;
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- segments side by side ---- */
@@ -176,8 +164,7 @@ CASE(segments_side_by_side_stay_apart) {
 
 /* ---- reserve ---- */
 
-CASE_BOTH(a_reserve_is_one_idle_block) {
-    REQUIRE(set_up_heap("memory=256MiB"));
+CASE_BOTH_WITH(a_reserve_is_one_idle_block, set_up_heap("memory=256MiB")) {
     CHECK(ashlar__heap_reserve(&heap, 100 * MIB + 1) == ASHLAR_OK);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 102 * MIB);
@@ -191,14 +178,12 @@ CASE_BOTH(a_reserve_is_one_idle_block) {
     if (!use_segments) {
         CHECK(is_free_run(4, 236, NULL, 0));
     }
-    tear_down_heap();
 }
 
-CASE_BOTH(a_reserve_that_fails_changes_nothing) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_reserve_that_fails_changes_nothing, set_up_heap("memory=64MiB")) {
     fill(blocks, 2, 4);
-    CHECK(ashlar__heap_reserve(&heap, 65 * MIB) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 67108864");
+    CHECK_FAILS(ashlar__heap_reserve(&heap, 65 * MIB), ASHLAR_ENOMEM,
+                "would exceed the limit of 67108864");
     CHECK(ashlar__heap_reserve(&heap, SIZE_MAX) == ASHLAR_ENOMEM);
     check_heap();
     ashlar__driver_fail_at(driver,
@@ -207,24 +192,21 @@ CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     CHECK(ashlar__heap_reserve(&heap, 64 * MIB) == ASHLAR_EDRIVER);
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);
-    tear_down_heap();
 }
 
 /* ---- growing into holes ---- */
 
-CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_BOTH_WITH(a_heap_grows_up_to_the_limit_of_its_range, set_up_heap("memory=64MiB")) {
     CHECK_ZU(heap.range.limit_bytes, 64 * MIB);
     heap.range.limit_bytes = 5 * MIB;
     ashlar_block *out = NULL;
     fill(blocks, 2, 4);
     const uint64_t calls = client.calls;
-    CHECK(ashlar__heap_grow(&heap, &order_a, 512, &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 5242880");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 512, &out), ASHLAR_ENOMEM,
+                "would exceed the limit of 5242880");
     CHECK(out == NULL && client.calls == calls);
     heap.range.limit_bytes = 6 * MIB;
     grow(512, &order_a);
-    tear_down_heap();
 }
 
 /* Chunks of 2, 6, 2, 8 and 2 MiB, the second and the fourth of them holes. */
@@ -242,8 +224,7 @@ static bool set_up_holes(void) {
     return holes() == 2;
 }
 
-CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
-    REQUIRE(set_up_holes());
+CASE_WITH(of_places_that_take_the_same_the_lowest_hole_is_filled, set_up_holes()) {
     const ashlar_block *grown = grow(4 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK_ZU(grown->bytes, 4 * UNIT);
@@ -252,11 +233,9 @@ CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
     CHECK_ZU(holes(), 1);
     cut(block_at(20), 16 * UNIT, &order_a);
     CHECK_ZU(grow(12 * UNIT, &order_a)->offset, 40 * UNIT); /* the end: no hole is left for it */
-    tear_down_heap();
 }
 
-CASE(growth_goes_where_it_takes_the_least_memory) {
-    REQUIRE(set_up_holes());
+CASE_WITH(growth_goes_where_it_takes_the_least_memory, set_up_holes()) {
     put_idle(blocks[2]); /* idle between the holes: 2 MiB count already */
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
     CHECK_ZU(heap.range.mapped_bytes, 20 * UNIT);
@@ -272,22 +251,18 @@ CASE(growth_goes_where_it_takes_the_least_memory) {
     CHECK_ZU(heap.range.mapped_bytes, 16 * UNIT);
     CHECK_ZU(grown->offset, 32 * UNIT);
     CHECK_ZU(holes(), 2);
-    tear_down_heap();
 }
 
-CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
-    REQUIRE(set_up_holes());
+CASE_WITH(a_whole_hole_is_filled_where_both_neighbours_count, set_up_holes()) {
     put_idle(blocks[0]);
     put_idle(blocks[2]);
     cut(grow(20 * UNIT, &order_a), 20 * UNIT, &order_a); /* 2 + 6 + 2 MiB */
     CHECK_ZU(heap.range.mapped_bytes, 24 * UNIT);
     CHECK_ZU(heap.first->bytes, 20 * UNIT);
     CHECK_ZU(holes(), 1);
-    tear_down_heap();
 }
 
-CASE(growth_does_not_count_what_another_stream_uses) {
-    REQUIRE(set_up_holes());
+CASE_WITH(growth_does_not_count_what_another_stream_uses, set_up_holes()) {
     put(blocks[2], &order_b, 7);
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
@@ -297,11 +272,9 @@ CASE(growth_does_not_count_what_another_stream_uses) {
     CHECK_ZU(heap.range.mapped_bytes, 36 * UNIT);
     CHECK(grown->stream_state == &order_b);
     CHECK_ZU(grown->offset, 4 * UNIT);
-    tear_down_heap();
 }
 
-CASE(steps_stay_inside_a_hole) {
-    REQUIRE(set_up_heap("memory=1GiB"));
+CASE_WITH(steps_stay_inside_a_hole, set_up_heap("memory=1GiB")) {
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
     trim(0);
@@ -312,7 +285,6 @@ CASE(steps_stay_inside_a_hole) {
     CHECK_ZU(grown->bytes, 4 * UNIT);
     cut(block_at(4), 4 * UNIT, &order_a);
     CHECK_ZU(grow(UNIT, &order_a)->bytes, 8 * MIB);
-    tear_down_heap();
 }
 
 CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
@@ -342,16 +314,15 @@ CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
     }
 }
 
-CASE(used_up_addresses_are_found_again_in_holes) {
-    REQUIRE(set_up_holes());
+CASE_WITH(used_up_addresses_are_found_again_in_holes, set_up_holes()) {
     const size_t bytes = heap.range.bytes; /* const for everybody else */
     ashlar_block *out = NULL;
     heap.range.bytes = 42 * UNIT; /* 2 units are left at the end */
     put_idle(blocks[4]);
     CHECK_ZU(grow(16 * UNIT, &order_a)->offset, 24 * UNIT); /* 36 from the end of the hole */
     cut(block_at(24), 16 * UNIT, &order_a);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 13 * UNIT, &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "exceed the reserved address range");
+    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 13 * UNIT, &out), ASHLAR_ENOMEM,
+                "exceed the reserved address range");
     CHECK(ashlar__heap_reserve(&heap, heap.range.mapped_bytes + 12 * UNIT) == ASHLAR_OK);
     check_heap();
     CHECK(is_free_run(4, 12, NULL, 0));
@@ -359,7 +330,6 @@ CASE(used_up_addresses_are_found_again_in_holes) {
     CHECK(ashlar__heap_grow(&heap, &order_a, SIZE_MAX, &out) == ASHLAR_ENOMEM);
     CHECK(out == NULL);
     heap.range.bytes = bytes;
-    tear_down_heap();
 }
 
 static int peer_accesses; /* cuMemSetAccess calls that name a second device */
@@ -369,8 +339,7 @@ static cu_result note_peer(cu_ptr ptr, size_t bytes, const cu_mem_access *access
     return ashlar__soft_mem_set_access(ptr, bytes, access, 1);
 }
 
-CASE(a_peer_is_let_in) {
-    REQUIRE(set_up_heap("memory=64MiB"));
+CASE_WITH(a_peer_is_let_in, set_up_heap("memory=64MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_set_access = note_peer;
     peer_accesses = 0;
@@ -380,7 +349,6 @@ CASE(a_peer_is_let_in) {
     fill(blocks + 1, 1, 4);
     CHECK(peer_accesses == 2);
     driver->table = table;
-    tear_down_heap();
 }
 
 RUN_CASES()

@@ -83,8 +83,8 @@ CASE(a_reserved_page_has_room_for_all_that_can_start_there) {
     REQUIRE(ashlar__page_map_reserve(&map, blocks[7].offset) == ASHLAR_OK);
     ashlar__page_map_set(&map, blocks[7].offset, &blocks[7]);
     ashlar__host_fail_at(1);
-    CHECK(ashlar__page_map_reserve_page(&map, PAGE) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "table of the page map");
+    CHECK_FAILS(ashlar__page_map_reserve_page(&map, PAGE), ASHLAR_EHOSTMEM,
+                "table of the page map");
     CHECK(ashlar__page_map_get(&map, blocks[7].offset) == &blocks[7]);
     CHECK(ashlar__page_map_reserve_page(&map, PAGE) == ASHLAR_OK);
     CHECK(ashlar__page_map_get(&map, blocks[7].offset) == &blocks[7]);
@@ -111,8 +111,7 @@ CASE(missing_host_memory_is_reported) {
     CHECK_HAS(ashlar_error_detail(), "page map of 5 entries");
     REQUIRE(ashlar__page_map_init(&map, 5 * LEAF) == ASHLAR_OK);
     ashlar__host_fail_at(1);
-    CHECK(ashlar__page_map_reserve(&map, LEAF) == ASHLAR_EHOSTMEM);
-    CHECK_HAS(ashlar_error_detail(), "leaf of the page map");
+    CHECK_FAILS(ashlar__page_map_reserve(&map, LEAF), ASHLAR_EHOSTMEM, "leaf of the page map");
     CHECK(ashlar__page_map_get(&map, LEAF) == NULL);
     CHECK(ashlar__page_map_reserve(&map, LEAF) == ASHLAR_OK);
     ashlar__page_map_finish(&map);

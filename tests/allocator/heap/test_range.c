@@ -3,8 +3,7 @@
  */
 #include "tests/allocator/heap/range_fixture.h"
 
-CASE(a_new_range_has_addresses_and_no_memory) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_WITH(a_new_range_has_addresses_and_no_memory, set_up_range("memory=16MiB")) {
     CHECK_ZU(range.bytes, 64 * MIB); /* four times the device's memory */
     CHECK_ZU(range.granularity, 2 * MIB);
     CHECK_ZU(range.memory_bytes, 16 * MIB);
@@ -14,11 +13,9 @@ CASE(a_new_range_has_addresses_and_no_memory) {
     CHECK_ZU(ashlar__soft_state.reservations.items[0]->bytes, 64 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(client.calls == 3); /* attribute, granularity, reservation */
-    tear_down_range();
 }
 
-CASE(memory_is_mapped_where_it_is_wanted) {
-    REQUIRE(set_up_range("memory=32MiB"));
+CASE_WITH(memory_is_mapped_where_it_is_wanted, set_up_range("memory=32MiB")) {
     static const size_t wants[][2] = {{0, 2}, {100, 4}, {2, 6}, {104, 2}, {50, 8}};
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         CHECK_ZU(map(wants[i][0] * MIB, wants[i][1] * MIB), wants[i][0] * MIB);
@@ -27,11 +24,9 @@ CASE(memory_is_mapped_where_it_is_wanted) {
     }
     CHECK_ZU(range.chunks[1].offset, 2 * MIB);
     CHECK_ZU(range.chunks[4].offset, 104 * MIB);
-    tear_down_range();
 }
 
-CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
-    REQUIRE(set_up_range("memory=256MiB"));
+CASE_WITH(large_mappings_are_cut_into_chunks_and_opened_at_once, set_up_range("memory=256MiB")) {
     const size_t opened = CALLS(mem_set_access);
     map(0, 32 * MIB);
     CHECK_ZU(range.chunk_count, 1);
@@ -42,11 +37,9 @@ CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
         CHECK_ZU(range.chunks[i].bytes, (i < 4 ? 32 : 6) * MIB);
     }
     CHECK_ZU(CALLS(mem_set_access) - opened, 2);
-    tear_down_range();
 }
 
-CASE_BOTH(memory_comes_from_the_allocators_device) {
-    REQUIRE(set_up_device("devices=2,memory=16MiB"));
+CASE_BOTH_WITH(memory_comes_from_the_allocators_device, set_up_device("devices=2,memory=16MiB")) {
     ashlar_device *second = NULL;
     size_t offset = 0;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
@@ -59,11 +52,9 @@ CASE_BOTH(memory_comes_from_the_allocators_device) {
     CHECK_ZU(free_memory_of(second), 16 * MIB);
     ashlar_device_close(second);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
-    tear_down_device();
 }
 
-CASE_BOTH(many_chunks_are_all_returned) {
-    REQUIRE(set_up_range("memory=256MiB"));
+CASE_BOTH_WITH(many_chunks_are_all_returned, set_up_range("memory=256MiB")) {
     for (size_t i = 0; i < 70; i++) { /* the list of them doubles from 16 to 128 */
         map(i * 2 * MIB, 2 * MIB);
         CHECK_ZU(range.chunk_count, i + 1);
@@ -76,16 +67,13 @@ CASE_BOTH(many_chunks_are_all_returned) {
     CHECK_ZU(CALLS(mem_free) - frees, use_segments ? 70 : 0);
 }
 
-CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
-    REQUIRE(set_up_range("memory=1GiB"));
+CASE_WITH(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs, set_up_range("memory=1GiB")) {
     map(0, 17 * 32 * MIB);
     CHECK_ZU(range.chunk_count, 17);
     CHECK_ZU(range.chunk_capacity, 32);
-    tear_down_range();
 }
 
-CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
-    REQUIRE(set_up_range("memory=16GiB"));
+CASE_BOTH_WITH(a_step_is_a_part_of_what_is_mapped, set_up_range("memory=16GiB")) {
     const size_t part = use_segments ? 16 : 64;
     CHECK_ZU(ashlar__range_growth_bytes(&range), 0);
     map(0, 2 * part * MIB - 2 * MIB);
@@ -98,13 +86,11 @@ CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
     CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
     map(at + 256 * part * MIB, 64 * part * MIB);
     CHECK_ZU(ashlar__range_growth_bytes(&range), 64 * MIB);
-    tear_down_range();
 }
 
 /* ---- the limit ---- */
 
-CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_BOTH_WITH(the_limit_is_refused_before_any_driver_call, set_up_range("memory=16MiB")) {
     map(0, 4 * MIB);
     range.limit_bytes = 7 * MIB;
     CHECK_ZU(ashlar__range_left(&range), 3 * MIB);
@@ -121,7 +107,6 @@ CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     range.limit_bytes = SIZE_MAX;
     check_no_map(at + 8 * MIB, 12 * MIB, ASHLAR_ENOMEM); /* the device's own refusal */
     CHECK_HAS(ashlar_error_detail(), "CUDA_ERROR_OUT_OF_MEMORY");
-    tear_down_range();
 }
 
 /* ---- failures ---- */
@@ -150,11 +135,9 @@ CASE(a_failing_mapping_changes_nothing) {
         }
     }
     map(2 * MIB, 70 * MIB);
-    tear_down_range();
 }
 
-CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
-    REQUIRE(set_up_range("memory=64MiB"));
+CASE_BOTH_WITH(missing_host_memory_for_the_list_changes_nothing, set_up_range("memory=64MiB")) {
     ashlar__host_fail_at(1);
     check_no_map(0, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 16 chunks");
@@ -165,7 +148,6 @@ CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
     check_no_map(32 * MIB, 2 * MIB, ASHLAR_EHOSTMEM);
     CHECK_HAS(ashlar_error_detail(), "a list of 32 chunks");
     map(32 * MIB, 2 * MIB);
-    tear_down_range();
 }
 
 /* ---- set-up ---- */
@@ -176,8 +158,7 @@ static cu_result reserve_anywhere(cu_ptr *ptr, size_t bytes, size_t align, cu_pt
     return ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-CASE(addresses_are_left_to_the_driver) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(addresses_are_left_to_the_driver, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
     client = (ashlar_driver_client){.device = device};
@@ -201,8 +182,7 @@ static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hin
                : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-CASE(where_addresses_are_scarce_fewer_do) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(where_addresses_are_scarce_fewer_do, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_few;
     for (size_t factor = 4; factor > 0; factor /= 2) {
@@ -216,15 +196,13 @@ CASE(where_addresses_are_scarce_fewer_do) {
     }
     client = (ashlar_driver_client){.device = device};
     most_addresses = 14 * MIB;
-    CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "cuMemAddressReserve on the soft device");
+    CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_ENOMEM,
+                "cuMemAddressReserve on the soft device");
     CHECK(client.calls == 5);
     driver->table = table;
-    tear_down_device();
 }
 
-CASE(a_device_without_virtual_memory_has_segments) {
-    REQUIRE(set_up_device("memory=16MiB"));
+CASE_WITH(a_device_without_virtual_memory_has_segments, set_up_device("memory=16MiB")) {
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
     client = (ashlar_driver_client){.device = device};
@@ -251,31 +229,28 @@ CASE(a_failing_set_up_reserves_nothing) {
         client = (ashlar_driver_client){.device = device};
         range = (ashlar_range){.bytes = 77};
         ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), steps[i].name);
+        CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_EDRIVER,
+                    steps[i].name);
         CHECK_ZU(range.bytes, 77);
         CHECK(client.calls == i + 1);
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
     }
-    tear_down_device();
 }
 
-CASE(a_device_too_large_to_address_is_refused) {
+CASE_WITH(a_device_too_large_to_address_is_refused, set_up_device("")) {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 4 + 1, SIZE_MAX / 4};
-    REQUIRE(set_up_device(""));
     const size_t bytes = device->info.total_bytes;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];
         client = (ashlar_driver_client){.device = device};
-        CHECK(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
-        CHECK_HAS(ashlar_error_detail(), "too many to address");
+        CHECK_FAILS(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL), ASHLAR_EOVERFLOW,
+                    "too many to address");
     }
     device->info.total_bytes = 6 * MIB + 1; /* an odd size: the addresses are whole granules */
     REQUIRE(ashlar__range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     CHECK_ZU(range.bytes, 26 * MIB);
     ashlar__range_finish(&range);
     device->info.total_bytes = bytes;
-    tear_down_device();
 }
 
 RUN_CASES()

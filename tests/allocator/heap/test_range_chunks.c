@@ -12,8 +12,7 @@ static void unmap(size_t idx) {
 
 /* ---- unmapping ---- */
 
-CASE_BOTH(an_unmapped_chunk_is_the_devices_again) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_BOTH_WITH(an_unmapped_chunk_is_the_devices_again, set_up_range("memory=16MiB")) {
     for (size_t i = 0; i < 3; i++) {
         map(i * 2 * MIB, 2 * MIB);
     }
@@ -26,7 +25,6 @@ CASE_BOTH(an_unmapped_chunk_is_the_devices_again) {
     }
     unmap(0);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
-    tear_down_range();
 }
 
 CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
@@ -43,14 +41,12 @@ CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
     map(0, 4 * MIB);
     for (size_t i = use_segments ? 2 : 0; i < (use_segments ? 4u : 2u); i++) {
         ashlar__driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), steps[i].name);
+        CHECK_FAILS(ashlar__range_unmap(&range, &range.chunks[0]), ASHLAR_EDRIVER, steps[i].name);
         ashlar__range_forget_gone(&range);
         CHECK_ZU(range.chunk_count, 1);
         check_range();
     }
     unmap(0);
-    tear_down_range();
 }
 
 static int refusals; /* how many calls are refused from now on */
@@ -78,8 +74,8 @@ CASE(a_chunk_that_cannot_be_mapped_again_either_is_gone) {
             driver->table.mem_set_access = refuse_access;
         }
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_release, 1, CU_UNKNOWN);
-        CHECK(ashlar__range_unmap(&range, &range.chunks[0]) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuMemRelease on");
+        CHECK_FAILS(ashlar__range_unmap(&range, &range.chunks[0]), ASHLAR_EDRIVER,
+                    "cuMemRelease on");
         CHECK(range.chunks[0].is_gone);
         driver->table = table;
         ashlar__range_forget_gone(&range);
@@ -103,8 +99,7 @@ static bool set_up_three(void) {
     return true;
 }
 
-CASE(chosen_chunks_move_behind_one_another) {
-    REQUIRE(set_up_three());
+CASE_WITH(chosen_chunks_move_behind_one_another, set_up_three()) {
     const cu_mem_handle first = range.chunks[0].handle, third = range.chunks[2].handle;
     const size_t creates = CALLS(mem_create);
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
@@ -121,7 +116,6 @@ CASE(chosen_chunks_move_behind_one_another) {
     CHECK_ZU(range.chunks[2].moved_from, 20 * MIB);
     CHECK(is_open(40 * MIB, 8 * MIB) && !is_open(0, 1) && !is_open(20 * MIB, 1));
     memset(ashlar__ptr_out(range.base + 40 * MIB), 1, 8 * MIB);
-    tear_down_range();
 }
 
 CASE(a_failing_move_leaves_every_chunk_where_it_was) {
@@ -138,8 +132,7 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         for (size_t n = 1; n <= steps[i].calls; n++) {
             ashlar__driver_fail_at(driver, (int)steps[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_EDRIVER);
-            CHECK_HAS(ashlar_error_detail(), steps[i].name);
+            CHECK_FAILS(ashlar__range_move(&range, 40 * MIB), ASHLAR_EDRIVER, steps[i].name);
             check_range();
             for (size_t k = 0; k < 3; k++) {
                 CHECK_ZU(range.chunks[k].offset, k * 10 * MIB);
@@ -149,11 +142,9 @@ CASE(a_failing_move_leaves_every_chunk_where_it_was) {
         }
     }
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
-    tear_down_range();
 }
 
-CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
-    REQUIRE(set_up_three());
+CASE_WITH(a_chunk_that_cannot_be_moved_back_is_gone, set_up_three()) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
     refusals = 2; /* the first mapping, and the first one back */
@@ -163,7 +154,6 @@ CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
     ashlar__range_forget_gone(&range);
     CHECK_ZU(range.chunk_count, 2);
     check_range();
-    tear_down_range();
 }
 
 /* ---- peers ---- */
@@ -219,8 +209,7 @@ static bool saw(size_t idx, size_t ptr, size_t bytes, unsigned flags, size_t cou
            seen[idx].flags == flags && seen[idx].count == count && seen[idx].ids[count - 1] == last;
 }
 
-CASE(a_peer_may_use_what_is_mapped_now_and_later) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_peer_may_use_what_is_mapped_now_and_later, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     tear_down_device();
     REQUIRE(set_up_peers());
@@ -240,18 +229,15 @@ CASE(a_peer_may_use_what_is_mapped_now_and_later) {
     CHECK(ashlar__range_move(&range, 40 * MIB) == ASHLAR_OK);
     CHECK(saw(6, 40 * MIB, 2 * MIB, CU_ACCESS_READWRITE, 3, 1));
     driver->table = table;
-    tear_down_range();
 }
 
-CASE(a_peer_that_is_refused_may_use_nothing) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_peer_that_is_refused_may_use_nothing, set_up_device("")) {
     const ashlar_driver_table table = driver->table;
     tear_down_device();
     for (size_t n = 1; n <= 2; n++) {
         REQUIRE(set_up_peers());
         refuse_at = n;
-        CHECK(ashlar__range_allow_peer(&range, 3) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), "cuMemSetAccess on");
+        CHECK_FAILS(ashlar__range_allow_peer(&range, 3), ASHLAR_EDRIVER, "cuMemSetAccess on");
         CHECK_ZU(range.peer_count, 0);
         CHECK_ZU(seen_count, n == 1 ? 0 : 2);
         CHECK(n == 1 || saw(1, 0, 4 * MIB, CU_ACCESS_NONE, 1, 3)); /* taken back */
@@ -263,15 +249,13 @@ CASE(a_peer_that_is_refused_may_use_nothing) {
     }
 }
 
-CASE(more_peers_than_there_is_room_for_are_refused) {
-    REQUIRE(set_up_range("memory=16MiB"));
+CASE_WITH(more_peers_than_there_is_room_for_are_refused, set_up_range("memory=16MiB")) {
     for (int i = 1; i <= ASHLAR_PEERS_MAX; i++) {
         CHECK(ashlar__range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
     }
-    CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "peer 32: at most 32 devices");
+    CHECK_FAILS(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX + 1), ASHLAR_ENOTSUP,
+                "peer 32: at most 32 devices");
     CHECK(ashlar__range_allow_peer(&range, ASHLAR_PEERS_MAX) == ASHLAR_OK);
-    tear_down_range();
 }
 
 /* ---- segments ---- */
@@ -279,8 +263,8 @@ CASE(more_peers_than_there_is_room_for_are_refused) {
 CASE(segments_have_no_peers) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
-    CHECK(ashlar__range_allow_peer(&range, 1) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "peer 1: device 0 has no virtual memory management");
+    CHECK_FAILS(ashlar__range_allow_peer(&range, 1), ASHLAR_ENOTSUP,
+                "peer 1: device 0 has no virtual memory management");
     CHECK(ashlar__range_allow_peer(&range, 0) == ASHLAR_OK);
     tear_down_range();
     use_segments = false;

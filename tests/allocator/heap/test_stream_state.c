@@ -4,15 +4,19 @@
  */
 #include "tests/allocator/device/device_fixture.h"
 
-#include <errno.h>
-#include <pthread.h>
-
+#include "allocator/base/lock.h"
 #include "allocator/heap/stream_state.h"
 
 static ashlar_driver_client client;
 static ashlar_stream_state state;
 static uint64_t recorded;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR);
+
+static void tear_down_order(void) {
+    ashlar__stream_state_finish(&state, &client);
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+    tear_down_device();
+}
 
 static bool set_up_order(void) {
     if (!set_up_device("mode=adversarial,memory=16MiB")) {
@@ -21,17 +25,10 @@ static bool set_up_order(void) {
     client = (ashlar_driver_client){.device = device};
     state = (ashlar_stream_state){.stream = streams[0]};
     recorded = 0;
-    return true;
+    return check_at_end(tear_down_order);
 }
 
-static void tear_down_order(void) {
-    ashlar__stream_state_finish(&state, &client);
-    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
-    tear_down_device();
-}
-
-CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
-    REQUIRE(set_up_order());
+CASE_WITH(only_a_tick_without_a_later_recording_is_covered_by_a_new_one, set_up_order()) {
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     CHECK(recorded == 1 && state.recorded == 1 && state.event != NULL);
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
@@ -39,11 +36,9 @@ CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
     CHECK(ashlar__stream_state_cover(&state, &client, 1, &recorded) == ASHLAR_OK);
     CHECK(recorded == 2 && state.recorded == 2 && state.completed == 0);
     CHECK(client.calls == 5); /* one creation, two questions for captures, two recordings */
-    tear_down_order();
 }
 
-CASE(a_use_is_past_after_the_recording_behind_it) {
-    REQUIRE(set_up_order());
+CASE_WITH(a_use_is_past_after_the_recording_behind_it, set_up_order()) {
     CHECK(ashlar__stream_state_is_past(NULL, 0));
     CHECK(!ashlar__stream_state_is_past(&state, 0));
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
@@ -52,7 +47,6 @@ CASE(a_use_is_past_after_the_recording_behind_it) {
     CHECK(ashlar__stream_state_query(&state, &client) == ASHLAR_OK);
     CHECK(ashlar__stream_state_is_past(&state, 0) && !ashlar__stream_state_is_past(&state, 1));
     CHECK(state.completed == 1);
-    tear_down_order();
 }
 
 /* What another thread may do meanwhile, done by the work that the host waits for. */
@@ -60,35 +54,34 @@ typedef struct meanwhile {
     uint64_t recorded, completed;
 } meanwhile;
 
-static int trylock_result;
+static bool was_free;
 
 static void act_meanwhile(void *args) {
     const meanwhile *m = args;
-    trylock_result = pthread_mutex_trylock(&lock);
-    if (trylock_result == 0) {
+    was_free = ashlar__lock_try_acquire(&lock);
+    if (was_free) {
         state.recorded = m->recorded;
         state.completed = m->completed;
-        pthread_mutex_unlock(&lock);
+        ashlar__lock_release(&lock);
     }
 }
 
 /* Synchronize with recording 1 while that happens; what is then known to have completed. */
 static uint64_t completed_after(meanwhile m) {
-    trylock_result = EBUSY;
+    was_free = false;
     CHECK(ashlar_launch(device, streams[0], act_meanwhile, &m, sizeof m) == ASHLAR_OK);
     CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
     const uint64_t calls = client.calls;
-    pthread_mutex_lock(&lock);
+    ashlar__lock_acquire(&lock);
     CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_OK);
-    CHECK(trylock_result == 0);                   /* the lock was free during the wait */
-    CHECK(pthread_mutex_trylock(&lock) == EBUSY); /* and is held again after it */
-    pthread_mutex_unlock(&lock);
+    CHECK(was_free);                         /* the lock was free during the wait */
+    CHECK(!ashlar__lock_try_acquire(&lock)); /* and is held again after it */
+    ashlar__lock_release(&lock);
     CHECK(client.calls == calls + 1);
     return state.completed;
 }
 
-CASE(a_wait_proves_what_was_recorded_when_it_began) {
-    REQUIRE(set_up_order());
+CASE_WITH(a_wait_proves_what_was_recorded_when_it_began, set_up_order()) {
     CHECK(completed_after((meanwhile){.recorded = 1}) == 1);
     tear_down_order();
     REQUIRE(set_up_order()); /* recorded again meanwhile: that is not proven */
@@ -96,7 +89,6 @@ CASE(a_wait_proves_what_was_recorded_when_it_began) {
     tear_down_order();
     REQUIRE(set_up_order()); /* recorded again, and seen to have completed */
     CHECK(completed_after((meanwhile){.recorded = 7, .completed = 5}) == 5);
-    tear_down_order();
 }
 
 CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
@@ -106,10 +98,10 @@ CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
         REQUIRE(set_up_order());
         CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
         ashlar__driver_fail_at(driver, (int)fns[i], 1, CU_UNKNOWN);
-        pthread_mutex_lock(&lock);
+        ashlar__lock_acquire(&lock);
         CHECK(ashlar__stream_state_synchronize(&state, &client, &lock) == ASHLAR_EDRIVER);
-        CHECK(pthread_mutex_trylock(&lock) == EBUSY);
-        pthread_mutex_unlock(&lock);
+        CHECK(!ashlar__lock_try_acquire(&lock));
+        ashlar__lock_release(&lock);
         CHECK(state.completed == 0);
         tear_down_order();
     }

@@ -1,4 +1,4 @@
-/* test_pack_csv.c - problems of MiniMalloc: read as they are meant, refused by line, written. */
+/* test_pack_csv.c - MiniMalloc's problems: how they are read, refused by line, and written. */
 #include "allocator/pack/pack_csv.h"
 
 #include <stdint.h>
@@ -87,8 +87,7 @@ CASE(a_bad_problem_is_refused_by_its_line) {
         {HEADER "0,\033[2J,2,3\n", "not \"?[2J\""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(parse(bad[i].text) == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), bad[i].want);
+        CHECK_FAILS(parse(bad[i].text), ASHLAR_EFORMAT, bad[i].want);
         CHECK(table.buffers == NULL);
     }
 }
@@ -115,13 +114,11 @@ CASE(what_is_written_reads_back) {
 }
 
 CASE(files_that_cannot_be_read_are_named) {
-    CHECK(ashlar__pack_table_read("/nowhere/in.csv", &table) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "cannot read /nowhere/in.csv: ");
-    CHECK(ashlar__pack_table_read(folder, &table) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), folder);
+    CHECK_FAILS(ashlar__pack_table_read("/nowhere/in.csv", &table), ASHLAR_EIO,
+                "cannot read /nowhere/in.csv: ");
+    CHECK_FAILS(ashlar__pack_table_read(folder, &table), ASHLAR_EIO, folder);
     write_bytes("id\n", 3);
-    CHECK(ashlar__pack_table_read(path, &table) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(ashlar__pack_table_read(path, &table), ASHLAR_EFORMAT, path);
     CHECK_HAS(ashlar_error_detail(), ":1: no column lower");
 }
 
@@ -138,9 +135,8 @@ CASE(many_rows_are_read_and_memory_may_fail) {
     unsigned long n = 0;
     while (status != ASHLAR_OK && n < 100) {
         CHECK(table.buffers == NULL);
-        ashlar__host_fail_at(++n);
-        status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n,
+                      status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK(n > 20);

@@ -1,4 +1,4 @@
-/* test_pack_occupancy.c - that the lowest gap is found, against a map of every byte. */
+/* test_pack_occupancy.c - that the lowest gap is found, compared with a map of every byte. */
 #include "allocator/pack/pack_occupancy.h"
 
 #include <string.h>

@@ -117,9 +117,7 @@ CASE(without_host_memory_nothing_is_claimed) {
     set(0, 100, 0, 10, 0);
     while (status != ASHLAR_OK && n < 50) {
         CHECK(bytes == 77);
-        ashlar__host_fail_at(++n);
-        status = verify(1, 1, &bytes);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = verify(1, 1, &bytes));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
     }
     CHECK_ZU(n, 4);

@@ -56,6 +56,15 @@ static inline size_t live_events(void) {
     return count;
 }
 
+static inline void tear_down_pool(void) {
+    ashlar_pinned_destroy(pool);
+    CHECK_ZU(host_blocks(), 0);
+    CHECK_ZU(live_events(), 0);
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    tear_down_device();
+}
+
 static inline bool set_up_pool(const char *spec, const ashlar_pinned_config *config) {
     pool = NULL;
     atomic_store(&payload_bad_count, 0);
@@ -64,16 +73,7 @@ static inline bool set_up_pool(const char *spec, const ashlar_pinned_config *con
     }
     host_allocs_before = CALLS(mem_host_alloc);
     host_frees_before = CALLS(mem_free_host);
-    return ashlar_pinned_create(device, config, &pool) == ASHLAR_OK;
-}
-
-static inline void tear_down_pool(void) {
-    ashlar_pinned_destroy(pool);
-    CHECK_ZU(host_blocks(), 0);
-    CHECK_ZU(live_events(), 0);
-    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
-    CHECK(atomic_load(&payload_bad_count) == 0);
-    tear_down_device();
+    return ashlar_pinned_create(device, config, &pool) == ASHLAR_OK && check_at_end(tear_down_pool);
 }
 
 static inline unsigned char *take_pinned(size_t bytes) {

@@ -8,8 +8,7 @@
 
 enum { MANY = 2000 };
 
-CASE(a_fresh_pool_holds_nothing) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(a_fresh_pool_holds_nothing, set_up_pool("", NULL)) {
     const ashlar_pinned_stats s = pinned_now();
     CHECK(s.reserved_bytes == 0 && s.driver_alloc_count == 0 && s.alloc_count == 0);
     CHECK_ZU(host_blocks(), 0);
@@ -18,8 +17,7 @@ CASE(a_fresh_pool_holds_nothing) {
     ashlar_pinned_destroy(NULL);
 }
 
-CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(blocks_are_aligned_page_locked_and_do_not_overlap, set_up_pool("", NULL)) {
     static unsigned char *blocks[MANY];
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * 7);
@@ -36,7 +34,6 @@ CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
         give_pinned(blocks[i]);
     }
     CHECK_ZU(wrong, 0);
-    tear_down_pool();
 }
 
 /* How much larger a block may be than asked: less than 1/4 above 64 bytes. */
@@ -50,8 +47,7 @@ static void check_waste(size_t bytes) {
     give_pinned(ptr);
 }
 
-CASE(no_block_wastes_a_quarter) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(no_block_wastes_a_quarter, set_up_pool("", NULL)) {
     for (size_t bytes = 1; bytes <= 20000; bytes += 1 + bytes / 256) {
         check_waste(bytes);
     }
@@ -62,14 +58,12 @@ CASE(no_block_wastes_a_quarter) {
             check_waste(power / 4 * quarter - 1);
         }
     }
-    tear_down_pool();
 }
 
 /* Of many blocks together, what the driver gave is at most a quarter more, and the pages. */
-CASE(many_blocks_reserve_little_more_than_they_are) {
+CASE_WITH(many_blocks_reserve_little_more_than_they_are, set_up_pool("", NULL)) {
     static void *blocks[MANY];
     static const size_t sizes[] = {4097, 16 * KIB + 1, 40 * KIB + 1, 80 * KIB, 300000};
-    REQUIRE(set_up_pool("", NULL));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const size_t count = 32 * MIB / sizes[k] < MANY ? 32 * MIB / sizes[k] : MANY;
         for (size_t i = 0; i < count; i++) {
@@ -84,12 +78,10 @@ CASE(many_blocks_reserve_little_more_than_they_are) {
         trim_pinned();
         CHECK(pinned_now().reserved_bytes == 0);
     }
-    tear_down_pool();
 }
 
-CASE(the_driver_is_called_rarely) {
+CASE_WITH(the_driver_is_called_rarely, set_up_pool("", NULL)) {
     static void *blocks[MANY];
-    REQUIRE(set_up_pool("", NULL));
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < MANY; i++) {
             blocks[i] = take_pinned(50 * KIB);
@@ -104,12 +96,10 @@ CASE(the_driver_is_called_rarely) {
     CHECK_ZU(host_blocks(), s.driver_alloc_count);
     CHECK(s.driver_free_count == 0 && host_frees() == 0);
     CHECK(s.reserved_bytes >= MANY * 50 * KIB);
-    tear_down_pool();
 }
 
-CASE(a_trim_returns_everything_once_all_is_given_back) {
+CASE_WITH(a_trim_returns_everything_once_all_is_given_back, set_up_pool("", NULL)) {
     static void *blocks[MANY];
-    REQUIRE(set_up_pool("", NULL));
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * i % 70000);
     }
@@ -126,11 +116,9 @@ CASE(a_trim_returns_everything_once_all_is_given_back) {
     CHECK(s.reserved_peak_bytes > 0 && s.live_peak_bytes > 0);
     give_pinned(take_pinned(100));
     CHECK(pinned_now().reserved_bytes == 2 * MIB);
-    tear_down_pool();
 }
 
-CASE(a_trim_returns_whole_driver_allocations_only) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(a_trim_returns_whole_driver_allocations_only, set_up_pool("", NULL)) {
     unsigned char *small = take_pinned(100), *large = take_pinned(5 * MIB);
     memset(small, 7, 100);
     CHECK_ZU(host_blocks(), 2);
@@ -144,7 +132,6 @@ CASE(a_trim_returns_whole_driver_allocations_only) {
     give_pinned(small);
     trim_pinned();
     CHECK_ZU(host_blocks(), 0);
-    tear_down_pool();
 }
 
 /* What was given back in pieces is one piece again. */
@@ -167,7 +154,6 @@ CASE(free_neighbours_are_merged) {
         give_pinned(take_pinned(7 * MIB));
     }
     CHECK_ZU(host_allocs(), 1);
-    tear_down_pool();
 }
 
 CASE(freed_memory_of_a_size_serves_other_sizes) {
@@ -184,26 +170,24 @@ CASE(freed_memory_of_a_size_serves_other_sizes) {
         }
     }
     CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
-    tear_down_pool();
 }
 
 CASE(the_limit_binds_and_is_explained) {
     const ashlar_pinned_config config = {.limit_bytes = 5 * MIB};
     void *ptr = &pool;
     REQUIRE(set_up_pool("", &config));
-    CHECK(ashlar_pinned_alloc(pool, 6 * MIB, &ptr) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "for 6291456 bytes: 0 live, 0 pending, 0 reserved; more than");
+    CHECK_FAILS(ashlar_pinned_alloc(pool, 6 * MIB, &ptr), ASHLAR_ENOMEM,
+                "for 6291456 bytes: 0 live, 0 pending, 0 reserved; more than");
     CHECK(ashlar_pinned_alloc(pool, SIZE_MAX, &ptr) == ASHLAR_ENOMEM);
     CHECK(ptr == &pool && host_allocs() == 0);
     unsigned char *half = take_pinned(2560 * KIB);
-    CHECK(ashlar_pinned_alloc(pool, 3 * MIB, &ptr) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "2621440 live, 0 pending, 4194304 reserved; limit_bytes "
-                                     "leaves 1048576 bytes");
+    CHECK_FAILS(ashlar_pinned_alloc(pool, 3 * MIB, &ptr), ASHLAR_ENOMEM,
+                "2621440 live, 0 pending, 4194304 reserved; limit_bytes "
+                "leaves 1048576 bytes");
     CHECK(ptr == &pool);
     give_pinned(take_pinned(768 * KIB));
     give_pinned(half);
     CHECK(pinned_now().reserved_peak_bytes <= 5 * MIB);
-    tear_down_pool();
 }
 
 /* Segments that are too small for a request make room for one that is not. */
@@ -220,7 +204,6 @@ CASE(unused_memory_is_returned_where_it_makes_the_room) {
     }
     give_pinned(take_pinned(7 * MIB));
     CHECK(pinned_now().driver_free_count == 4 && pinned_now().reserved_peak_bytes == 8 * MIB);
-    tear_down_pool();
 }
 
 CASE(segments_have_the_size_that_was_asked_for) {
@@ -230,7 +213,6 @@ CASE(segments_have_the_size_that_was_asked_for) {
     CHECK(pinned_now().reserved_bytes == 16 * MIB);
     give_pinned(take_pinned(20 * MIB));
     CHECK(pinned_now().reserved_bytes == 38 * MIB); /* with a page of jemalloc's */
-    tear_down_pool();
 }
 
 /* Enough of the first is left for the second. */
@@ -244,11 +226,9 @@ CASE(a_refused_large_segment_is_tried_at_the_size_needed) {
     give_pinned(ptr);
     trim_pinned();
     CHECK(pinned_now().reserved_bytes == 0);
-    tear_down_pool();
 }
 
-CASE(pointers_that_are_no_live_block_are_refused) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(pointers_that_are_no_live_block_are_refused, set_up_pool("", NULL)) {
     unsigned char *ptr = take_pinned(1000);
     size_t usable = 7;
     int local;
@@ -270,11 +250,9 @@ CASE(pointers_that_are_no_live_block_are_refused) {
     CHECK(ashlar_pinned_usable_bytes(pool, ptr, &usable) == ASHLAR_EPOINTER);
     const ashlar_pinned_stats s = pinned_now();
     CHECK(s.free_count == 2 && s.alloc_count == 2);
-    tear_down_pool();
 }
 
-CASE(null_and_zero_are_what_the_header_says) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(null_and_zero_are_what_the_header_says, set_up_pool("", NULL)) {
     void *ptr = &pool;
     CHECK(ashlar_pinned_free(pool, NULL) == ASHLAR_OK);
     CHECK(ashlar_pinned_free_on(pool, NULL, streams[0]) == ASHLAR_OK);
@@ -284,11 +262,9 @@ CASE(null_and_zero_are_what_the_header_says) {
     CHECK_HAS(ashlar_error_detail(), "bytes: 0");
     CHECK(ashlar_pinned_free_on_all(pool, take_pinned(5), NULL, 0) == ASHLAR_OK);
     CHECK(pinned_now().free_count == 1 && pinned_now().deferred_count == 0);
-    tear_down_pool();
 }
 
-CASE(two_pools_do_not_share_memory) {
-    REQUIRE(set_up_pool("", NULL));
+CASE_WITH(two_pools_do_not_share_memory, set_up_pool("", NULL)) {
     ashlar_pinned *other = NULL, *first = pool;
     REQUIRE(ashlar_pinned_create(device, NULL, &other) == ASHLAR_OK);
     unsigned char *mine = take_pinned(100);
@@ -302,7 +278,6 @@ CASE(two_pools_do_not_share_memory) {
     pool = first;
     CHECK_ZU(host_blocks(), 1);
     memset(take_pinned(100), 1, 100);
-    tear_down_pool();
 }
 
 /* Neither of this pool nor of the ones before it does malloc get anything. */
@@ -324,8 +299,7 @@ CASE(malloc_never_gets_page_locked_memory) {
 }
 
 /* More than jemalloc has arenas for at once. */
-CASE(pools_come_and_go_without_end) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(pools_come_and_go_without_end, set_up_device("")) {
     bool is_good = true;
     for (int i = 0; i < 4200 && is_good; i++) {
         pool = NULL;
@@ -333,7 +307,6 @@ CASE(pools_come_and_go_without_end) {
         ashlar_pinned_destroy(pool);
     }
     CHECK(is_good);
-    tear_down_device();
 }
 
 RUN_CASES()

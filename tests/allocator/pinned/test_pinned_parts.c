@@ -13,18 +13,18 @@ enum { PAGE = 4096, RUNS = 300 };
 
 static ashlar_page_heap heap;
 
+static void tear_down_heap(void) {
+    ashlar__page_heap_finish(&heap);
+    CHECK_ZU(host_blocks(), 0);
+    tear_down_device();
+}
+
 static bool set_up_heap(size_t limit_bytes) {
     const bool is_set_up = set_up_device("");
     heap = (ashlar_page_heap){
         .device = device, .page_bytes = PAGE, .limit_bytes = limit_bytes, .grow_bytes = 2 * MIB};
     ashlar__page_heap_init(&heap);
-    return is_set_up;
-}
-
-static void tear_down_heap(void) {
-    ashlar__page_heap_finish(&heap);
-    CHECK_ZU(host_blocks(), 0);
-    tear_down_device();
+    return is_set_up && check_at_end(tear_down_heap);
 }
 
 static unsigned char *take_pages(size_t page_count) {
@@ -89,11 +89,9 @@ CASE(random_runs_never_overlap_and_always_merge) {
     CHECK(ashlar__page_heap_trim(&heap) && !ashlar__page_heap_trim(&heap));
     CHECK(heap.reserved_bytes == 0 && heap.segment_count == 0);
     CHECK(ashlar__page_heap_holds(&heap));
-    tear_down_heap();
 }
 
-CASE(the_shortest_run_that_fits_is_taken) {
-    REQUIRE(set_up_heap(SIZE_MAX));
+CASE_WITH(the_shortest_run_that_fits_is_taken, set_up_heap(SIZE_MAX)) {
     static const size_t lengths[] = {8, 9, 100}; /* the first two are of one bin */
     unsigned char *runs[3];
     for (int i = 0; i < 3; i++) {
@@ -107,11 +105,9 @@ CASE(the_shortest_run_that_fits_is_taken) {
     CHECK(take_pages(8) == runs[1]);
     CHECK(take_pages(50) == runs[2]); /* not the longer rest of the segment */
     CHECK_ZU(host_blocks(), 1);
-    tear_down_heap();
 }
 
-CASE(a_run_does_not_reach_into_the_next_segment) {
-    REQUIRE(set_up_heap(4 * MIB));
+CASE_WITH(a_run_does_not_reach_into_the_next_segment, set_up_heap(4 * MIB)) {
     unsigned char *a = take_pages(512), *b = take_pages(512);
     void *out = NULL;
     give_pages(a, 512);
@@ -120,12 +116,10 @@ CASE(a_run_does_not_reach_into_the_next_segment) {
     CHECK(ashlar__page_heap_take(&heap, 513 * PAGE) == NULL);
     CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
-    tear_down_heap();
 }
 
 /* What a failing call has announced is taken back. */
-CASE(growing_that_fails_leaves_nothing_behind) {
-    REQUIRE(set_up_heap(4 * MIB));
+CASE_WITH(growing_that_fails_leaves_nothing_behind, set_up_heap(4 * MIB)) {
     void *out = NULL;
     ashlar__host_fail_at(1); /* the list of segments; their records are tried for twice */
     CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_EHOSTMEM);
@@ -135,7 +129,6 @@ CASE(growing_that_fails_leaves_nothing_behind) {
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
     CHECK(ashlar__page_heap_holds(&heap) && host_blocks() == 0);
     CHECK(ashlar__page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
-    tear_down_heap();
 }
 
 /* ---- pending ---- */
@@ -143,19 +136,20 @@ CASE(growing_that_fails_leaves_nothing_behind) {
 static ashlar_block_table table;
 static ashlar_pending pending;
 
-static bool set_up_pending(void) {
-    const bool is_set_up = set_up_device("mode=adversarial,seed=3");
-    table = (ashlar_block_table){.live_bytes = 0};
-    pending = (ashlar_pending){.device = device};
-    ashlar__pending_init(&pending);
-    return ashlar__block_table_init(&table) == ASHLAR_OK && is_set_up;
-}
-
 static void tear_down_pending(void) {
     ashlar__pending_finish(&pending);
     ashlar__block_table_finish(&table);
     CHECK_ZU(live_events(), 0);
     tear_down_device();
+}
+
+static bool set_up_pending(void) {
+    const bool is_set_up = set_up_device("mode=adversarial,seed=3");
+    table = (ashlar_block_table){.live_bytes = 0};
+    pending = (ashlar_pending){.device = device};
+    ashlar__pending_init(&pending);
+    return ashlar__block_table_init(&table) == ASHLAR_OK && is_set_up &&
+           check_at_end(tear_down_pending);
 }
 
 /* A block that is an address only. */
@@ -181,8 +175,7 @@ static size_t poll_pending(void) {
     return count;
 }
 
-CASE(streams_that_come_and_go_leave_no_records) {
-    REQUIRE(set_up_pending());
+CASE_WITH(streams_that_come_and_go_leave_no_records, set_up_pending()) {
     for (uintptr_t i = 1; i <= 20; i++) {
         ashlar_stream stream = NULL;
         REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -196,12 +189,10 @@ CASE(streams_that_come_and_go_leave_no_records) {
         CHECK(pending.streams == NULL);
         ashlar_stream_destroy(device, stream);
     }
-    tear_down_pending();
 }
 
 /* A batch has room made for one of the two only. */
-CASE(a_stream_named_twice_is_one_stream) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_stream_named_twice_is_one_stream, set_up_pending()) {
     for (uintptr_t i = 1; i <= BATCH_BLOCKS; i++) {
         const ashlar_stream twice[] = {streams[0], streams[0]};
         add_block(64 * i, 64, twice, 2);
@@ -211,11 +202,9 @@ CASE(a_stream_named_twice_is_one_stream) {
     CHECK(pending.events_recorded == 1 && pending.pending_bytes == 64 * BATCH_BLOCKS);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS);
-    tear_down_pending();
 }
 
-CASE(a_full_batch_without_an_event_takes_no_more) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_full_batch_without_an_event_takes_no_more, set_up_pending()) {
     for (uintptr_t i = 1; i < BATCH_BLOCKS; i++) {
         add_block(64 * i, 64, streams, 1);
     }
@@ -229,12 +218,10 @@ CASE(a_full_batch_without_an_event_takes_no_more) {
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS + 1);
-    tear_down_pending();
 }
 
 /* Its event would else be recorded behind work that came later. */
-CASE(a_look_records_an_open_batch_behind_one_that_is_not_over) {
-    REQUIRE(set_up_pending());
+CASE_WITH(a_look_records_an_open_batch_behind_one_that_is_not_over, set_up_pending()) {
     queue_verify(streams[0], NULL, 0, 0);
     add_block(64, BATCH_BYTES, streams, 1);
     queue_verify(streams[0], NULL, 0, 0);
@@ -244,7 +231,6 @@ CASE(a_look_records_an_open_batch_behind_one_that_is_not_over) {
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), 2);
-    tear_down_pending();
 }
 
 /* ---- table ---- */

@@ -195,7 +195,6 @@ CASE(what_one_thread_has_cached_serves_the_others) {
     }
     give_pinned(take_pinned(2 * MIB - 512 * KIB)); /* a whole that is in many caches */
     CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
-    tear_down_pool();
 }
 
 static void *churn(void *unused) {
@@ -211,9 +210,8 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-CASE(no_call_of_any_thread_is_lost_from_the_counts) {
+CASE_WITH(no_call_of_any_thread_is_lost_from_the_counts, set_up_pool("", NULL)) {
     pthread_t threads[THREADS];
-    REQUIRE(set_up_pool("", NULL));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
     for (int i = 0; i < THREADS; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, churn, NULL) == 0);
@@ -228,7 +226,6 @@ CASE(no_call_of_any_thread_is_lost_from_the_counts) {
     CHECK(s.live_bytes == 0 && s.live_peak_bytes >= 112 && s.live_peak_bytes <= 112 * THREADS);
     CHECK(s.reserved_bytes <= 2 * MIB * THREADS);
     pthread_barrier_destroy(&start);
-    tear_down_pool();
 }
 
 RUN_CASES()

@@ -31,9 +31,8 @@ static cu_result call_total(void) {
     return ASHLAR_DRIVER_CALL(driver, device_total_mem, (&bytes, 0));
 }
 
-CASE(the_driver_is_one_object_for_the_process) {
+CASE_WITH(the_driver_is_one_object_for_the_process, set_up()) {
     ashlar_driver *again = NULL;
-    REQUIRE(set_up());
     CHECK(ashlar__driver_open_soft(&again) == ASHLAR_OK);
     CHECK(again == driver);
     CHECK(strcmp(driver->name, "soft") == 0);
@@ -59,9 +58,8 @@ CASE(every_function_has_its_name_and_kind) {
 }
 
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
-CASE(calls_are_counted_by_function_and_kind) {
+CASE_WITH(calls_are_counted_by_function_and_kind, set_up()) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
-    REQUIRE(set_up());
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
         before[kind] = ashlar__driver_calls(driver, (ashlar_driver_kind)kind);
     }
@@ -87,17 +85,15 @@ CASE(calls_are_counted_by_function_and_kind) {
     }
 }
 
-CASE(a_call_reaches_the_table_and_is_counted) {
+CASE_WITH(a_call_reaches_the_table_and_is_counted, set_up()) {
     int count = 0;
-    REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
     CHECK(count == 1);
     CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
 }
 
-CASE(the_nth_call_of_the_armed_function_fails_once) {
-    REQUIRE(set_up());
+CASE_WITH(the_nth_call_of_the_armed_function_fails_once, set_up()) {
     for (uint64_t n = 1; n <= 5; n++) {
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
         for (uint64_t call = 1; call <= 8; call++) {
@@ -109,16 +105,14 @@ CASE(the_nth_call_of_the_armed_function_fails_once) {
     }
 }
 
-CASE(the_function_with_number_zero_can_be_armed) {
-    REQUIRE(set_up());
+CASE_WITH(the_function_with_number_zero_can_be_armed, set_up()) {
     ashlar__driver_fail_at(driver, 0, 1, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(!ashlar__driver_admit(driver, (ashlar_driver_fn)0));
     CHECK(ashlar__driver_admit(driver, (ashlar_driver_fn)0));
 }
 
-CASE(minus_one_arms_every_function) {
-    REQUIRE(set_up());
+CASE_WITH(minus_one_arms_every_function, set_up()) {
     ashlar__driver_fail_at(driver, -1, 3, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_total() == CU_SUCCESS);
@@ -126,23 +120,21 @@ CASE(minus_one_arms_every_function) {
     CHECK(call_total() == CU_SUCCESS);
 }
 
-CASE(zero_disarms) {
-    REQUIRE(set_up());
+CASE_WITH(zero_disarms, set_up()) {
     ashlar__driver_fail_at(driver, -1, 1, CU_UNKNOWN);
     ashlar__driver_fail_at(driver, -1, 0, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_count() == CU_SUCCESS);
 }
 
-CASE(a_refusal_becomes_a_status_with_its_words) {
-    REQUIRE(set_up());
+CASE_WITH(a_refusal_becomes_a_status_with_its_words, set_up()) {
     const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
     CHECK(ashlar__driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
     CHECK(strcmp(ashlar_error_detail(),
                  "cuMemCreate on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2): the software "
                  "device's memory is used up") == 0);
-    CHECK(ashlar__driver_error(driver, "it", CU_INVALID_VALUE) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
+    CHECK_FAILS(ashlar__driver_error(driver, "it", CU_INVALID_VALUE), ASHLAR_EDRIVER,
+                "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
     CHECK(ashlar__driver_error(driver, "it", 12345) == ASHLAR_EDRIVER);
     CHECK(strcmp(ashlar_error_detail(),
                  "it on the soft device: unknown error (12345): no description") == 0);
@@ -162,8 +154,7 @@ static cu_result fail_to_say(cu_result error, const char **text) {
     return CU_INVALID_VALUE;
 }
 
-CASE(a_driver_without_words_is_survived) {
-    REQUIRE(set_up());
+CASE_WITH(a_driver_without_words_is_survived, set_up()) {
     const ashlar_driver_table table = driver->table;
     driver->table.get_error_name = say_nothing;
     driver->table.get_error_string = say_nothing;
@@ -172,8 +163,8 @@ CASE(a_driver_without_words_is_survived) {
                  "it on the soft device: unknown error (999): no description") == 0);
     driver->table.get_error_name = fail_to_say;
     driver->table.get_error_string = fail_to_say;
-    CHECK(ashlar__driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "unknown error (999): no description");
+    CHECK_FAILS(ashlar__driver_error(driver, "it", CU_UNKNOWN), ASHLAR_EDRIVER,
+                "unknown error (999): no description");
     driver->table = table;
 }
 
@@ -186,10 +177,9 @@ static void *call_often(void *failed_count) {
     return NULL;
 }
 
-CASE(of_many_threads_exactly_one_call_fails) {
+CASE_WITH(of_many_threads_exactly_one_call_fails, set_up()) {
     pthread_t threads[THREADS];
     int failed[THREADS] = {0}, sum = 0;
-    REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
     const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
@@ -215,8 +205,7 @@ static uint64_t ns_of(cu_result (*call)(void)) {
 
 /* A bound from below holds on the slowest machine; that no other call is slowed down is not a
  * thing to measure. */
-CASE(a_latency_is_spent_in_each_call_of_its_function) {
-    REQUIRE(set_up());
+CASE_WITH(a_latency_is_spent_in_each_call_of_its_function, set_up()) {
     REQUIRE(ashlar__soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
             ASHLAR_OK);
     for (int i = 0; i < 3; i++) {

@@ -6,8 +6,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-CASE(capacity_is_exact) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(capacity_is_exact, set_up("memory=8MiB")) {
     cu_mem_handle handle = 99;
     CHECK(soft->mem_create(&handle, 5 * PAGE, &prop, 0) == CU_OUT_OF_MEMORY);
     CHECK(handle == 99);
@@ -22,8 +21,7 @@ CASE(capacity_is_exact) {
     CHECK_ZU(free_pages(), 4);
 }
 
-CASE(plain_allocations_are_counted_and_keep_apart_from_mapping) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(plain_allocations_are_counted_and_keep_apart_from_mapping, set_up("memory=8MiB")) {
     cu_ptr ptr, other;
     CHECK(soft->mem_alloc(&ptr, 0) == CU_INVALID_VALUE);
     CHECK(soft->mem_alloc(NULL, 1) == CU_INVALID_VALUE);
@@ -49,8 +47,7 @@ CASE(plain_allocations_are_counted_and_keep_apart_from_mapping) {
     CHECK_ZU(free_pages(), 4);
 }
 
-CASE(pinned_memory_is_freed_by_its_own_pointer) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(pinned_memory_is_freed_by_its_own_pointer, set_up("memory=8MiB")) {
     void *ptr = NULL;
     char stack[8];
     CHECK(soft->mem_host_alloc(&ptr, 0, 0) == CU_INVALID_VALUE);
@@ -68,8 +65,7 @@ CASE(pinned_memory_is_freed_by_its_own_pointer) {
     CHECK_ZU(free_pages(), 4); /* host memory is not the device's */
 }
 
-CASE(failing_host_memory_leaves_nothing_behind) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(failing_host_memory_leaves_nothing_behind, set_up("memory=8MiB")) {
     int failures = 0;
     for (unsigned long n = 1; n < 50; n++) {
         cu_ptr ptr = 0, reserved = 0;
@@ -99,8 +95,7 @@ CASE(failing_host_memory_leaves_nothing_behind) {
     CHECK(failures == 9); /* each allocation of the five calls, once */
 }
 
-CASE(memory_without_context_is_virtual_only) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(memory_without_context_is_virtual_only, set_up("memory=8MiB")) {
     cu_context context;
     cu_ptr ptr;
     void *host;
@@ -120,8 +115,7 @@ CASE(memory_without_context_is_virtual_only) {
     CHECK_ZU(total, 4 * PAGE);
 }
 
-CASE(new_configuration_takes_everything_away) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(new_configuration_takes_everything_away, set_up("memory=8MiB")) {
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);
     place(ptr, 2, handle);

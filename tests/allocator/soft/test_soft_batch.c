@@ -72,15 +72,13 @@ CASE(copies_of_a_batch_have_no_order) {
     CHECK(first_won > 0 && second_won > 0 && first_won + second_won == SEEDS);
 }
 
-CASE(an_eager_batch_has_run_at_once) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(an_eager_batch_has_run_at_once, set_up("memory=16MiB")) {
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     CHECK(queue_batch(&b) == CU_SUCCESS);
     CHECK(bytes_at(dst)[0] == 1 && bytes_at(dst)[14] == 8);
 }
 
-CASE(a_batch_that_is_wrong_is_refused_whole) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(a_batch_that_is_wrong_is_refused_whole, set_up("memory=64MiB")) {
     const batch good = new_batch(new_stream(CU_STREAM_UNORDERED));
     batch bad[10];
     for (int i = 0; i < 10; i++) {
@@ -118,8 +116,7 @@ CASE(a_batch_that_is_wrong_is_refused_whole) {
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-CASE(a_batch_cannot_be_captured) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_batch_cannot_be_captured, set_up("memory=16MiB")) {
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     begin(b.stream, CU_CAPTURE_RELAXED);
     CHECK(queue_batch(&b) == CU_STREAM_CAPTURE_UNSUPPORTED);
@@ -127,32 +124,25 @@ CASE(a_batch_cannot_be_captured) {
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-CASE(a_device_may_be_without_batches) {
-    REQUIRE(set_up("memory=16MiB,batch=off"));
+CASE_WITH(a_device_may_be_without_batches, set_up("memory=16MiB,batch=off")) {
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     CHECK(queue_batch(&b) == CU_NOT_SUPPORTED);
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-CASE(failing_host_memory_queues_nothing) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(failing_host_memory_queues_nothing, set_up("memory=16MiB")) {
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     for (unsigned long n = 1; n <= COPIES + 1; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(queue_batch(&b) == CU_OUT_OF_MEMORY);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(queue_batch(&b) == CU_OUT_OF_MEMORY));
         CHECK(bytes_at(dst)[0] == 0);
     }
-    ashlar__host_fail_at(COPIES + 2);
-    CHECK(queue_batch(&b) == CU_SUCCESS);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(COPIES + 2, CHECK(queue_batch(&b) == CU_SUCCESS));
     CHECK(bytes_at(dst)[0] == 1);
 }
 
-CASE(there_are_no_kernels) {
+CASE_WITH(there_are_no_kernels, set_up("memory=16MiB")) {
     cu_module module = NULL;
     cu_function function = NULL;
-    REQUIRE(set_up("memory=16MiB"));
     CHECK(soft->module_load_data(&module, "") == CU_NOT_SUPPORTED);
     CHECK(soft->module_get_function(&function, module, "a") == CU_NOT_SUPPORTED);
     CHECK(soft->launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CU_NOT_SUPPORTED);

@@ -4,8 +4,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-CASE(captured_work_does_not_run) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(captured_work_does_not_run, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     forget();
     CHECK(status_of(s) == CU_CAPTURE_NONE);
@@ -27,8 +26,7 @@ CASE(captured_work_does_not_run) {
     CHECK(soft->graph_destroy(graph) == CU_INVALID_VALUE);
 }
 
-CASE(begin_and_end_refuse_what_cuda_refuses) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(begin_and_end_refuse_what_cuda_refuses, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph = NULL;
     unsigned int status = 99;
@@ -53,8 +51,7 @@ CASE(begin_and_end_refuse_what_cuda_refuses) {
     CHECK(soft->graph_exec_destroy(end((cu_stream)2)) == CU_SUCCESS);
 }
 
-CASE(a_forked_stream_must_be_joined) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_forked_stream_must_be_joined, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph = NULL;
     for (int joins = 0; joins < 2; joins++) {
@@ -83,8 +80,7 @@ CASE(a_forked_stream_must_be_joined) {
     CHECK(soft->stream_end_capture(s, &graph) == CU_STREAM_CAPTURE_UNJOINED);
 }
 
-CASE(two_captures_cannot_be_merged) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(two_captures_cannot_be_merged, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_RELAXED);
     begin(t, CU_CAPTURE_RELAXED);
@@ -93,8 +89,7 @@ CASE(two_captures_cannot_be_merged) {
     check_spoilt(t);
 }
 
-CASE(waits_do_not_cross_the_border_of_a_capture) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(waits_do_not_cross_the_border_of_a_capture, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event outside = new_event(), inside = new_event();
     begin(s, CU_CAPTURE_GLOBAL); /* an event without a record is no dependency */
@@ -116,8 +111,7 @@ CASE(waits_do_not_cross_the_border_of_a_capture) {
     CHECK(soft->event_query(inside) == CU_SUCCESS);
 }
 
-CASE(a_spoilt_capture_takes_no_new_stream) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_spoilt_capture_takes_no_new_stream, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     begin(s, CU_CAPTURE_GLOBAL);
@@ -130,8 +124,7 @@ CASE(a_spoilt_capture_takes_no_new_stream) {
 }
 
 /* Each of these asks about work that a capture has not queued. */
-CASE(the_host_cannot_wait_for_captured_work) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_host_cannot_wait_for_captured_work, set_up("memory=16MiB")) {
     unsigned int relaxed = CU_CAPTURE_RELAXED; /* permits none of them */
     CHECK(soft->thread_exchange_capture_mode(&relaxed) == CU_SUCCESS);
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
@@ -181,8 +174,7 @@ CASE(the_legacy_stream_is_unusable_while_a_blocking_stream_captures) {
     CHECK(strcmp(ran, "ab") == 0);
 }
 
-CASE(a_capture_ends_with_its_context) {
-    REQUIRE(set_up("devices=2,memory=16MiB"));
+CASE_WITH(a_capture_ends_with_its_context, set_up("devices=2,memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     REQUIRE(make_current(1));
     const cu_stream t = new_stream(CU_STREAM_UNORDERED), u = new_stream(CU_STREAM_UNORDERED);
@@ -238,25 +230,20 @@ CASE(capture_survives_every_host_allocation_that_fails) {
         const cu_event event = new_event();
         cu_ptr ptr;
         REQUIRE(soft->mem_alloc(&ptr, 8) == CU_SUCCESS);
-        ashlar__host_fail_at(n);
-        is_done = capture_all(s, t, ptr, event);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, is_done = capture_all(s, t, ptr, event));
         CHECK(capture_all(s, t, ptr, event));
     }
     CHECK(n > 20 && n < 200);
 }
 
-CASE(a_record_that_fails_leaves_the_event_captured) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_record_that_fails_leaves_the_event_captured, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     begin(s, CU_CAPTURE_GLOBAL);
     CHECK(soft->event_record(event, s) == CU_SUCCESS);
     CHECK(soft->graph_exec_destroy(end(s)) == CU_SUCCESS);
     for (unsigned long n = 1; n <= 2; n++) { /* the point, the work */
-        ashlar__host_fail_at(n);
-        CHECK(soft->event_record(event, t) == CU_OUT_OF_MEMORY);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(soft->event_record(event, t) == CU_OUT_OF_MEMORY));
         CHECK(soft->event_query(event) == CU_CAPTURED_EVENT);
     }
     CHECK(soft->event_record(event, t) == CU_SUCCESS);

@@ -49,8 +49,7 @@ static cu_result call_unsafe(int i) {
 }
 enum { UNSAFE_CALLS = 15 };
 
-CASE(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (int i = 0; i < UNSAFE_CALLS; i++) {
         begin(s, CU_CAPTURE_GLOBAL);
@@ -66,8 +65,7 @@ CASE(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them) {
     }
 }
 
-CASE(a_relaxed_thread_may_make_unsafe_calls) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_relaxed_thread_may_make_unsafe_calls, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     unsigned int mode = CU_CAPTURE_RELAXED, wrong = 3;
     CHECK(soft->thread_exchange_capture_mode(&wrong) == CU_INVALID_VALUE);
@@ -85,8 +83,7 @@ CASE(a_relaxed_thread_may_make_unsafe_calls) {
     check_spoilt(s);
 }
 
-CASE(a_thread_local_thread_minds_its_own_captures_alone) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_thread_local_thread_minds_its_own_captures_alone, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     unsigned int mode = CU_CAPTURE_THREAD_LOCAL;
     cu_ptr ptr;
@@ -128,8 +125,7 @@ static cu_result in_other_thread(unsigned int mode, cu_stream ends) {
     return other.result;
 }
 
-CASE(other_threads_are_forbidden_by_a_global_capture_alone) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(other_threads_are_forbidden_by_a_global_capture_alone, set_up("memory=64MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
         begin(s, mode);
@@ -146,8 +142,7 @@ CASE(other_threads_are_forbidden_by_a_global_capture_alone) {
     }
 }
 
-CASE(only_a_relaxed_capture_is_ended_by_another_thread) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(only_a_relaxed_capture_is_ended_by_another_thread, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_THREAD_LOCAL);
     CHECK(in_other_thread(CU_CAPTURE_GLOBAL, s) == CU_STREAM_CAPTURE_WRONG_THREAD);
@@ -158,8 +153,7 @@ CASE(only_a_relaxed_capture_is_ended_by_another_thread) {
     CHECK(status_of(s) == CU_CAPTURE_NONE);
 }
 
-CASE(waiting_for_another_device_is_unsafe_too) {
-    REQUIRE(set_up("devices=2,memory=16MiB"));
+CASE_WITH(waiting_for_another_device_is_unsafe_too, set_up("devices=2,memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
         const bool is_relaxed = mode == CU_CAPTURE_RELAXED;

@@ -57,9 +57,7 @@ CASE(clocks_cover_what_they_were_raised_to) {
     CHECK_ZU(clock.count, 40);
     CHECK(ashlar__soft_clock_raise(&other, 7, 100) && ashlar__soft_clock_raise(&other, 99, 1));
     CHECK(!ashlar__soft_clock_covers_all(&clock, &other));
-    ashlar__host_fail_at(1);
-    CHECK(!ashlar__soft_clock_join(&other, &clock));
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(!ashlar__soft_clock_join(&other, &clock)));
     CHECK_ZU(other.count, 2);
     CHECK(ashlar__soft_clock_join(&other, &clock));
     CHECK(ashlar__soft_clock_covers_all(&other, &clock) && other.count == 41);
@@ -71,8 +69,7 @@ CASE(clocks_cover_what_they_were_raised_to) {
     ashlar__soft_clock_clear(&other);
 }
 
-CASE(a_stream_is_ordered_with_itself_alone) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(a_stream_is_ordered_with_itself_alone, set_up_clocks("clocks=on")) {
     CHECK(own(s) && own(t) && own(NULL)); /* nothing has used it */
     use(s);
     CHECK(own(s));
@@ -81,8 +78,7 @@ CASE(a_stream_is_ordered_with_itself_alone) {
     CHECK(!own(t));
 }
 
-CASE(an_event_orders_what_is_behind_its_wait) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(an_event_orders_what_is_behind_its_wait, set_up_clocks("clocks=on")) {
     const cu_event before = record(s);
     use(s);
     const cu_event after = record(s);
@@ -110,8 +106,7 @@ CASE(an_event_recorded_anew_stands_for_the_newer_point) {
     CHECK(!own(b));
 }
 
-CASE(the_legacy_stream_orders_blocking_streams) {
-    REQUIRE(set_up_clocks("clocks=on,devices=2"));
+CASE_WITH(the_legacy_stream_orders_blocking_streams, set_up_clocks("clocks=on,devices=2")) {
     use(b);
     CHECK(own(NULL) && !own(c) && !own(s));
     CHECK(!own(c)); /* until something is queued on the legacy stream, c is not ordered with b */
@@ -130,8 +125,7 @@ CASE(the_legacy_stream_orders_blocking_streams) {
     CHECK(!own(NULL)); /* nor does another device */
 }
 
-CASE(destroyed_streams_keep_their_order) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("clocks=on")) {
     use(b);
     CHECK(soft->stream_destroy(b) == CU_SUCCESS);
     CHECK(own(NULL) && !own(c));
@@ -145,8 +139,7 @@ CASE(destroyed_streams_keep_their_order) {
 }
 
 /* What the host has seen finished comes before all that is queued later, anywhere. */
-CASE(a_wait_on_the_host_orders_what_is_queued_later) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(a_wait_on_the_host_orders_what_is_queued_later, set_up_clocks("clocks=on")) {
     use(s);
     CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
     CHECK(!own(t));
@@ -181,8 +174,7 @@ CASE(a_query_orders_only_when_it_finds_the_work_done) {
     CHECK(own(t));
 }
 
-CASE(calls_that_wait_for_the_device_order_too) {
-    REQUIRE(set_up_clocks("clocks=on,memory=16MiB"));
+CASE_WITH(calls_that_wait_for_the_device_order_too, set_up_clocks("clocks=on,memory=16MiB")) {
     cu_ptr ptr;
     unsigned char host[1];
     REQUIRE(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
@@ -206,8 +198,7 @@ static void *synchronize_run(void *user_data) {
     return NULL;
 }
 
-CASE(what_one_thread_has_seen_holds_for_all) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(what_one_thread_has_seen_holds_for_all, set_up_clocks("clocks=on")) {
     bool ok = false;
     pthread_t thread;
     use(s);
@@ -217,8 +208,7 @@ CASE(what_one_thread_has_seen_holds_for_all) {
     CHECK(ok && own(t));
 }
 
-CASE(every_overlapping_use_counts_and_no_other) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(every_overlapping_use_counts_and_no_other, set_up_clocks("clocks=on")) {
     bool is_ordered = true;
     CHECK(ashlar__soft_clock_use(AT, 10, s) == ASHLAR_OK);
     CHECK(ashlar__soft_clock_use(AT + 20, 10, t) == ASHLAR_OK);
@@ -238,8 +228,7 @@ CASE(every_overlapping_use_counts_and_no_other) {
     CHECK(ashlar__soft_clock_own(AT + 14, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
 }
 
-CASE(uses_that_the_host_has_seen_take_no_room) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(uses_that_the_host_has_seen_take_no_room, set_up_clocks("clocks=on")) {
     for (cu_ptr i = 0; i < 1000; i++) {
         CHECK(ashlar__soft_clock_use(AT + i, 1, i % 2 == 0 ? s : t) == ASHLAR_OK);
         if (i % 50 == 0) {
@@ -261,8 +250,7 @@ CASE(uses_that_the_host_has_seen_take_no_room) {
     CHECK(ashlar__soft_state.oracle.use_capacity <= 64);
 }
 
-CASE(a_launch_orders_all_its_branches) {
-    REQUIRE(set_up_clocks("clocks=on"));
+CASE_WITH(a_launch_orders_all_its_branches, set_up_clocks("clocks=on")) {
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(follow(t, s) == CU_SUCCESS);
     queue(t, "a");
@@ -280,16 +268,13 @@ CASE(a_launch_orders_all_its_branches) {
     CHECK(ashlar__soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
-CASE(questions_without_an_answer_are_refused) {
+CASE_WITH(questions_without_an_answer_are_refused, set_up_clocks("")) {
     bool is_ordered = true;
-    REQUIRE(set_up_clocks(""));
-    CHECK(ashlar__soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "clocks=on");
+    CHECK_FAILS(ashlar__soft_clock_use(AT, 1, s), ASHLAR_EINVAL, "clocks=on");
     REQUIRE(set_up_clocks("clocks=on"));
     CHECK(ashlar__soft_clock_use(AT, 0, s) == ASHLAR_EINVAL);
     CHECK(ashlar__soft_clock_own(AT, SIZE_MAX, s, &is_ordered) == ASHLAR_EINVAL);
-    CHECK(ashlar__soft_clock_own(AT, 1, (cu_stream)99, &is_ordered) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "400");
+    CHECK_FAILS(ashlar__soft_clock_own(AT, 1, (cu_stream)99, &is_ordered), ASHLAR_EINVAL, "400");
     CHECK(soft->ctx_pop_current(NULL) == CU_SUCCESS);
     CHECK(ashlar__soft_clock_own(AT, 1, s, &is_ordered) == ASHLAR_EINVAL);
     CHECK(is_ordered);

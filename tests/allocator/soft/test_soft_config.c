@@ -266,8 +266,8 @@ CASE(armed_failure_reaches_the_caller_once) {
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_LAUNCH_FAILED);
     CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
     CHECK(ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY) == before + 3);
-    CHECK(ashlar__driver_error(driver, "cuThing", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
+    CHECK_FAILS(ashlar__driver_error(driver, "cuThing", CU_OUT_OF_MEMORY), ASHLAR_ENOMEM,
+                "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
 }
 
 RUN_CASES()

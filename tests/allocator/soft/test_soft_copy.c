@@ -24,8 +24,7 @@ CASE(copies_and_fills_run_in_stream_order) {
     }
 }
 
-CASE(pinned_copies_are_asynchronous) {
-    REQUIRE(set_up_adversarial(3));
+CASE_WITH(pinned_copies_are_asynchronous, set_up_adversarial(3)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
     void *memory;
@@ -41,8 +40,7 @@ CASE(pinned_copies_are_asynchronous) {
     CHECK(pinned[4] == 2);
 }
 
-CASE(copies_check_their_ranges) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
     cu_ptr ptr;
     unsigned char host[8] = {0};
     REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
@@ -60,8 +58,7 @@ CASE(copies_check_their_ranges) {
     CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
 }
 
-CASE(memory_taken_from_queued_work_is_an_illegal_address) {
-    REQUIRE(set_up_adversarial(5));
+CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversarial(5)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
     void *pinned;
@@ -84,8 +81,7 @@ CASE(memory_taken_from_queued_work_is_an_illegal_address) {
     CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* a new context is a new start */
 }
 
-CASE(mem_free_waits_for_the_whole_device) {
-    REQUIRE(set_up_adversarial(2));
+CASE_WITH(mem_free_waits_for_the_whole_device, set_up_adversarial(2)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr, other;
     REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
@@ -99,8 +95,7 @@ CASE(mem_free_waits_for_the_whole_device) {
     CHECK(bytes_at(ptr)[99] == 1);
 }
 
-CASE(failing_host_memory_is_reported_and_harmless) {
-    REQUIRE(set_up_adversarial(6));
+CASE_WITH(failing_host_memory_is_reported_and_harmless, set_up_adversarial(6)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     cu_ptr ptr;

@@ -49,8 +49,7 @@ static unsigned long long visit_from(int device, const char *letter, cu_event ev
     return other.id;
 }
 
-CASE(ids_outlive_handles) {
-    REQUIRE(set_up("devices=2,memory=16MiB"));
+CASE_WITH(ids_outlive_handles, set_up("devices=2,memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const unsigned long long id = id_of(s), legacy = id_of(NULL);
     CHECK(id != legacy);
@@ -136,8 +135,7 @@ static void *capture_run(void *user_data) {
     return NULL;
 }
 
-CASE(a_threads_capture_ends_with_it) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_threads_capture_ends_with_it, set_up("memory=16MiB")) {
     bool ok = false;
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, capture_run, &ok) == 0);
@@ -147,8 +145,7 @@ CASE(a_threads_capture_ends_with_it) {
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
-CASE(want_of_host_memory_is_reported) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(want_of_host_memory_is_reported, set_up("memory=16MiB")) {
     unsigned long long id = 0;
     const size_t streams = stream_count();
     ashlar__host_fail_at(1);

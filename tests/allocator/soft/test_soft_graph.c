@@ -4,8 +4,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-CASE(a_graph_runs_as_often_as_it_is_launched) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_graph_runs_as_often_as_it_is_launched, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
     cu_ptr ptr;
     unsigned char host[8] = {0}, from[8] = {7, 7, 7, 7, 7, 7, 7, 7};
@@ -31,8 +30,7 @@ CASE(a_graph_runs_as_often_as_it_is_launched) {
     CHECK(soft->graph_exec_destroy(exec) == CU_INVALID_VALUE);
 }
 
-CASE(an_empty_graph_is_legal) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(an_empty_graph_is_legal, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_GLOBAL);
     const cu_graph_exec exec = end(s);
@@ -40,8 +38,7 @@ CASE(an_empty_graph_is_legal) {
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
 }
 
-CASE(wrong_arguments_are_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(wrong_arguments_are_refused, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph;
     cu_graph_exec exec = NULL;
@@ -171,8 +168,7 @@ CASE(every_branch_is_behind_what_came_before_the_launch) {
     }
 }
 
-CASE(a_launch_can_be_captured) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_launch_can_be_captured, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     forget();
     begin(s, CU_CAPTURE_GLOBAL);
@@ -190,8 +186,7 @@ CASE(a_launch_can_be_captured) {
     CHECK(strcmp(ran, "abcab") == 0);
 }
 
-CASE(memory_that_is_gone_at_the_launch_is_an_illegal_address) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
     REQUIRE(soft->mem_alloc(&ptr, 16) == CU_SUCCESS);
@@ -213,8 +208,7 @@ static size_t stream_count(void) {
 }
 
 /* A launch is queued whole or not at all, and leaves no stream behind. */
-CASE(a_launch_survives_every_host_allocation_that_fails) {
-    REQUIRE(set_up_adversarial(3));
+CASE_WITH(a_launch_survives_every_host_allocation_that_fails, set_up_adversarial(3)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_GLOBAL);
     queue(s, "a");
@@ -226,9 +220,7 @@ CASE(a_launch_survives_every_host_allocation_that_fails) {
     forget();
     unsigned long n = 1;
     for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
-        ashlar__host_fail_at(n);
-        result = soft->graph_launch(exec, s);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, result = soft->graph_launch(exec, s));
         CHECK(result == CU_SUCCESS || (result == CU_OUT_OF_MEMORY && stream_count() == streams));
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
         CHECK(strcmp(ran, result == CU_SUCCESS ? "ab" : "") == 0);
@@ -236,9 +228,7 @@ CASE(a_launch_survives_every_host_allocation_that_fails) {
     CHECK(n > 10 && n < 100);
     CHECK_ZU(stream_count(), streams);
     begin(s, CU_CAPTURE_GLOBAL); /* capturing a launch: whole, or the capture is spoilt */
-    ashlar__host_fail_at(2);
-    CHECK(soft->graph_launch(exec, s) == CU_OUT_OF_MEMORY);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(2, CHECK(soft->graph_launch(exec, s) == CU_OUT_OF_MEMORY));
     check_spoilt(s);
 }
 

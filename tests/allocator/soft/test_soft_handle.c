@@ -34,8 +34,7 @@ static void call_the_device(void *stream) {
     CHECK(ashlar__soft_configure("") == ASHLAR_EINVAL);
 }
 
-CASE(host_functions_may_not_call_the_device) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(host_functions_may_not_call_the_device, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     CHECK(soft->launch_host_func(s, call_the_device, s) == CU_SUCCESS);
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
@@ -73,8 +72,7 @@ CASE(destroy_with_work_pending_is_legal) {
     }
 }
 
-CASE(handles_are_reused_newest_first) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(handles_are_reused_newest_first, set_up("memory=16MiB")) {
     const cu_stream a = new_stream(0), b = new_stream(0), c = new_stream(0);
     CHECK(soft->stream_destroy(a) == CU_SUCCESS);
     CHECK(soft->stream_destroy(c) == CU_SUCCESS);
@@ -83,8 +81,7 @@ CASE(handles_are_reused_newest_first) {
     CHECK(soft->stream_synchronize(b) == CU_SUCCESS);
 }
 
-CASE(last_context_release_waits_for_its_work) {
-    REQUIRE(set_up_adversarial(8));
+CASE_WITH(last_context_release_waits_for_its_work, set_up_adversarial(8)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     forget();
     queue(s, "a");
@@ -93,8 +90,7 @@ CASE(last_context_release_waits_for_its_work) {
     CHECK_ZU(stream_count(), 2);
 }
 
-CASE(destroyed_streams_work_runs_with_the_device) {
-    REQUIRE(set_up_adversarial(4));
+CASE_WITH(destroyed_streams_work_runs_with_the_device, set_up_adversarial(4)) {
     const cu_stream s = new_stream(CU_STREAM_BLOCKING);
     forget();
     queue(s, "a");
@@ -104,8 +100,7 @@ CASE(destroyed_streams_work_runs_with_the_device) {
     CHECK(strcmp(ran, "aL") == 0);
 }
 
-CASE(dead_and_foreign_handles_are_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(dead_and_foreign_handles_are_refused, set_up("memory=16MiB")) {
     const cu_event event = new_event();
     const cu_stream s = new_stream(CU_STREAM_BLOCKING);
     cu_stream stream = NULL;
@@ -137,8 +132,7 @@ CASE(dead_and_foreign_handles_are_refused) {
     CHECK(soft->memset_d8_async(0, 0, 1, s) == CU_INVALID_CONTEXT);
 }
 
-CASE(armed_failure_reaches_a_stream_call) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(armed_failure_reaches_a_stream_call, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
@@ -147,8 +141,7 @@ CASE(armed_failure_reaches_a_stream_call) {
 }
 
 /* As with CUDA; and the memory is the parent's too, so the child must not hand it out. */
-CASE(a_forked_child_has_no_device) {
-    REQUIRE(set_up("memory=4MiB"));
+CASE_WITH(a_forked_child_has_no_device, set_up("memory=4MiB")) {
     fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {

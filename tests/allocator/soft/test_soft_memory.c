@@ -22,8 +22,7 @@ static bool touch_is_deadly(cu_ptr ptr) {
            WTERMSIG(status) == SIGSEGV;
 }
 
-CASE(contents_move_with_the_handle) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(contents_move_with_the_handle, set_up("memory=64MiB")) {
     const cu_ptr ptr = reserve(8);
     const cu_mem_handle handle = create(2);
     place(ptr, 2, handle);
@@ -37,8 +36,7 @@ CASE(contents_move_with_the_handle) {
     CHECK(touch_is_deadly(ptr));
 }
 
-CASE(two_mappings_of_a_handle_are_the_same_bytes) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(two_mappings_of_a_handle_are_the_same_bytes, set_up("memory=64MiB")) {
     const cu_ptr a = reserve(1), b = reserve(2);
     const cu_mem_handle handle = create(1);
     place(a, 1, handle);
@@ -77,8 +75,7 @@ CASE(handles_do_not_share_pages) {
     CHECK(all);
 }
 
-CASE(memory_returns_after_release_and_unmap_in_either_order) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(memory_returns_after_release_and_unmap_in_either_order, set_up("memory=8MiB")) {
     const cu_ptr ptr = reserve(4);
     const cu_mem_handle a = create(2), b = create(2);
     place(ptr, 2, a);
@@ -101,8 +98,7 @@ CASE(memory_returns_after_release_and_unmap_in_either_order) {
     CHECK(bytes_at(again)[0] == 0); /* the host got its memory back in between */
 }
 
-CASE(access_is_denied_until_set) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(access_is_denied_until_set, set_up("memory=8MiB")) {
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);
     CHECK(touch_is_deadly(ptr));
@@ -118,8 +114,7 @@ CASE(access_is_denied_until_set) {
     CHECK(touch_is_deadly(ptr)); /* a new mapping starts without access */
 }
 
-CASE(unmap_takes_whole_mappings_or_nothing) {
-    REQUIRE(set_up("memory=32MiB"));
+CASE_WITH(unmap_takes_whole_mappings_or_nothing, set_up("memory=32MiB")) {
     const cu_ptr ptr = reserve(8);
     place(ptr, 2, create(2));
     place(ptr + 2 * PAGE, 2, create(2));
@@ -142,8 +137,7 @@ CASE(unmap_takes_whole_mappings_or_nothing) {
     CHECK(soft->mem_unmap(ptr + 5 * PAGE, PAGE) == CU_SUCCESS);
 }
 
-CASE(set_access_covers_several_whole_mappings) {
-    REQUIRE(set_up("devices=2,memory=32MiB,peers=off"));
+CASE_WITH(set_access_covers_several_whole_mappings, set_up("devices=2,memory=32MiB,peers=off")) {
     const cu_ptr ptr = reserve(6);
     CHECK(soft->mem_map(ptr, 2 * PAGE, 0, create(2), 0) == CU_SUCCESS);
     CHECK(soft->mem_map(ptr + 2 * PAGE, PAGE, 0, create(1), 0) == CU_SUCCESS);
@@ -168,8 +162,7 @@ CASE(set_access_covers_several_whole_mappings) {
     CHECK(bytes_at(ptr)[3 * PAGE - 1] == 3);
 }
 
-CASE(without_virtual_memory_management_plain_memory_remains) {
-    REQUIRE(set_up("memory=8MiB,vmm=off"));
+CASE_WITH(without_virtual_memory_management_plain_memory_remains, set_up("memory=8MiB,vmm=off")) {
     int has_vmm = 7;
     size_t bytes = 7;
     cu_ptr ptr = 7;
@@ -195,8 +188,7 @@ CASE(without_virtual_memory_management_plain_memory_remains) {
     CHECK(has_vmm == 1);
 }
 
-CASE(map_refuses_what_cuda_refuses) {
-    REQUIRE(set_up("memory=32MiB"));
+CASE_WITH(map_refuses_what_cuda_refuses, set_up("memory=32MiB")) {
     const cu_ptr ptr = reserve(4);
     const cu_mem_handle handle = create(2);
     CHECK(soft->mem_map(ptr, 3 * PAGE, 0, handle, 0) == CU_INVALID_VALUE); /* beyond the handle */
@@ -215,8 +207,7 @@ CASE(map_refuses_what_cuda_refuses) {
     CHECK(soft->mem_map(ptr + 3 * PAGE, PAGE, 0, handle, 0) == CU_SUCCESS);
 }
 
-CASE(create_refuses_what_cuda_refuses) {
-    REQUIRE(set_up("devices=2,memory=32MiB"));
+CASE_WITH(create_refuses_what_cuda_refuses, set_up("devices=2,memory=32MiB")) {
     cu_mem_handle handle = 99;
     size_t bytes = 0;
     cu_mem_prop bad = prop;
@@ -248,8 +239,7 @@ CASE(create_refuses_what_cuda_refuses) {
     CHECK_ZU(bytes, PAGE);
 }
 
-CASE(reservations_are_aligned_and_freed_exactly) {
-    REQUIRE(set_up("memory=8MiB"));
+CASE_WITH(reservations_are_aligned_and_freed_exactly, set_up("memory=8MiB")) {
     cu_ptr ptr = 99, huge = 0, hinted = 0;
     CHECK(soft->mem_address_reserve(&ptr, 0, 0, 0, 0) == CU_INVALID_VALUE);
     CHECK(soft->mem_address_reserve(&ptr, PAGE + 4096, 0, 0, 0) == CU_INVALID_VALUE);

@@ -24,9 +24,8 @@ static cu_result enable(int ordinal, int peer) {
     return result;
 }
 
-CASE(peers_are_offered_unless_switched_off) {
+CASE_WITH(peers_are_offered_unless_switched_off, set_up_two("devices=2,memory=16MiB")) {
     int can = 99;
-    REQUIRE(set_up_two("devices=2,memory=16MiB"));
     CHECK(soft->device_can_access_peer(&can, 0, 1) == CU_SUCCESS && can == 1);
     CHECK(soft->device_can_access_peer(&can, 1, 0) == CU_SUCCESS && can == 1);
     CHECK(soft->device_can_access_peer(&can, 1, 1) == CU_SUCCESS && can == 0);
@@ -38,8 +37,7 @@ CASE(peers_are_offered_unless_switched_off) {
     CHECK(enable(0, 1) == CU_PEER_ACCESS_UNSUPPORTED);
 }
 
-CASE(access_is_enabled_once_and_one_way) {
-    REQUIRE(set_up_two("devices=2,memory=16MiB"));
+CASE_WITH(access_is_enabled_once_and_one_way, set_up_two("devices=2,memory=16MiB")) {
     CHECK(soft->ctx_enable_peer_access(context[1], 1) == CU_INVALID_VALUE);
     CHECK(soft->ctx_enable_peer_access(context[0], 0) == CU_INVALID_CONTEXT);
     CHECK(soft->ctx_enable_peer_access(NULL, 0) == CU_INVALID_CONTEXT);
@@ -56,8 +54,7 @@ CASE(access_is_enabled_once_and_one_way) {
     CHECK(enable(1, 0) == CU_SUCCESS);
 }
 
-CASE(access_to_one_peer_is_not_access_to_another) {
-    REQUIRE(set_up_two("devices=3,memory=16MiB"));
+CASE_WITH(access_to_one_peer_is_not_access_to_another, set_up_two("devices=3,memory=16MiB")) {
     cu_context third;
     cu_ptr ptr;
     REQUIRE(soft->primary_ctx_retain(&third, 2) == CU_SUCCESS);
@@ -137,8 +134,7 @@ CASE(access_that_is_gone_when_work_runs_is_an_illegal_address) {
     CHECK(soft->ctx_synchronize() == CU_ILLEGAL_ADDRESS);
 }
 
-CASE(a_peer_copy_needs_no_access) {
-    REQUIRE(set_up_two("devices=2,memory=16MiB,peers=off"));
+CASE_WITH(a_peer_copy_needs_no_access, set_up_two("devices=2,memory=16MiB,peers=off")) {
     const cu_ptr near = alloc_on(0), far = alloc_on(1);
     unsigned char out[64], in[64] = {0};
     memset(out, 7, sizeof out);

@@ -3,8 +3,7 @@
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
-CASE(eager_work_runs_at_the_call) {
-    REQUIRE(set_up("devices=2"));
+CASE_WITH(eager_work_runs_at_the_call, set_up("devices=2")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
     forget();
     queue(s, "a");
@@ -87,8 +86,7 @@ CASE(recording_again_does_not_move_an_earlier_wait) {
     }
 }
 
-CASE(unrecorded_event_is_complete) {
-    REQUIRE(set_up_adversarial(1));
+CASE_WITH(unrecorded_event_is_complete, set_up_adversarial(1)) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     CHECK(soft->event_query(event) == CU_SUCCESS);

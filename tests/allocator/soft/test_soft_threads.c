@@ -72,8 +72,7 @@ static void hammer_all(void) {
     }
 }
 
-CASE(four_threads_hammer_an_eager_device) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(four_threads_hammer_an_eager_device, set_up("memory=64MiB")) {
     hammer_all();
 }
 
@@ -102,8 +101,7 @@ static void *meet_on_own_stream(void *unused) {
     return NULL;
 }
 
-CASE(two_threads_run_their_streams_in_parallel) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(two_threads_run_their_streams_in_parallel, set_up("memory=16MiB")) {
     pthread_t threads[2];
     atomic_store(&meeting, 0);
     for (int i = 0; i < 2; i++) {
@@ -131,8 +129,7 @@ static void *doze_on(void *stream) {
     return NULL;
 }
 
-CASE(wait_lasts_until_another_threads_op_is_over) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(wait_lasts_until_another_threads_op_is_over, set_up("memory=16MiB")) {
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     pthread_t thread;
     atomic_store(&doze_state, 0);

@@ -213,6 +213,12 @@ static inline ashlar_config steps_config(void) {
     return config;
 }
 
+static inline void tear_down_steps(void) {
+    shadow_give_all();
+    check_payloads();
+    tear_down();
+}
+
 /* An adversarial device and an allocator. config: NULL, or as steps_config(), with changes. */
 static inline bool set_up_steps(const char *memory, const ashlar_config *config, uint64_t seed) {
     char spec[96];
@@ -223,13 +229,8 @@ static inline bool set_up_steps(const char *memory, const ashlar_config *config,
     (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%u,memory=%s", (unsigned)seed, memory);
     return set_up_device(spec) &&
            ashlar_allocator_create_with(device, config != NULL ? config : &usual, &allocator) ==
-               ASHLAR_OK;
-}
-
-static inline void tear_down_steps(void) {
-    shadow_give_all();
-    check_payloads();
-    tear_down();
+               ASHLAR_OK &&
+           check_at_end(tear_down_steps);
 }
 
 /* ---- short steps by hand, on the first stream ---- */

@@ -28,8 +28,7 @@ static bool has_no_memory(const void *ptr) {
     return (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
 }
 
-CASE(addresses_are_recorded_as_blocks_are) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(addresses_are_recorded_as_blocks_are, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     unsigned char *a = take(MIB, streams[0]), *b = take(2 * MIB, streams[0]);
     CHECK(has_no_memory(a) && has_no_memory(b) && a != b && (uintptr_t)b % 512 == 0);
@@ -55,33 +54,27 @@ CASE(addresses_are_recorded_as_blocks_are) {
     CHECK_ZU(plans().hits, 1);
     begin();
     end(); /* nothing taken is nothing left */
-    tear_down();
 }
 
-CASE(a_pointer_that_is_no_live_block_is_refused) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(a_pointer_that_is_no_live_block_is_refused, set_up_cached("memory=1GiB", 64 * MIB)) {
     unsigned char *real = take(100, streams[0]);
     begin();
     unsigned char *a = take(MIB, streams[0]);
-    CHECK(ashlar_free(allocator, a + 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this dry run");
-    CHECK(ashlar_free(allocator, a + ((size_t)1 << ASHLAR_DRY_RUN_STRIDE_LOG2)) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "not a block of this dry run");
+    CHECK_FAILS(ashlar_free(allocator, a + 512), ASHLAR_EPOINTER, "not a block of this dry run");
+    CHECK_FAILS(ashlar_free(allocator, a + ((size_t)1 << ASHLAR_DRY_RUN_STRIDE_LOG2)),
+                ASHLAR_EPOINTER, "not a block of this dry run");
     CHECK(ashlar_record_stream(allocator, a + 1, streams[1]) == ASHLAR_EPOINTER);
     give(a);
-    CHECK(ashlar_free(allocator, a) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "freed before in this dry run");
+    CHECK_FAILS(ashlar_free(allocator, a), ASHLAR_EPOINTER, "freed before in this dry run");
     CHECK(ashlar_free_on(allocator, a, streams[1]) == ASHLAR_EPOINTER);
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
     give(real); /* one from before has memory, and is freed as ever */
     end();
     CHECK(ashlar_free(allocator, a) == ASHLAR_EPOINTER); /* the dry run is over */
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
-    tear_down();
 }
 
-CASE(what_further_streams_use_is_not_planned) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(what_further_streams_use_is_not_planned, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     for (int kind = 0; kind < 5; kind++) {
         unsigned char *ptr = take(MIB, streams[0]);
@@ -100,17 +93,14 @@ CASE(what_further_streams_use_is_not_planned) {
     }
     end();
     CHECK_ZU(plans().slot_count, 2); /* kinds 1 and 4 */
-    tear_down();
 }
 
-CASE(blocks_that_are_left_are_reported) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(blocks_that_are_left_are_reported, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     (void)take(MIB, streams[0]);
     give(take(MIB, streams[0]));
     (void)take(MIB, streams[1]);
-    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "left 2 of its blocks live");
+    CHECK_FAILS(ashlar__dry_run_end(allocator), ASHLAR_EINVAL, "left 2 of its blocks live");
     CHECK(ashlar__dry_run_end(allocator) == ASHLAR_EINVAL); /* it is over */
     CHECK_HAS(ashlar_error_detail(), "no step of this thread");
     unsigned char *ptr = take(MIB, streams[0]);
@@ -123,7 +113,6 @@ CASE(blocks_that_are_left_are_reported) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     begin(); /* of the first key, anew */
     end();
-    tear_down();
 }
 
 CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
@@ -152,12 +141,10 @@ CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
         ashlar_stream_destroy(device, more[i]);
     }
-    tear_down();
 }
 
 /* A graph's blocks are its own for as long as it lives, and no step's. */
-CASE(captured_streams_get_memory_of_their_pool) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(captured_streams_get_memory_of_their_pool, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     give(take(MIB, streams[0]));
     capture_begin(streams[1]);
@@ -170,7 +157,6 @@ CASE(captured_streams_get_memory_of_their_pool) {
     end();
     CHECK_ZU(plans().slot_count, 1);
     pool_release(pool, streams[1]);
-    tear_down();
 }
 
 static void take_and_give(void) {
@@ -180,8 +166,7 @@ static void take_and_give(void) {
     give(ptr);
 }
 
-CASE(other_threads_get_memory_meanwhile) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(other_threads_get_memory_meanwhile, set_up_cached("memory=1GiB", 64 * MIB)) {
     REQUIRE(helper_start());
     CHECK(helper_do(take_and_give));
     begin();
@@ -192,11 +177,9 @@ CASE(other_threads_get_memory_meanwhile) {
     end();
     CHECK_ZU(plans().slot_count, 1);
     helper_end();
-    tear_down();
 }
 
-CASE(a_thread_may_end_within_a_rehearsal) {
-    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+CASE_WITH(a_thread_may_end_within_a_rehearsal, set_up_cached("memory=1GiB", 64 * MIB)) {
     REQUIRE(helper_start());
     CHECK(helper_do(begin));
     helper_end();
@@ -204,7 +187,6 @@ CASE(a_thread_may_end_within_a_rehearsal) {
     give(take(MIB, streams[0]));
     end();
     CHECK_ZU(plans().slot_count, 1);
-    tear_down();
 }
 
 /* Also where the recording is full, at a power of two. */
@@ -239,12 +221,10 @@ CASE(each_host_allocation_may_fail) {
 }
 
 /* Where no step is recorded, there is no dry run either. */
-CASE(without_caches_it_has_memory) {
-    REQUIRE(set_up("memory=1GiB"));
+CASE_WITH(without_caches_it_has_memory, set_up("memory=1GiB")) {
     begin();
     take_and_give();
     CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);
-    tear_down();
 }
 
 RUN_CASES()

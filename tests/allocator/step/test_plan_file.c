@@ -23,8 +23,7 @@ static bool save_small(void) {
 
 /* ---- what a load does ---- */
 
-CASE(a_file_is_as_its_description_says) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_file_is_as_its_description_says, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     REQUIRE(load() == ASHLAR_OK);
@@ -39,7 +38,6 @@ CASE(a_file_is_as_its_description_says) {
     const ashlar_plan_stats now = plans();
     CHECK(now.hits == 3 && now.unplanned == 1 && ashlar_plan_miss_total(&now) == 0 &&
           now.steps_recorded == 0);
-    tear_down();
 }
 
 CASE(the_first_step_after_a_load_is_replayed) {
@@ -76,7 +74,6 @@ CASE(the_first_step_after_a_load_is_replayed) {
     CHECK(now.steps_recorded == 1 && now.steps_replayed == 4 && ashlar_plan_miss_total(&now) == 0);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().memory_bytes, 0);
-    tear_down();
 }
 
 static uint64_t driver_calls(void) {
@@ -96,7 +93,6 @@ CASE(a_replay_after_a_load_calls_the_driver_for_nothing) {
     CHECK_ZU(driver_calls(), calls);
     const ashlar_plan_stats now = plans();
     CHECK(now.hits == 3 && now.unplanned == 1 && ashlar_plan_miss_total(&now) == 0);
-    tear_down();
 }
 
 /* Streams of an image are numbered by their first use, and given in that order. */
@@ -121,7 +117,6 @@ CASE(streams_are_bound_in_the_order_of_the_file) {
     play(&s, 5, streams[2]);
     now = plans();
     CHECK(now.steps_replayed == 1 && now.hits < 2 && ashlar_plan_miss_total(&now) > 0);
-    tear_down();
 }
 
 /* Several keys and streams, steps merged, sizes changed, blocks that are not planned. */
@@ -164,15 +159,14 @@ CASE(a_load_and_another_save_give_the_same_bytes) {
 
 CASE(plans_of_something_else_are_refused) {
     REQUIRE(set_up_plans() && save_small() && renew_allocator());
-    CHECK(ashlar_plan_load(allocator, streams, 1, path, "rnn 2x513") == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "/file:2: the plans are of 'rnn 2x512, \"batch 16\"'");
+    CHECK_FAILS(ashlar_plan_load(allocator, streams, 1, path, "rnn 2x513"), ASHLAR_EINVAL,
+                "/file:2: the plans are of 'rnn 2x512, \"batch 16\"'");
     CHECK_HAS(ashlar_error_detail(), "not of 'rnn 2x513'");
     CHECK(ashlar_plan_load(allocator, streams, 1, path, NULL) == ASHLAR_EINVAL);
-    CHECK(ashlar_plan_load(allocator, streams, 0, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "for 1 streams; 0 were given");
+    CHECK_FAILS(ashlar_plan_load(allocator, streams, 0, path, PRINT), ASHLAR_EINVAL,
+                "for 1 streams; 0 were given");
     CHECK(allocator->planner.keys == NULL);
     CHECK(ashlar_plan_load(allocator, streams, 1, path, PRINT) == ASHLAR_OK);
-    tear_down();
 }
 
 CASE(streams_that_are_the_same_are_refused) {
@@ -180,16 +174,14 @@ CASE(streams_that_are_the_same_are_refused) {
     REQUIRE(set_up_plans());
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,3,1\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n");
-    CHECK(ashlar_plan_load(allocator, one_by_two_names, 3, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "numbers 0 and 2 are the same");
+    CHECK_FAILS(ashlar_plan_load(allocator, one_by_two_names, 3, path, PRINT), ASHLAR_EINVAL,
+                "numbers 0 and 2 are the same");
     CHECK(allocator->planner.keys == NULL);
-    tear_down();
 }
 
-CASE(streams_with_steps_are_refused_and_others_are_not) {
-    REQUIRE(set_up_plans() && save_small());
-    CHECK(ashlar_plan_load(allocator, &streams[0], 1, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 7 has steps on one of these streams already");
+CASE_WITH(streams_with_steps_are_refused_and_others_are_not, set_up_plans() && save_small()) {
+    CHECK_FAILS(ashlar_plan_load(allocator, &streams[0], 1, path, PRINT), ASHLAR_EINVAL,
+                "key 7 has steps on one of these streams already");
     CHECK_HAS(ashlar_error_detail(), "ashlar_plan_drop()");
     CHECK(ashlar_plan_load(allocator, &streams[1], 1, path, PRINT) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 2);
@@ -202,14 +194,13 @@ CASE(streams_with_steps_are_refused_and_others_are_not) {
         .count = 2,
         .block_count = 1};
     play(&s, 8, streams[0]);
-    CHECK(ashlar_plan_load(allocator, &streams[2], 1, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 8 has steps");
+    CHECK_FAILS(ashlar_plan_load(allocator, &streams[2], 1, path, PRINT), ASHLAR_EINVAL,
+                "key 8 has steps");
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK(ashlar_plan_load(allocator, &streams[0], 1, path, PRINT) == ASHLAR_OK);
     play(&small, 7, streams[0]);
     now = plans();
     CHECK(now.hits == 6 && ashlar_plan_miss_total(&now) == 0 && now.steps_recorded == 2);
-    tear_down();
 }
 
 /* One block on one stream. */
@@ -221,8 +212,8 @@ static script one_on(int stream) {
 }
 
 static void check_has_steps(int stream) {
-    CHECK(ashlar_plan_load(allocator, &streams[stream], 1, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 8 has steps");
+    CHECK_FAILS(ashlar_plan_load(allocator, &streams[stream], 1, path, PRINT), ASHLAR_EINVAL,
+                "key 8 has steps");
 }
 
 /* A key's own stream, those of its recording, and those of a plan that is older than that. */
@@ -242,35 +233,29 @@ CASE(every_stream_of_a_key_has_steps) {
     check_has_steps(1);
     check_has_steps(2);
     CHECK(ashlar_plan_load(allocator, &streams[3], 1, path, PRINT) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(a_step_under_way_is_refused) {
-    REQUIRE(set_up_plans() && save_small());
+CASE_WITH(a_step_under_way_is_refused, set_up_plans() && save_small()) {
     const size_t bytes = read_text(text);
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
     CHECK(ashlar_plan_save(allocator, path, "other") == ASHLAR_EINVAL);
-    CHECK(ashlar_plan_load(allocator, &streams[1], 1, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "a step is under way");
+    CHECK_FAILS(ashlar_plan_load(allocator, &streams[1], 1, path, PRINT), ASHLAR_EINVAL,
+                "a step is under way");
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     CHECK(read_text(again) == bytes && memcmp(text, again, bytes) == 0);
     CHECK_ZU(plans().plan_count, 1);
-    tear_down();
 }
 
-CASE(a_missing_file_or_a_folder_is_named) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_missing_file_or_a_folder_is_named, set_up_plans()) {
     (void)unlink(path);
     check_refused(ASHLAR_EIO, "/file: No such file");
-    CHECK(ashlar_plan_load(allocator, streams, 1, folder, PRINT) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "no regular file");
+    CHECK_FAILS(ashlar_plan_load(allocator, streams, 1, folder, PRINT), ASHLAR_EIO,
+                "no regular file");
     write_bytes("", 0);
     check_refused(ASHLAR_EFORMAT, "/file:1: the file is cut off here");
-    tear_down();
 }
 
-CASE(nothing_is_loaded_where_steps_are_not_replayed) {
-    REQUIRE(set_up_plans() && save_small());
+CASE_WITH(nothing_is_loaded_where_steps_are_not_replayed, set_up_plans() && save_small()) {
     ashlar_allocator_destroy(allocator);
     ashlar_config config;
     ashlar_config_init(&config);
@@ -279,30 +264,25 @@ CASE(nothing_is_loaded_where_steps_are_not_replayed) {
     CHECK(load() == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 0);
     CHECK(ashlar_plan_load(allocator, streams, 1, path, "other") == ASHLAR_EINVAL);
-    tear_down();
 }
 
 /* ---- what is not saved ---- */
 
-CASE(what_has_no_plan_is_not_saved) {
+CASE_WITH(what_has_no_plan_is_not_saved, set_up_plans()) {
     const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
-    REQUIRE(set_up_plans());
     write_bytes("old", 3);
-    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "0 keys have plans");
+    CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "0 keys have plans");
     ashlar_plan_set_options(allocator, &later);
     play(&small, 7, streams[0]);
-    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ashlar_plan_build()");
+    CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "ashlar_plan_build()");
     CHECK(read_text(text) == 3 && names_in_folder() == 1);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_OK);
     /* Recorded since: the plan is of the first step alone. */
     ashlar_plan_record_next(allocator, 7);
     play(&small, 7, streams[0]);
-    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 7 was recorded, but not planned since");
-    tear_down();
+    CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL,
+                "key 7 was recorded, but not planned since");
 }
 
 CASE(what_had_no_memory_for_its_plan_is_not_saved) {
@@ -319,24 +299,20 @@ CASE(what_had_no_memory_for_its_plan_is_not_saved) {
     }
     CHECK(ashlar_allocator_set_limit(allocator, 20 * MIB) == ASHLAR_OK);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_ENOMEM);
-    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "key 7 has no plan");
+    CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "key 7 has no plan");
     CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(a_fingerprint_is_one_short_line) {
+CASE_WITH(a_fingerprint_is_one_short_line, set_up_plans()) {
     static char longest[ASHLAR_PLAN_FINGERPRINT_MAX + 2];
-    REQUIRE(set_up_plans());
     play(&small, 7, streams[0]);
     memset(longest, 'x', sizeof longest - 1);
-    CHECK(ashlar_plan_save(allocator, path, longest) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "fingerprint: 4001 bytes");
+    CHECK_FAILS(ashlar_plan_save(allocator, path, longest), ASHLAR_EINVAL,
+                "fingerprint: 4001 bytes");
     CHECK(ashlar_plan_save(allocator, path, "a\nb") == ASHLAR_EINVAL);
-    CHECK(ashlar_plan_save(allocator, path, "a\x7f") == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "at byte 1");
+    CHECK_FAILS(ashlar_plan_save(allocator, path, "a\x7f"), ASHLAR_EINVAL, "at byte 1");
     longest[ASHLAR_PLAN_FINGERPRINT_MAX] = '\0';
     CHECK(ashlar_plan_save(allocator, path, longest) == ASHLAR_OK);
     CHECK(renew_allocator());
@@ -344,7 +320,6 @@ CASE(a_fingerprint_is_one_short_line) {
     CHECK(renew_allocator());
     longest[ASHLAR_PLAN_FINGERPRINT_MAX - 1] = 'y';
     CHECK(ashlar_plan_load(allocator, streams, 1, path, longest) == ASHLAR_EINVAL);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

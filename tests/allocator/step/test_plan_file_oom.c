@@ -81,8 +81,7 @@ CASE(a_load_that_the_driver_fails_changes_nothing) {
     CHECK(refused > 10);
 }
 
-CASE(a_load_into_a_full_device_takes_nothing) {
-    REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
+CASE_WITH(a_load_into_a_full_device_takes_nothing, set_up_cached("memory=16MiB", 4 * MIB)) {
     write_sealed(TWO_KEYS);
     unsigned char *other =
         take(8 * MIB, streams[3]); /* the first plan memory fits, the last does not */
@@ -95,7 +94,6 @@ CASE(a_load_into_a_full_device_takes_nothing) {
                  "key,1,0,1,1,1\npart,0,9223372036854775808,9223372036854775808\n"
                  "alloc,9223372036854775808,0,0,1,0\n");
     check_refused(ASHLAR_ENOMEM, "more than the device has");
-    tear_down();
 }
 
 static unsigned char *in_the_way; /* what the program can give back, or NULL */
@@ -148,9 +146,8 @@ CASE(steps_that_begin_while_a_load_waits_take_the_ordinary_path) {
 
 /* ---- saving ---- */
 
-CASE(a_disk_that_fills_leaves_the_old_file) {
+CASE_WITH(a_disk_that_fills_leaves_the_old_file, set_up_plans()) {
     struct rlimit before;
-    REQUIRE(set_up_plans());
     write_sealed(TWO_KEYS);
     REQUIRE(load() == ASHLAR_OK);
     write_bytes("old", 3);
@@ -161,17 +158,14 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
     const ashlar_status status = ashlar_plan_save(allocator, path, PRINT);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     (void)signal(SIGXFSZ, handler);
-    CHECK(status == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(status, ASHLAR_EIO, path);
     CHECK(read_text(text) == 3 && memcmp(text, "old", 3) == 0 && names_in_folder() == 1);
     CHECK(ashlar_plan_save(allocator, "/nowhere/at/all", PRINT) == ASHLAR_EIO);
-    tear_down();
 }
 
-CASE(a_save_without_host_memory_leaves_the_old_file) {
+CASE_WITH(a_save_without_host_memory_leaves_the_old_file, set_up_plans()) {
     unsigned long n = 0;
     bool is_over = false;
-    REQUIRE(set_up_plans());
     write_sealed(TWO_KEYS);
     REQUIRE(load() == ASHLAR_OK);
     while (!is_over) {
@@ -188,7 +182,6 @@ CASE(a_save_without_host_memory_leaves_the_old_file) {
     write_sealed(TWO_KEYS);
     (void)read_text(again);
     CHECK(strcmp(text, again) == 0 && n > 10);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

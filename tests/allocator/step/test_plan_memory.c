@@ -32,7 +32,6 @@ CASE(seats_are_found_by_their_offsets) {
         CHECK(ashlar__page_map_get(&allocator->heap.map, slot_block->offset) == slot_block);
         CHECK((uintptr_t)slot_block % ASHLAR_CACHE_LINE == 0);
     }
-    tear_down_steps();
 }
 
 CASE(what_is_taken_is_counted_in_a_step_and_after) {
@@ -51,7 +50,6 @@ CASE(what_is_taken_is_counted_in_a_step_and_after) {
     put(s);
     CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes);
     CHECK(!ashlar__plan_memory_is_live(memory));
-    tear_down_steps();
 }
 
 CASE(walks_see_the_blocks_of_seats) {
@@ -69,12 +67,10 @@ CASE(walks_see_the_blocks_of_seats) {
     put(a);
     put(b);
     end();
-    tear_down_steps();
 }
 
 static void check_finds(const char *what) {
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), what);
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, what);
 }
 
 /* Each thing that is broken is mended before the next. */
@@ -103,15 +99,15 @@ CASE(the_check_finds_each_broken_invariant) {
     ashlar__page_map_set(&allocator->heap.map, offset, first);
 
     first->bytes += 512;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "one that reaches into it");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "one that reaches into it");
     first->bytes -= 512;
 
     last->bytes += 64 * MIB;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "larger than its memory");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "larger than its memory");
     last->bytes -= 64 * MIB;
 
     last->requested += 4096;
@@ -120,19 +116,18 @@ CASE(the_check_finds_each_broken_invariant) {
     last->requested -= 4096;
 
     memory->late_count = 1;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "not known to be");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "not known to be");
     memory->late_count = 4;
-    CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "more late blocks than slot blocks");
+    CHECK_FAILS(
+        ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map),
+        ASHLAR_EFORMAT, "more late blocks than slot blocks");
     memory->late_count = 2;
 
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     put(a);
     put(b);
-    tear_down_steps();
 }
 
 RUN_CASES()

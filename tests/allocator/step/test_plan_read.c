@@ -4,8 +4,7 @@
  */
 #include "tests/allocator/step/plan_file_fixture.h"
 
-CASE(every_changed_byte_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(every_changed_byte_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     long loaded = 0, bad = 0;
@@ -24,11 +23,9 @@ CASE(every_changed_byte_is_refused) {
     CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
     write_bytes(text, bytes);
     CHECK(load() == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(every_cut_and_every_addition_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(every_cut_and_every_addition_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     for (size_t cut = 0; cut < bytes; cut++) {
@@ -38,7 +35,6 @@ CASE(every_cut_and_every_addition_is_refused) {
     text[bytes] = 'x';
     write_bytes(text, bytes + 1);
     check_refused(ASHLAR_EFORMAT, ":11: more lines behind the end");
-    tear_down();
 }
 
 /* The lines of SMALL_BODY with one of them replaced. */
@@ -117,11 +113,9 @@ CASE(every_wrong_line_is_named) {
     }
     write_with_line(0, "");
     CHECK(load() == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_key_or_a_part_that_is_there_twice_is_refused, set_up_plans()) {
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,2\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n");
@@ -138,11 +132,9 @@ CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
     CHECK(load() == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 3);
     CHECK_ZU(plans().plan_bytes, 1536);
-    tear_down();
 }
 
-CASE(a_byte_0_in_the_fingerprint_is_refused) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_byte_0_in_the_fingerprint_is_refused, set_up_plans()) {
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
     char *print = strstr(text, PRINT);
@@ -150,7 +142,6 @@ CASE(a_byte_0_in_the_fingerprint_is_refused) {
     print[3] = '\0';
     write_bytes(text, bytes);
     check_refused(ASHLAR_EFORMAT, ":2: the fingerprint");
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

@@ -20,8 +20,7 @@ static void train(size_t bytes) {
     }
 }
 
-CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_like_the_recorded_one_is_served_from_the_plan, set_up_plans()) {
     begin(1);
     train(100 * KIB);
     end();
@@ -41,11 +40,9 @@ CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
     CHECK_ZU(driver_calls(), calls);
     CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.memory_bytes);
     CHECK_ZU(stats_now().served_planned, stats.hits);
-    tear_down_steps();
 }
 
-CASE(what_outlives_its_step_is_not_planned) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_outlives_its_step_is_not_planned, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);
         CHAIN(1000, 2000);
@@ -59,11 +56,9 @@ CASE(what_outlives_its_step_is_not_planned) {
     CHECK_ZU(stats.hits, 2 * 3);
     CHECK_ZU(stats.unplanned, 2);
     CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
-    tear_down_steps();
 }
 
-CASE(a_step_within_another_is_part_of_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_within_another_is_part_of_it, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         CHAIN(1000);
@@ -75,13 +70,10 @@ CASE(a_step_within_another_is_part_of_it) {
     }
     CHECK_ZU(plans().plan_count, 1);
     CHECK_ZU(plans().hits, 3);
-    CHECK(ashlar_step_end(allocator) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no step of this thread");
-    tear_down_steps();
+    CHECK_FAILS(ashlar_step_end(allocator), ASHLAR_EINVAL, "no step of this thread");
 }
 
-CASE(the_default_stream_may_have_either_name) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_default_stream_may_have_either_name, set_up_plans()) {
     const ashlar_stream names[] = {NULL, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY};
     for (size_t i = 0; i < 4; i++) {
         void *ptr = NULL;
@@ -91,11 +83,9 @@ CASE(the_default_stream_may_have_either_name) {
         end();
     }
     CHECK_ZU(plans().hits, 3);
-    tear_down_steps();
 }
 
-CASE(an_empty_step_is_replayed_too) {
-    REQUIRE(set_up_plans());
+CASE_WITH(an_empty_step_is_replayed_too, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         end();
@@ -105,7 +95,6 @@ CASE(an_empty_step_is_replayed_too) {
     end();
     CHECK_ZU(plans().steps_replayed, 2);
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
-    tear_down_steps();
 }
 
 /* ---- what is not, and why ---- */
@@ -117,8 +106,7 @@ static void record_and_begin(void) {
     begin(1);
 }
 
-CASE(the_reason_of_a_miss_is_told) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_reason_of_a_miss_is_told, set_up_plans()) {
     record_and_begin();
     CHAIN(9000, 1000, 2000, 3000);
     end();
@@ -156,7 +144,6 @@ CASE(the_reason_of_a_miss_is_told) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
 CASE(misses_add_up_over_all_reasons) {
@@ -176,8 +163,7 @@ CASE(each_reason_has_a_text) {
     CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)-1), "unknown") == 0);
 }
 
-CASE(two_in_another_order_are_both_served) {
-    REQUIRE(set_up_plans());
+CASE_WITH(two_in_another_order_are_both_served, set_up_plans()) {
     shadow *s[3];
     for (int i = 0; i < 2; i++) {
         const int first = i == 0 ? 0 : 1;
@@ -192,11 +178,9 @@ CASE(two_in_another_order_are_both_served) {
     }
     CHECK_ZU(plans().hits, 3);
     CHECK_ZU(misses_now(), 0);
-    tear_down_steps();
 }
 
-CASE(a_slot_passed_over_is_served_only_in_its_time) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_slot_passed_over_is_served_only_in_its_time, set_up_plans()) {
     begin(1);
     CHAIN(5000, 1000, 2000); /* each where the one before was */
     end();
@@ -211,11 +195,9 @@ CASE(a_slot_passed_over_is_served_only_in_its_time) {
     put(get(5000, WORK)); /* the first slot is served already */
     end();
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
-    tear_down_steps();
 }
 
-CASE(what_is_left_out_is_passed_over) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_is_left_out_is_passed_over, set_up_plans()) {
     begin(1);
     for (int i = 0; i < 200; i++) {
         put(get(1000, ASHLAR_TAG_BATCH)); /* one run of alike ones */
@@ -240,13 +222,11 @@ CASE(what_is_left_out_is_passed_over) {
     end();
     CHECK_ZU(plans().hits, 1);
     check_misses(ASHLAR_PLAN_MISS_TAG, 1);
-    tear_down_steps();
 }
 
 /* ---- late blocks ---- */
 
-CASE(a_block_carried_into_later_steps_is_not_overlapped) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_block_carried_into_later_steps_is_not_overlapped, set_up_plans()) {
     begin(1);
     CHAIN(4000, 4000);
     end();
@@ -264,7 +244,6 @@ CASE(a_block_carried_into_later_steps_is_not_overlapped) {
     CHAIN(4000, 4000);
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
-    tear_down_steps();
 }
 
 /* ---- beginnings and ends ---- */
@@ -304,8 +283,7 @@ CASE(an_allocator_may_end_within_a_step) {
 
 /* ---- what is told of blocks ---- */
 
-CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_wrong_pointer_into_a_region_is_told_exactly, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -314,20 +292,15 @@ CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
     size_t usable = 0;
     CHECK(ashlar_allocator_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
     CHECK_ZU(usable, 4096);
-    CHECK(ashlar_free(allocator, s->ptr + 512) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "512 bytes inside a block");
-    CHECK(ashlar_free(allocator, s->ptr + 4096) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "never handed out");
+    CHECK_FAILS(ashlar_free(allocator, s->ptr + 512), ASHLAR_EPOINTER, "512 bytes inside a block");
+    CHECK_FAILS(ashlar_free(allocator, s->ptr + 4096), ASHLAR_EPOINTER, "never handed out");
     void *ptr = s->ptr;
     put(s);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK_HAS(ashlar_error_detail(), "freed before");
+    CHECK_FAILS(ashlar_free(allocator, ptr), ASHLAR_EPOINTER, "freed before");
     end();
-    tear_down_steps();
 }
 
-CASE(the_regions_are_counted_as_planned_bytes) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_regions_are_counted_as_planned_bytes, set_up_plans()) {
     begin(1);
     CHAIN(4 * MIB);
     end();
@@ -344,7 +317,6 @@ CASE(the_regions_are_counted_as_planned_bytes) {
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().planned_bytes, 0);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -2,8 +2,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 3};
     ashlar_plan_set_options(allocator, &options);
     for (int i = 0; i < 3; i++) {
@@ -26,11 +25,9 @@ CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
     begin(3);
     end();
     CHECK_ZU(plans().plan_count, 3);
-    tear_down_steps();
 }
 
-CASE(a_step_recorded_besides_is_merged) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_step_recorded_besides_is_merged, set_up_plans()) {
     for (size_t i = 0; i < 2; i++) {
         begin(1);
         CHAIN(1000 + 4000 * i, 2000 - 1000 * i);
@@ -42,11 +39,9 @@ CASE(a_step_recorded_besides_is_merged) {
     CHAIN(5000, 2000);
     end();
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
-CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_key_that_diverges_is_recorded_anew_if_so_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
     ashlar_plan_set_options(allocator, &options);
     begin(1);
@@ -72,11 +67,9 @@ CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
     put(get(1000, ASHLAR_TAG_BATCH));
     end();
     check_misses(ASHLAR_PLAN_MISS_TAG, 5);
-    tear_down_steps();
 }
 
-CASE(keys_of_one_stream_share_its_region) {
-    REQUIRE(set_up_plans());
+CASE_WITH(keys_of_one_stream_share_its_region, set_up_plans()) {
     for (uint64_t key = 1; key <= 3; key++) {
         begin(key);
         CHAIN(key * MIB);
@@ -90,18 +83,15 @@ CASE(keys_of_one_stream_share_its_region) {
         end();
     }
     CHECK_ZU(plans().hits, 3);
-    tear_down_steps();
 }
 
-CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_dropped_plan_keeps_its_region_until_its_blocks_are_free, set_up_plans()) {
     begin(1);
     CHAIN(4 * MIB);
     end();
     begin(1);
     shadow *s = get(4 * MIB, WORK);
-    CHECK(ashlar_plan_drop(allocator) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "under way");
+    CHECK_FAILS(ashlar_plan_drop(allocator), ASHLAR_EINVAL, "under way");
     CHECK(ashlar_plan_build(allocator) == ASHLAR_EINVAL);
     end();
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
@@ -111,7 +101,6 @@ CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
     begin(2);
     end();
     CHECK_ZU(plans().memory_bytes, 0);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -10,8 +10,7 @@
 
 /* ---- streams ---- */
 
-CASE(a_plan_follows_its_stream_to_the_next) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_follows_its_stream_to_the_next, set_up_plans()) {
     begin(1);
     CHAIN(4000, 8000);
     end();
@@ -29,11 +28,9 @@ CASE(a_plan_follows_its_stream_to_the_next) {
     CHECK_ZU(plans().steps_recorded, 1);
     CHECK_ZU(plans().hits, 1 + 2);
     check_payloads();
-    tear_down_steps();
 }
 
-CASE(what_follows_a_stream_is_the_next_ones) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_follows_a_stream_is_the_next_ones, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -47,7 +44,6 @@ CASE(what_follows_a_stream_is_the_next_ones) {
     }
     CHECK_ZU(plans().hits, 2);
     CHECK_ZU(stats_now().shared_bytes, 0);
-    tear_down_steps();
 }
 
 /* A key's step had blocks on both, and there was no memory for its plan. */
@@ -81,8 +77,7 @@ CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
 }
 
 /* While a step is recorded, records of streams that are gone are looked for. */
-CASE(streams_may_end_while_a_step_is_recorded) {
-    REQUIRE(set_up_plans());
+CASE_WITH(streams_may_end_while_a_step_is_recorded, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);
         for (int k = 0; k < 40; k++) {
@@ -92,7 +87,6 @@ CASE(streams_may_end_while_a_step_is_recorded) {
         end();
     }
     CHECK_ZU(plans().steps_recorded, 3);
-    tear_down_steps();
 }
 
 CASE(a_captured_stream_is_served_from_its_pool) {
@@ -132,8 +126,7 @@ CASE(a_captured_stream_is_served_from_its_pool) {
     }
 }
 
-CASE(a_stream_with_plans_of_its_own_takes_no_others) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_stream_with_plans_of_its_own_takes_no_others, set_up_plans()) {
     begin_on(0, 1);
     put(shadow_take(4 * MIB, WORK, 0));
     end();
@@ -149,11 +142,9 @@ CASE(a_stream_with_plans_of_its_own_takes_no_others) {
     CHECK_ZU(plans().hits, 1);
     CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its plan memory */
     CHECK_ZU(plans().memory_bytes, 2 * MIB);
-    tear_down_steps();
 }
 
-CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew, set_up_plans()) {
     for (int i = 0; i < 4; i++) {
         begin(1);
         put(shadow_take(1000, WORK, 1));
@@ -164,7 +155,6 @@ CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
     }
     CHECK_ZU(plans().steps_recorded, 2);
     CHECK_ZU(plans().hits, 2);
-    tear_down_steps();
 }
 
 /* ---- threads ---- */
@@ -181,8 +171,7 @@ static void step_on_own_stream(void) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
 }
 
-CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_thread_takes_the_plans_of_its_own_stream_with_it, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         REQUIRE(helper_start());
         CHECK(helper_do(step_on_own_stream));
@@ -193,7 +182,6 @@ CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
         CHECK_ZU(plans().plan_count, 0);
         CHECK_ZU(plans().memory_bytes, 0);
     }
-    tear_down_steps();
 }
 
 static void begin_and_take(void) {
@@ -201,8 +189,7 @@ static void begin_and_take(void) {
     CHECK(get(4000, WORK) != NULL);
 }
 
-CASE(a_thread_that_ends_within_a_step_leaves_its_blocks) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_thread_that_ends_within_a_step_leaves_its_blocks, set_up_plans()) {
     REQUIRE(helper_start());
     CHECK(helper_do(begin_and_take)); /* recorded: in vain */
     helper_end();
@@ -220,7 +207,6 @@ CASE(a_thread_that_ends_within_a_step_leaves_its_blocks) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    tear_down_steps();
 }
 
 static void begin_only(void) {
@@ -237,8 +223,7 @@ static void take_and_end(void) {
 }
 
 /* A plan without slots has no plan memory that would show it. */
-CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_plan_lasts_as_long_as_steps_are_on_it, set_up_plans()) {
     begin(1);
     end();
     REQUIRE(helper_start());
@@ -261,11 +246,9 @@ CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
     end();
     CHECK_ZU(plans().steps_declined, 1);
     helper_end();
-    tear_down_steps();
 }
 
-CASE(two_steps_are_not_in_one_region) {
-    REQUIRE(set_up_plans());
+CASE_WITH(two_steps_are_not_in_one_region, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -276,7 +259,6 @@ CASE(two_steps_are_not_in_one_region) {
     end();
     CHECK_ZU(plans().steps_declined, 1);
     helper_end();
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -146,8 +146,7 @@ static void big_step(int stream, uint64_t key) {
     }
 }
 
-CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(without_room_for_its_region_a_key_goes_the_ordinary_way, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     big_step(0, 1);
     end();
@@ -174,12 +173,10 @@ CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
     CHECK_ZU(plans().hits, 8);
     CHECK_ZU(misses_now(), 0);
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
-    tear_down_steps();
 }
 
 /* A second key of the stream needs more than there is: the first one's plan stays. */
-CASE(a_key_too_large_leaves_the_others_their_plans) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(a_key_too_large_leaves_the_others_their_plans, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     big_step(0, 1);
     end();
@@ -200,7 +197,6 @@ CASE(a_key_too_large_leaves_the_others_their_plans) {
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 2);
-    tear_down_steps();
 }
 
 static void *taken;
@@ -216,8 +212,7 @@ static bool take_what_is_free(void *user, size_t bytes) {
 }
 
 /* The first one's plan memory was given up for it, and is now another's. */
-CASE(plans_whose_memory_is_gone_are_dropped) {
-    REQUIRE(set_up_steps("16MiB", NULL, 3));
+CASE_WITH(plans_whose_memory_is_gone_are_dropped, set_up_steps("16MiB", NULL, 3)) {
     void *rest = NULL;
     taken = NULL;
     big_step(0, 1);
@@ -248,7 +243,6 @@ CASE(plans_whose_memory_is_gone_are_dropped) {
     big_step(0, 1);
     end();
     CHECK_ZU(plans().hits, 4);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -3,8 +3,7 @@
 
 /* ---- blocks that several streams use ---- */
 
-CASE(what_several_streams_use_is_not_planned) {
-    REQUIRE(set_up_plans());
+CASE_WITH(what_several_streams_use_is_not_planned, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         shadow *shared = get(1000, WORK), *moved = get(2000, WORK);
@@ -16,11 +15,9 @@ CASE(what_several_streams_use_is_not_planned) {
     }
     CHECK_ZU(plans().slot_count, 0);
     CHECK_ZU(plans().unplanned, 2);
-    tear_down_steps();
 }
 
-CASE(slots_of_two_streams_are_in_two_regions) {
-    REQUIRE(set_up_plans());
+CASE_WITH(slots_of_two_streams_are_in_two_regions, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
         shadow *a = shadow_take(4096, WORK, 0), *b = shadow_take(4096, WORK, 1);
@@ -30,11 +27,9 @@ CASE(slots_of_two_streams_are_in_two_regions) {
     }
     CHECK_ZU(plans().hits, 2);
     CHECK_ZU(plans().plan_bytes, 2 * 4096);
-    tear_down_steps();
 }
 
-CASE(a_block_used_elsewhere_comes_back_when_that_is_done) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_block_used_elsewhere_comes_back_when_that_is_done, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -59,12 +54,10 @@ CASE(a_block_used_elsewhere_comes_back_when_that_is_done) {
         end();
         CHECK_ZU(plans().hits, 2 * (uint64_t)i + 2);
     }
-    tear_down_steps();
 }
 
 /* Freed, read by stream 1 still, and stream 0 is known to be done with it. */
-CASE(a_block_of_another_stream_only_is_not_the_regions) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_block_of_another_stream_only_is_not_the_regions, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -81,11 +74,9 @@ CASE(a_block_of_another_stream_only_is_not_the_regions) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     check_payloads();
-    tear_down_steps();
 }
 
-CASE(the_ordinary_path_takes_no_block_of_a_region) {
-    REQUIRE(set_up_plans());
+CASE_WITH(the_ordinary_path_takes_no_block_of_a_region, set_up_plans()) {
     begin(1);
     CHAIN(4 * MIB);
     end();
@@ -102,11 +93,9 @@ CASE(the_ordinary_path_takes_no_block_of_a_region) {
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     put(other);
     check_payloads();
-    tear_down_steps();
 }
 
-CASE(a_seat_that_comes_back_is_its_streams_again) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_seat_that_comes_back_is_its_streams_again, set_up_plans()) {
     begin(1);
     CHAIN(4000);
     end();
@@ -128,11 +117,9 @@ CASE(a_seat_that_comes_back_is_its_streams_again) {
     end();
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     check_payloads();
-    tear_down_steps();
 }
 
-CASE(a_region_that_no_slot_is_in_is_given_back) {
-    REQUIRE(set_up_plans());
+CASE_WITH(a_region_that_no_slot_is_in_is_given_back, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
     ashlar_plan_set_options(allocator, &options);
     begin(1);
@@ -149,7 +136,6 @@ CASE(a_region_that_no_slot_is_in_is_given_back) {
     end();
     CHECK_ZU(plans().memory_bytes, 1 * MIB);
     put(kept);
-    tear_down_steps();
 }
 
 RUN_CASES()

@@ -125,17 +125,14 @@ CASE(threads_with_streams_of_their_own_are_all_served) {
     run_threads();
     CHECK(plans().plan_count == THREADS);
     CHECK(plans().hits > (uint64_t)THREADS * STEPS * BLOCKS / 4);
-    tear_down();
 }
 
-CASE(threads_of_one_key_take_turns_in_its_region) {
-    REQUIRE(set_up_cached("memory=256MiB", 8 * MIB));
+CASE_WITH(threads_of_one_key_take_turns_in_its_region, set_up_cached("memory=256MiB", 8 * MIB)) {
     is_same_key = true;
     run_threads();
     const ashlar_plan_stats stats = plans();
     CHECK(stats.plan_count <= 1);
     CHECK_ZU(stats.steps_recorded + stats.steps_replayed + stats.steps_declined, THREADS * STEPS);
-    tear_down();
 }
 
 RUN_CASES()

@@ -52,7 +52,6 @@ CASE(every_length_is_rehearsed_twice_and_the_longest_step_run_once) {
     CHECK_ZU(report.plan.steps_recorded, LENGTH_MAX - LENGTH_MIN + 1);
     CHECK_ZU(report.plan.steps_replayed, LENGTH_MAX - LENGTH_MIN + 2);
     CHECK_ZU(report.plan.plan_count, 1);
-    tear_down();
 }
 
 CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
@@ -77,7 +76,6 @@ CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     const size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
     CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
-    tear_down();
 }
 
 /* ---- dry runs ---- */
@@ -114,7 +112,6 @@ CASE(dry_runs_take_no_memory_until_there_is_a_plan) {
     CHECK_ZU(seen_without_memory, LENGTH_MAX - LENGTH_MIN + 1);
     CHECK_ZU(seen_reserved[0], 0);
     CHECK(seen_reserved[1] >= 600 * MIB);
-    tear_down();
 }
 
 /* ---- what is reserved ---- */
@@ -156,10 +153,9 @@ CASE(what_is_reserved_is_what_was_live_and_the_regions) {
 }
 
 /* Memory for the plan, and not for what would lie beside it on the ordinary path. */
-CASE(a_device_with_just_enough_memory_is_enough) {
+CASE_WITH(a_device_with_just_enough_memory_is_enough, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report report;
     char spec[64];
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     program.scale = 20;
     const ashlar_warmup_options o = made_options();
@@ -177,7 +173,6 @@ CASE(a_device_with_just_enough_memory_is_enough) {
     const ashlar_warmup_options again = made_options();
     CHECK(ashlar_allocator_warmup(allocator, &again, NULL) == ASHLAR_OK);
     run_later(&again, LENGTH_MAX);
-    tear_down();
 }
 
 /* ---- after it ---- */
@@ -241,9 +236,8 @@ static ashlar_status mark_one(void *user, size_t length) {
     return status == ASHLAR_OK ? run_program(false, length) : status;
 }
 
-CASE(what_cannot_be_planned_is_warmed_up_too) {
+CASE_WITH(what_cannot_be_planned_is_warmed_up_too, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report report;
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options();
     o.dry_run = mark_one;
@@ -252,13 +246,11 @@ CASE(what_cannot_be_planned_is_warmed_up_too) {
     CHECK(report.plan.unplanned >= report.length_count &&
           ashlar_plan_miss_total(&report.plan) == 0);
     CHECK(report.plan.memory_bytes + 40 * 50000 <= report.reserved_bytes);
-    tear_down();
 }
 
 /* ---- beside it ---- */
 
-CASE(options_and_other_keys_stay_as_they_are) {
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     program_init(1);
     ashlar_warmup_options o = made_options(), other = made_options();
     o.length_bucket_count = 2; /* keys 70 and 71 */
@@ -284,12 +276,10 @@ CASE(options_and_other_keys_stay_as_they_are) {
         CHECK_ZU(plans().plan_count, 5 + other.key - 81);
         run_later(&other, LENGTH_MAX);
     }
-    tear_down();
 }
 
-CASE(a_second_warm_up_replaces_the_first) {
+CASE_WITH(a_second_warm_up_replaces_the_first, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     ashlar_warmup_report first, second;
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     program.scale = 20;
     ashlar_warmup_options o = made_options();
@@ -300,7 +290,6 @@ CASE(a_second_warm_up_replaces_the_first) {
     CHECK(second.plan.memory_bytes < first.plan.memory_bytes);
     CHECK(second.reserved_bytes < first.reserved_bytes);
     CHECK_ZU(second.plan.plan_count, 3);
-    tear_down();
 }
 
 /* ---- without a plan ---- */
@@ -355,7 +344,6 @@ CASE(streams_that_take_from_each_other_are_reported) {
     CHECK(!report.is_steady);
     CHECK_ZU(report.pass_count, ASHLAR_WARMUP_PASSES_MAX);
     CHECK(stats_now().is_sealed);
-    tear_down();
 }
 
 RUN_CASES()

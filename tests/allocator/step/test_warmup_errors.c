@@ -50,8 +50,8 @@ CASE(bad_options_are_refused) {
             o.step = NULL;
             o.dry_run = NULL;
         }
-        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), i == 2 ? "give a step" : "min_length is from 1");
+        CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL,
+                    i == 2 ? "give a step" : "min_length is from 1");
         check_undone(&report);
     }
     CHECK_ZU(program.call_count, 0);
@@ -63,8 +63,8 @@ CASE(a_step_under_way_is_refused) {
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
     CHECK(ashlar_step_begin(allocator, streams[0], o.key) == ASHLAR_OK);
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "a step is under way");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL,
+                "a step is under way");
     CHECK_ZU(program.call_count, 0);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
@@ -126,8 +126,8 @@ CASE(a_step_unlike_its_rehearsal_is_reported) {
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
     program.extra_bytes = MIB;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "warm-up at length 40: ");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL,
+                "warm-up at length 40: ");
     CHECK_HAS(ashlar_error_detail(), " larger than recorded");
     check_undone(&report);
     program.extra_bytes = 0;
@@ -136,15 +136,13 @@ CASE(a_step_unlike_its_rehearsal_is_reported) {
         o.dry_run = take_one;
         o.step = take_otherwise;
         o.user = &kind;
-        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), want[kind]);
+        CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL, want[kind]);
         CHECK_HAS(ashlar_error_detail(), " than recorded);");
         check_undone(&report);
     }
     int kind = 0; /* less than in the dry run is no miss */
     o.user = &kind;
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
 static ashlar_status take_more_each_time(void *user, size_t length) {
@@ -167,8 +165,7 @@ CASE(a_step_that_differs_from_time_to_time_is_reported) {
     o.step = take_more_each_time;
     o.user = &visits;
     o.length_bucket_count = 2;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "at length 40");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL, "at length 40");
     CHECK_HAS(ashlar_error_detail(), "(1 behind the last recorded allocation)");
     check_undone(&report);
     end_case();
@@ -179,8 +176,8 @@ CASE(a_rehearsal_that_keeps_a_block_is_reported) {
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
     program.leaks = true;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "at length 40: a dry run left 1 of its blocks live");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL,
+                "at length 40: a dry run left 1 of its blocks live");
     CHECK_ZU(program.call_count, 1);
     check_undone(&report);
     program.leaked_count = 0; /* the address stands for nothing any more */
@@ -199,7 +196,6 @@ CASE(a_step_may_keep_a_block) {
     CHECK(report.plan.unplanned > 0 && report.plan.hits > 0);
     drop_leaks();
     wait_for_all();
-    tear_down();
 }
 
 /* ---- no memory ---- */
@@ -212,8 +208,8 @@ CASE(a_device_that_is_too_small_is_told_before_any_step) {
     live = take(5 * MIB, streams[0]);
     live_before = 1;
     const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "warm-up: no memory for the plan of a step of length 40");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_ENOMEM,
+                "warm-up: no memory for the plan of a step of length 40");
     CHECK_HAS(ashlar_error_detail(), "make the steps shorter or smaller");
     CHECK_ZU(program.call_count, LENGTH_MAX - LENGTH_MIN + 1); /* dry runs */
     check_undone(&report);
@@ -228,14 +224,13 @@ CASE(a_limit_and_a_seal_hold_for_it_too) {
     program.scale = 20;
     const ashlar_warmup_options o = made_options();
     CHECK(ashlar_allocator_set_limit(allocator, 20 * MIB) == ASHLAR_OK);
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "no memory for the plan");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_ENOMEM,
+                "no memory for the plan");
     check_undone(&report);
     CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
     ashlar_allocator_seal(allocator);
     ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL);
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "sealed");
+    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_ENOMEM, "sealed");
     CHECK(plans().plan_count == 0 && plans().memory_bytes == 0);
     ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
     end_case();

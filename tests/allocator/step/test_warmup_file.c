@@ -85,7 +85,6 @@ CASE(a_file_of_something_else_is_refused) {
     check_refused(&o, ASHLAR_EINVAL, "larger than recorded");
     program.scale = 1;
     (void)warm_up(&o);
-    tear_down();
 }
 
 CASE(a_damaged_file_is_refused) {
@@ -94,7 +93,6 @@ CASE(a_damaged_file_is_refused) {
     const ashlar_warmup_options o = file_options();
     check_refused(&o, ASHLAR_EFORMAT, path);
     CHECK_ZU(program.call_count, 0);
-    tear_down();
 }
 
 CASE(a_file_that_cannot_be_written_ends_it) {
@@ -108,7 +106,6 @@ CASE(a_file_that_cannot_be_written_ends_it) {
     (void)unlink(path);
     o.fingerprint = wide;
     check_refused(&o, ASHLAR_EINVAL, "fingerprint is too long");
-    tear_down();
 }
 
 CASE(without_plans_no_file_is_made) {
@@ -119,7 +116,6 @@ CASE(without_plans_no_file_is_made) {
     o.without_plan = true;
     CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK(!report.is_planned && !report.is_loaded && access(path, F_OK) != 0);
-    tear_down();
 }
 
 RUN_CASES_IN_FOLDER()

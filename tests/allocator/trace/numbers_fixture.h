@@ -1,5 +1,5 @@
 /*
- * numbers_fixture.h - random numbers, the same in both types, and plain functions, for tests.
+ * numbers_fixture.h - random numbers that are the same as float and as double, for tests.
  */
 #ifndef ASHLAR_NUMBERS_FIXTURE_H
 #define ASHLAR_NUMBERS_FIXTURE_H

@@ -349,8 +349,7 @@ CASE(a_block_that_cannot_be_is_named) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         const ashlar_picture_block blocks[] = {{.end = 1, .bytes = 1}, cases[i].block};
         const ashlar_picture picture = picture_of(blocks, 2);
-        CHECK(ashlar__picture_write(&picture, path) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), cases[i].words);
+        CHECK_FAILS(ashlar__picture_write(&picture, path), ASHLAR_EINVAL, cases[i].words);
         CHECK(old_is_there());
     }
 }
@@ -361,9 +360,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__picture_write(&picture, path);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__picture_write(&picture, path));
         CHECK(status == ASHLAR_OK || (old_is_there() && ashlar_error_detail()[0] != '\0'));
     }
     CHECK(status == ASHLAR_OK && n > 2 && read_picture());
@@ -371,8 +368,8 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 
 CASE(a_path_that_cannot_be_written_is_named) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
-    CHECK(ashlar__picture_write(&picture, "/nowhere/picture.svg") == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/picture.svg");
+    CHECK_FAILS(ashlar__picture_write(&picture, "/nowhere/picture.svg"), ASHLAR_EIO,
+                "/nowhere/picture.svg");
     CHECK(ashlar__picture_write(&picture, folder) == ASHLAR_EINVAL);
 }
 

@@ -2,7 +2,7 @@
  * test_trace_picture.c - that the picture of a trace shows its blocks where and when they were, and
  * nothing that the trace does not know.
  */
-#include "allocator/trace/trace_picture.h"
+#include "allocator/trace/trace_files.h"
 
 #include <ashlar/allocator.h>
 
@@ -97,9 +97,8 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     write_bytes("old", 3);
     left_out = 77;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__trace_write_svg(sample, COUNT(sample), path, &left_out);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n,
+                      status = ashlar__trace_write_svg(sample, COUNT(sample), path, &left_out));
         CHECK(status == ASHLAR_OK || (left_out == 77 && old_is_there()));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }
@@ -108,8 +107,8 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 
 CASE(a_path_that_cannot_be_written_is_named) {
     left_out = 77;
-    CHECK(ashlar__trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.svg");
+    CHECK_FAILS(ashlar__trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out), ASHLAR_EIO,
+                "/nowhere/trace.svg");
     CHECK_ZU(left_out, 77);
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_trace_ring.c - that the ring keeps the newest events, whole and in order, whoever writes and
- * reads it at the same time.
+ * test_trace_ring.c - that the ring keeps the newest events, whole and in order, while other
+ * threads write and read.
  */
 #include "allocator/trace/trace_ring.h"
 
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "allocator/base/clock.h"
 #include "tests/check.h"
 #include "allocator/base/host.h"
 
@@ -80,14 +81,12 @@ CASE(a_capacity_is_rounded_up) {
         CHECK_ZU(ring.capacity, pairs[i][1]);
         ashlar__trace_finish(&ring);
     }
-    CHECK(ashlar__trace_init(&ring, 0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "0 events; give 1 .. 4294967296");
+    CHECK_FAILS(ashlar__trace_init(&ring, 0), ASHLAR_EINVAL, "0 events; give 1 .. 4294967296");
     CHECK(ashlar__trace_init(&ring, ((size_t)1 << 32) + 1) == ASHLAR_EINVAL);
     CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
-CASE(a_ring_that_is_not_full_has_everything) {
-    REQUIRE(set_up());
+CASE_WITH(a_ring_that_is_not_full_has_everything, set_up()) {
     check_read(0, 0, UINT64_MAX);
     put_to(1);
     check_read(0, 1, UINT64_MAX);
@@ -96,8 +95,7 @@ CASE(a_ring_that_is_not_full_has_everything) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(a_full_ring_has_the_newest) {
-    REQUIRE(set_up());
+CASE_WITH(a_full_ring_has_the_newest, set_up()) {
     for (uint64_t end = CAPACITY + 1; end < 4 * CAPACITY; end++) {
         put_to(end);
         check_read(end - CAPACITY, CAPACITY, UINT64_MAX);
@@ -105,8 +103,7 @@ CASE(a_full_ring_has_the_newest) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(a_small_array_gets_the_newest) {
-    REQUIRE(set_up());
+CASE_WITH(a_small_array_gets_the_newest, set_up()) {
     put_to(11);
     events[3].address = 77;
     CHECK_ZU(ashlar__trace_read(&ring, events, 3, &lost), 3);
@@ -118,8 +115,7 @@ CASE(a_small_array_gets_the_newest) {
 }
 
 /* A thread that stopped inside its put, here by hand. */
-CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
-    REQUIRE(set_up());
+CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set_up()) {
     put_to(6);
     atomic_store(&ring.entries[4].mark, 2 * 4 + 1);
     check_read(0, 5, 4);
@@ -135,8 +131,7 @@ CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
 }
 
 /* As if other writers had been a lap ahead, here by hand. */
-CASE(a_writer_that_was_overtaken_writes_nothing) {
-    REQUIRE(set_up());
+CASE_WITH(a_writer_that_was_overtaken_writes_nothing, set_up()) {
     put_to(5);
     atomic_store(&ring.entries[5].words[1], 99);
     atomic_store(&ring.entries[5].mark, 2 * (5 + CAPACITY) + 2);
@@ -146,8 +141,7 @@ CASE(a_writer_that_was_overtaken_writes_nothing) {
     ashlar__trace_finish(&ring);
 }
 
-CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
-    REQUIRE(set_up());
+CASE_WITH(what_is_overwritten_meanwhile_ends_the_gapless_part, set_up()) {
     put_to(CAPACITY);
     atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
     check_read(3, 5, UINT64_MAX);
@@ -158,9 +152,7 @@ CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
 
 CASE(a_ring_without_host_memory_is_none) {
     ashlar_trace before = {.capacity = 5};
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "128 events");
     CHECK(before.capacity == 5 && before.entries == NULL);
 }
@@ -168,11 +160,11 @@ CASE(a_ring_without_host_memory_is_none) {
 CASE(the_clock_is_the_monotonic_one) {
     struct timespec now;
     REQUIRE(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    const uint64_t before = ashlar__trace_now_ns();
+    const uint64_t before = ashlar__clock_ns();
     CHECK(before >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
     const struct timespec nap = {.tv_nsec = 2000000};
     (void)nanosleep(&nap, NULL);
-    const uint64_t after = ashlar__trace_now_ns();
+    const uint64_t after = ashlar__clock_ns();
     CHECK(after >= before + 2000000);
     REQUIRE(set_up());
     put_to(1);
@@ -247,10 +239,9 @@ static void *read_events(void *arg) {
     return NULL;
 }
 
-CASE(many_writers_and_a_reader_tear_nothing) {
+CASE_WITH(many_writers_and_a_reader_tear_nothing, set_up()) {
     pthread_t writers[WRITERS], reader;
     size_t idx[WRITERS];
-    REQUIRE(set_up());
     atomic_store(&writers_left, WRITERS);
     REQUIRE(pthread_create(&reader, NULL, read_events, NULL) == 0);
     for (size_t i = 0; i < WRITERS; i++) {

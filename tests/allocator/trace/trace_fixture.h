@@ -1,5 +1,5 @@
 /*
- * trace_fixture.h - short ways to write down a trace, for tests.
+ * trace_fixture.h - short ways to write events of a trace, for tests.
  */
 #ifndef ASHLAR_TRACE_FIXTURE_H
 #define ASHLAR_TRACE_FIXTURE_H

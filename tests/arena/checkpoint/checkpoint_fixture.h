@@ -124,6 +124,14 @@ static inline bool is_same(const ashlar_arena *of, const image *as) {
     return is;
 }
 
+static inline void finish(void) {
+    ashlar_arena_destroy(arena);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+    (void)unlink(path);
+    CHECK(rmdir(folder) == 0); /* no temporary is left behind */
+}
+
 static inline bool set_up_arena(const char *spec, unsigned regions) {
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-checkpoint-XXXXXX");
     if (!set_up(spec) || mkdtemp(folder) == NULL) {
@@ -131,15 +139,7 @@ static inline bool set_up_arena(const char *spec, unsigned regions) {
     }
     (void)snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     arena = open_arena(regions);
-    return true;
-}
-
-static inline void finish(void) {
-    ashlar_arena_destroy(arena);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-    (void)unlink(path);
-    CHECK(rmdir(folder) == 0); /* no temporary is left behind */
+    return check_at_end(finish);
 }
 
 static inline ashlar_status save(unsigned flags) {

@@ -3,9 +3,8 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
-CASE(a_round_trip_keeps_every_bit) {
+CASE_WITH(a_round_trip_keeps_every_bit, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     static image before;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
     take_image(arena, &before);
     ashlar_arena *copy = open_arena(ASHLAR_REGIONS_ALL);
@@ -18,7 +17,6 @@ CASE(a_round_trip_keeps_every_bit) {
     CHECK(load(copy, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
     CHECK(is_same(copy, &before)); /* padding too */
     ashlar_arena_destroy(copy);
-    finish();
 }
 
 /* The values of one tensor of the file are those of its part of the region. */
@@ -61,7 +59,6 @@ CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
     CHECK(ashlar_checkpoint_metadata(same, "three") == NULL);
     ashlar_checkpoint_close(same);
     ashlar_checkpoint_close(NULL);
-    finish();
 }
 
 static size_t count_in_file(void) {
@@ -80,7 +77,6 @@ CASE(only_what_is_asked_for_and_there_is_written) {
     arena = open_arena(ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1));
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
     CHECK_ZU(count_in_file(), 2 * TENSORS);
-    finish();
 }
 
 static void scale_by_two(void *args) {
@@ -105,37 +101,28 @@ CASE(queued_work_comes_before_the_file_and_the_load_is_over_at_return) {
     for (int i = 0; i < 21; i++) {
         CHECK(values[i] == (float)(2 * i));
     }
-    finish();
 }
 
-CASE(what_cannot_be_saved_is_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 0));
-    CHECK(save(0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+CASE_WITH(what_cannot_be_saved_is_refused, set_up_arena("memory=64MiB", 0)) {
+    CHECK_FAILS(save(0), ASHLAR_EINVAL, "not committed");
     ashlar_arena_destroy(arena);
     arena = open_arena(ASHLAR_REGIONS_INFERENCE);
     CHECK(save(ASHLAR_CHECKPOINT_CONVERT) == ASHLAR_EINVAL);
-    CHECK(save(4) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no flags for a save");
+    CHECK_FAILS(save(4), ASHLAR_EINVAL, "no flags for a save");
     ashlar_arena_destroy(arena);
     const tensor clash[] = {{"a", ASHLAR_F32, 1, {1}}, {"optimizer.moment2.a", ASHLAR_F32, 1, {1}}};
     arena = open_arena_of(clash, 2, ASHLAR_REGIONS_ALL);
-    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "optimizer.moment2.a");
+    CHECK_FAILS(save(ASHLAR_CHECKPOINT_STATE), ASHLAR_EINVAL, "optimizer.moment2.a");
     CHECK(access(path, F_OK) != 0);
     CHECK(save(0) == ASHLAR_OK); /* as parameters both have their names */
     CHECK(load(arena, 0) == ASHLAR_OK);
-    finish();
 }
 
-CASE(failing_host_memory_writes_no_file) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(failing_host_memory_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     draw(arena, 1);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = save(ASHLAR_CHECKPOINT_STATE);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = save(ASHLAR_CHECKPOINT_STATE));
         /* ENOMEM: the software device, for its own part of the copy. */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         CHECK((access(path, F_OK) == 0) == (status == ASHLAR_OK));
@@ -143,11 +130,9 @@ CASE(failing_host_memory_writes_no_file) {
         CHECK(n != 3 || strstr(ashlar_error_detail(), "1280 bytes of parameters") != NULL);
     }
     CHECK(n > 12);
-    finish();
 }
 
-CASE(a_driver_that_fails_writes_no_file) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_driver_that_fails_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
         CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
@@ -156,10 +141,8 @@ CASE(a_driver_that_fails_writes_no_file) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
     CHECK(access(path, F_OK) != 0);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN);
-    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    finish();
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN,
+                    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK));
 }
 
 /* The copies are queued on the stream; what fails later must not leave them without their target.
@@ -171,15 +154,12 @@ CASE(a_late_failure_waits_for_the_copies_before_it) {
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(stream_synchronize), waits + 1);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    finish();
 }
 
-CASE(a_file_that_cannot_be_written_is_reported) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_file_that_cannot_be_written_is_reported, set_up_arena("memory=64MiB", 1)) {
     char absent[112];
     (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
     CHECK(ashlar_checkpoint_save(arena, absent, 0, NULL, 0, streams[0]) == ASHLAR_EIO);
-    finish();
 }
 
 RUN_CASES()

@@ -14,16 +14,24 @@ enum {
     MASTER = 1 << ASHLAR_REGION_MASTER,
 };
 
+/* An arena with other values than those that were saved. */
+static bool save_and_draw_anew(image *saved, image *before) {
+    if (!set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+        return false;
+    }
+    draw(arena, 1);
+    take_image(arena, saved);
+    CHECK(save(STATE) == ASHLAR_OK);
+    draw(arena, 2);
+    take_image(arena, before);
+    return true;
+}
+
 /* ---- what is taken ---- */
 
 CASE(without_state_the_moments_stay_and_the_masters_follow_the_file) {
     static image saved, before;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
-    draw(arena, 1);
-    take_image(arena, &saved);
-    CHECK(save(STATE) == ASHLAR_OK);
-    draw(arena, 2);
-    take_image(arena, &before);
+    REQUIRE(save_and_draw_anew(&saved, &before));
     CHECK(load(arena, 0) == ASHLAR_OK);
     CHECK(is_region_same(arena, ASHLAR_REGION_PARAMETERS, &saved));
     CHECK(is_region_same(arena, ASHLAR_REGION_MASTER, &saved));
@@ -34,7 +42,6 @@ CASE(without_state_the_moments_stay_and_the_masters_follow_the_file) {
     CHECK(load(inference, 0) == ASHLAR_OK);
     CHECK(is_same(inference, &saved));
     ashlar_arena_destroy(inference);
-    finish();
 }
 
 /* Parameters with values, for masters that are made of them. */
@@ -67,7 +74,6 @@ CASE(masters_that_the_file_lacks_are_made_of_the_parameters) {
         CHECK(half_master[i] == 0);
     }
     ashlar_arena_destroy(copy);
-    finish();
 }
 
 /* A file of a model all of whose tensors are of another type, as other programs write them. */
@@ -101,8 +107,7 @@ CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
     }
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     save_as(ASHLAR_F32, ASHLAR_REGIONS_INFERENCE, values);
-    CHECK(load(arena, 0) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), " is F32 [");
+    CHECK_FAILS(load(arena, 0), ASHLAR_EFORMAT, " is F32 [");
     CHECK(load(arena, CONVERT) == ASHLAR_OK);
     const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
     const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
@@ -116,7 +121,6 @@ CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
         CHECK(brain[i] == ashlar__bf16_from_float(values[i]));
         CHECK(half_master[i] == values[i] && brain_master[i] == values[i]); /* not rounded */
     }
-    finish();
 }
 
 /* A file of bf16 training, masters and all, for a model in other types. */
@@ -131,9 +135,7 @@ CASE(state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted) {
     const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
     const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
     CHECK(first[20] == 20 && wide[31] == 31);
-    CHECK(load(arena, CONVERT | STATE) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "state of another optimizer");
-    finish();
+    CHECK_FAILS(load(arena, CONVERT | STATE), ASHLAR_EFORMAT, "state of another optimizer");
 }
 
 /* ---- what is refused ---- */
@@ -142,8 +144,7 @@ static void check_unchanged(ashlar_arena *into, unsigned flags, const char *mess
     static image before;
     draw(into, 7);
     take_image(into, &before);
-    CHECK(load(into, flags) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_FAILS(load(into, flags), ASHLAR_EFORMAT, message);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK(is_same(into, &before));
 }
@@ -183,7 +184,6 @@ CASE(files_of_another_model_are_refused_and_nothing_changes) {
     CHECK(write_tensors(other, TENSORS) == ASHLAR_OK); /* the control */
     CHECK(load(arena, 0) == ASHLAR_OK);
     CHECK(load(arena, STATE) == ASHLAR_OK); /* this arena has none */
-    finish();
 }
 
 CASE(a_training_goes_on_only_with_the_state_that_it_has) {
@@ -209,7 +209,6 @@ CASE(a_training_goes_on_only_with_the_state_that_it_has) {
             ashlar_arena_destroy(into);
         }
     }
-    finish();
 }
 
 CASE(damaged_state_is_refused) {
@@ -234,68 +233,50 @@ CASE(damaged_state_is_refused) {
     CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
     check_unchanged(arena, STATE, "'optimizer.master.first' is the state of another optimizer");
     CHECK(load(arena, 0) == ASHLAR_OK);
-    finish();
 }
 
-CASE(an_arena_without_memory_and_other_flags_are_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 0));
+CASE_WITH(an_arena_without_memory_and_other_flags_are_refused, set_up_arena("memory=64MiB", 0)) {
     CHECK(write_tensors(MODEL, TENSORS) == ASHLAR_OK);
-    CHECK(load(arena, 0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(load(arena, 0), ASHLAR_EINVAL, "not committed");
     ashlar_arena_destroy(arena);
     arena = open_arena(1);
-    CHECK(load(arena, 4) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no flags for a load");
+    CHECK_FAILS(load(arena, 4), ASHLAR_EINVAL, "no flags for a load");
     CHECK(load(arena, STATE | CONVERT) == ASHLAR_OK);
-    finish();
 }
 
-CASE(files_that_cannot_be_opened_are_named) {
+CASE_WITH(files_that_cannot_be_opened_are_named, set_up_arena("memory=64MiB", 1)) {
     ashlar_checkpoint *file = NULL;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
-    CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(ashlar_checkpoint_open(path, &file), ASHLAR_EIO, path);
     FILE *damaged = fopen(path, "wb");
     REQUIRE(damaged != NULL);
     CHECK(fputs("no checkpoint at all", damaged) >= 0 && fclose(damaged) == 0);
-    CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(ashlar_checkpoint_open(path, &file), ASHLAR_EFORMAT, path);
     CHECK(file == NULL);
-    finish();
 }
 
 /* ---- failures outside ---- */
 
 CASE(failing_host_memory_changes_nothing) {
     static image saved, before;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
-    draw(arena, 1);
-    take_image(arena, &saved);
-    CHECK(save(STATE) == ASHLAR_OK);
-    draw(arena, 2);
-    take_image(arena, &before);
+    REQUIRE(save_and_draw_anew(&saved, &before));
     ashlar_checkpoint *file = NULL;
     unsigned long n = 0;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500;) {
-        ashlar__host_fail_at(++n);
-        status = ashlar_checkpoint_open(path, &file);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_checkpoint_open(path, &file));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((file != NULL) == (status == ASHLAR_OK));
     }
     CHECK(n > 4);
     REQUIRE(file != NULL);
     for (n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM));
         CHECK(is_same(arena, &before));
     }
     CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
     memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
     CHECK(is_same(arena, &saved));
     ashlar_checkpoint_close(file);
-    finish();
 }
 
 CASE(a_driver_that_fails_is_reported) {
@@ -306,14 +287,11 @@ CASE(a_driver_that_fails_is_reported) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 100; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = load(arena, STATE);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = load(arena, STATE));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         }
         CHECK_ZU(n - 2, 4); /* once for each region: one copy of all of it */
     }
-    finish();
 }
 
 RUN_CASES()

@@ -54,8 +54,7 @@ CASE(a_disk_that_fills_leaves_the_old_file) {
     ashlar__file_abort(file);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     (void)signal(SIGXFSZ, handler);
-    CHECK(status == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(status, ASHLAR_EIO, path);
     CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
     CHECK(names_in_folder() == 1);
 }
@@ -67,8 +66,7 @@ CASE(a_rename_that_fails_removes_the_temporary) {
     CHECK(mkdir(path, 0700) == 0); /* comes up meanwhile: a file cannot replace a folder */
     CHECK(ashlar__file_commit(file) == ASHLAR_EIO);
     CHECK(names_in_folder() == 1);
-    CHECK(ashlar__file_create(path, &file) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not a regular file");
+    CHECK_FAILS(ashlar__file_create(path, &file), ASHLAR_EINVAL, "not a regular file");
     CHECK(rmdir(path) == 0);
 }
 
@@ -128,8 +126,7 @@ CASE(a_temporary_of_the_next_name_is_no_obstacle) {
 
 CASE(a_missing_folder_is_named) {
     ashlar_file *file;
-    CHECK(ashlar__file_create("/nowhere/at/all", &file) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    CHECK_FAILS(ashlar__file_create("/nowhere/at/all", &file), ASHLAR_EIO, "/nowhere/at/all");
     CHECK(ashlar__file_create("", &file) == ASHLAR_EINVAL);
     char long_path[5000];
     memset(long_path, 'x', sizeof long_path - 1);

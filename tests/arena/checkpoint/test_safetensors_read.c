@@ -167,8 +167,7 @@ CASE(a_header_longer_than_file_or_limit_is_refused) {
     check_refused("the format allows");
     (void)unlink(path);
     ashlar_safetensors *file;
-    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(ashlar__safetensors_open(path, &file), ASHLAR_EIO, path);
     CHECK(ashlar__safetensors_open(folder, &file) == ASHLAR_EFORMAT);
 }
 

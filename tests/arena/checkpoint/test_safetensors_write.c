@@ -131,9 +131,7 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     (void)unlink(path);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = write_sample();
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = write_sample());
         CHECK((status == ASHLAR_OK) == (access(path, F_OK) == 0));
         CHECK(names_in_folder() == (status == ASHLAR_OK));
     }
@@ -143,9 +141,7 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     status = ASHLAR_EHOSTMEM;
     ashlar_safetensors *file = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__safetensors_open(path, &file);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__safetensors_open(path, &file));
         CHECK((status == ASHLAR_OK) == (file != NULL));
     }
     CHECK(status == ASHLAR_OK);

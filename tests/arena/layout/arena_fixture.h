@@ -34,17 +34,18 @@ static inline bool declare_all(ashlar_arena *in) {
            ashlar_arena_add(in, "five", ASHLAR_F64, 1, &(size_t){2}, NULL) == ASHLAR_OK;
 }
 
-/* A device, an allocator, and the arena with these regions, committed on streams[0]. */
-static inline bool set_up_arena(const char *spec, unsigned regions) {
-    return set_up(spec) && ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
-           ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
-}
-
 static inline void tear_down_arena(void) {
     ashlar_arena_destroy(arena);
     arena = NULL;
     CHECK_ZU(stats_now().live_blocks, 0);
     tear_down();
+}
+
+/* A device, an allocator, and the arena with these regions, committed on streams[0]. */
+static inline bool set_up_arena(const char *spec, unsigned regions) {
+    return set_up(spec) && ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
+           ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK &&
+           check_at_end(tear_down_arena);
 }
 
 static inline unsigned char *view_of(ashlar_region region, size_t tensor) {

@@ -7,6 +7,13 @@
 
 static ashlar_arena *arena;
 
+static void finish(void) {
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 /* "one" [3], then a group of "two" [2, 5] at 64 and "three" [8] at 0, then "four" [70]. */
 static bool set_up_declared(void) {
     const ashlar_tensor_spec specs[] = {
@@ -15,26 +22,19 @@ static bool set_up_declared(void) {
     return set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK &&
            ashlar_arena_add(arena, "one", ASHLAR_F32, 1, &(size_t){3}, NULL) == ASHLAR_OK &&
            ashlar_arena_add_group(arena, 104, specs, 2, NULL) == ASHLAR_OK &&
-           ashlar_arena_add(arena, "four", ASHLAR_F32, 1, &(size_t){70}, NULL) == ASHLAR_OK;
+           ashlar_arena_add(arena, "four", ASHLAR_F32, 1, &(size_t){70}, NULL) == ASHLAR_OK &&
+           check_at_end(finish);
 }
 
 enum { REGION_BYTES = 1024, TENSORS = 4 };
 enum { ALL = ASHLAR_REGIONS_ALL & ~ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) }; /* all fp32 */
 static const size_t OFFSETS[TENSORS] = {0, 256 + 64, 256, 512};
 
-static void finish(void) {
-    ashlar_arena_destroy(arena);
-    arena = NULL;
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-}
-
 static bool commit(unsigned regions) {
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
 }
 
-CASE(every_region_has_the_same_offsets) {
-    REQUIRE(set_up_declared());
+CASE_WITH(every_region_has_the_same_offsets, set_up_declared()) {
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), REGION_BYTES);
     CHECK_ZU(ashlar_arena_regions(arena), ALL);
@@ -54,18 +54,15 @@ CASE(every_region_has_the_same_offsets) {
             CHECK(base >= earlier + REGION_BYTES || earlier >= base + REGION_BYTES);
         }
     }
-    finish();
 }
 
-CASE(each_region_is_one_block_with_its_tag) {
-    REQUIRE(set_up_declared());
+CASE_WITH(each_region_is_one_block_with_its_tag, set_up_declared()) {
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     const ashlar_stats stats = stats_now();
     CHECK_ZU(stats.live_blocks, 4);
     CHECK_ZU(stats.tags[ASHLAR_TAG_WEIGHTS].live_bytes, REGION_BYTES);
     CHECK_ZU(stats.tags[ASHLAR_TAG_GRADIENTS].live_bytes, REGION_BYTES);
     CHECK_ZU(stats.tags[ASHLAR_TAG_MOMENTS].live_bytes, 2 * REGION_BYTES);
-    finish();
 }
 
 /* So that the places of one element differ in more than one bit of their address. */
@@ -87,8 +84,7 @@ CASE(large_regions_side_by_side_are_not_a_power_of_two_apart) {
 }
 
 /* On memory that held something else before. */
-CASE(commit_fills_every_region_with_zeros) {
-    REQUIRE(set_up_declared());
+CASE_WITH(commit_fills_every_region_with_zeros, set_up_declared()) {
     unsigned char *dirty = take(8 * REGION_BYTES, streams[0]);
     CHECK(ashlar_fill(device, dirty, 0xab, 8 * REGION_BYTES, streams[0]) == ASHLAR_OK);
     give(dirty);
@@ -103,7 +99,6 @@ CASE(commit_fills_every_region_with_zeros) {
         }
         CHECK_ZU(wrong, 0);
     }
-    finish();
 }
 
 CASE(an_arena_has_the_regions_it_was_committed_with) {
@@ -125,52 +120,44 @@ CASE(an_arena_has_the_regions_it_was_committed_with) {
     }
 }
 
-CASE(nothing_is_there_before_commit) {
-    REQUIRE(set_up_declared());
+CASE_WITH(nothing_is_there_before_commit, set_up_declared()) {
     CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
     CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0) == NULL);
     CHECK_ZU(ashlar_arena_regions(arena), 0);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 0);
     CHECK(ashlar_arena_allocator(arena) == NULL);
-    finish();
 }
 
-CASE(a_commit_that_cannot_be_is_refused) {
-    REQUIRE(set_up_declared());
+CASE_WITH(a_commit_that_cannot_be_is_refused, set_up_declared()) {
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
-    CHECK(ashlar_arena_commit(empty, allocator, streams[0], 1) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "without tensors");
+    CHECK_FAILS(ashlar_arena_commit(empty, allocator, streams[0], 1), ASHLAR_EINVAL,
+                "without tensors");
     ashlar_arena_destroy(empty);
     ashlar_arena_destroy(NULL);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "regions: 0x0");
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 32) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "regions: 0x20");
+    CHECK_FAILS(ashlar_arena_commit(arena, allocator, streams[0], 0), ASHLAR_EINVAL,
+                "regions: 0x0");
+    CHECK_FAILS(ashlar_arena_commit(arena, allocator, streams[0], 32), ASHLAR_EINVAL,
+                "regions: 0x20");
     CHECK_ZU(stats_now().alloc_count, 0);
     REQUIRE(commit(1));
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "committed already");
+    CHECK_FAILS(ashlar_arena_commit(arena, allocator, streams[0], 1), ASHLAR_EINVAL,
+                "committed already");
     CHECK_ZU(ashlar_arena_regions(arena), 1);
-    finish();
 }
 
-CASE(nothing_is_declared_after_commit) {
-    REQUIRE(set_up_declared());
+CASE_WITH(nothing_is_declared_after_commit, set_up_declared()) {
     REQUIRE(commit(1));
-    CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "committed");
+    CHECK_FAILS(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL), ASHLAR_EINVAL,
+                "committed");
     CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
-    finish();
 }
 
-CASE(tensors_too_large_together_are_not_committed) {
-    REQUIRE(set_up_declared());
+CASE_WITH(tensors_too_large_together_are_not_committed, set_up_declared()) {
     CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){SIZE_MAX / 4}, NULL) ==
           ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EOVERFLOW);
     CHECK_ZU(ashlar_arena_regions(arena), 0);
-    finish();
 }
 
 static void check_uncommitted(void) {
@@ -201,17 +188,14 @@ CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
     CHECK(commit(ALL));
     finish();
     REQUIRE(set_up_declared());
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1,
+                  CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EHOSTMEM));
     check_uncommitted();
     CHECK(commit(ALL));
-    finish();
 }
 
 /* What the failed commit held for a moment is somebody else's now, and stays it. */
-CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
-    REQUIRE(set_up_declared());
+CASE_WITH(a_commit_that_failed_forgets_the_blocks_it_gave_back, set_up_declared()) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
     REQUIRE(commit(1));
@@ -225,17 +209,14 @@ CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
     for (size_t i = 0; i < 8; i++) {
         give(others[i]);
     }
-    finish();
 }
 
-CASE(regions_larger_than_the_device_are_out_of_memory) {
-    REQUIRE(set_up_declared());
+CASE_WITH(regions_larger_than_the_device_are_out_of_memory, set_up_declared()) {
     /* Two of these regions fit, the third does not. */
     CHECK(ashlar_arena_add(arena, "big", ASHLAR_F32, 1, &(size_t){7 * MIB}, NULL) == ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_ENOMEM);
     check_uncommitted();
     CHECK(commit(3));
-    finish();
 }
 
 RUN_CASES()

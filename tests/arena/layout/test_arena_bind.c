@@ -1,8 +1,7 @@
 /* test_arena_bind.c - which pointers and views an arena watches. */
 #include "tests/arena/layout/arena_fixture.h"
 
-CASE(a_bound_pointer_is_set) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_bound_pointer_is_set, set_up_arena("memory=64MiB", 3)) {
     void *two = NULL, *five = NULL, *gradient = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FIVE, &five) == ASHLAR_OK);
@@ -11,7 +10,6 @@ CASE(a_bound_pointer_is_set) {
     CHECK(five == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
     CHECK(gradient == view_of(ASHLAR_REGION_GRADIENTS, FIVE));
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
@@ -36,7 +34,6 @@ CASE(a_bound_view_is_filled_in) {
         CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
         CHECK(ashlar_arena_unbind(arena, &half.data) == ASHLAR_OK);
     }
-    tear_down_arena();
 }
 
 CASE(a_view_that_is_not_there_cannot_be_bound) {
@@ -46,11 +43,11 @@ CASE(a_view_that_is_not_there_cannot_be_bound) {
     REQUIRE(declare_all(arena));
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EINVAL);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1 + 16) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 0, &pointer) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no region 1 or no tensor 0");
+    CHECK_FAILS(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 0, &pointer), ASHLAR_EINVAL,
+                "no region 1 or no tensor 0");
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_MASTER, FOUR, &pointer) == ASHLAR_EINVAL);
-    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TENSORS, &view) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no tensor 6");
+    CHECK_FAILS(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TENSORS, &view),
+                ASHLAR_EINVAL, "no tensor 6");
     CHECK(pointer == &arena && view.data == &arena && view.rank == 77);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* nothing is watched */
     tear_down_arena();
@@ -67,8 +64,7 @@ CASE(without_host_memory_nothing_is_bound) {
         ashlar__host_fail_at(0);
         failed = status != ASHLAR_OK;
         if (failed) {
-            CHECK(status == ASHLAR_EHOSTMEM);
-            CHECK_HAS(ashlar_error_detail(), "tensor one");
+            CHECK_FAILS(status, ASHLAR_EHOSTMEM, "tensor one");
             CHECK(pointer == &arena);
             CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
             CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
@@ -79,8 +75,7 @@ CASE(without_host_memory_nothing_is_bound) {
     CHECK_ZU(n, 4); /* two allocations */
 }
 
-CASE(what_was_bound_before_is_bound_anew) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(what_was_bound_before_is_bound_anew, set_up_arena("memory=64MiB", 3)) {
     void *pointer = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, FOUR, &pointer) == ASHLAR_OK);
@@ -89,11 +84,9 @@ CASE(what_was_bound_before_is_bound_anew) {
     CHECK_ZU(arena->binding_count, 1);
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_OK);
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
-    tear_down_arena();
 }
 
-CASE(one_tensor_may_be_bound_by_several_pointers) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(one_tensor_may_be_bound_by_several_pointers, set_up_arena("memory=64MiB", 1)) {
     void *tied[2] = {NULL, NULL};
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[0]) == ASHLAR_OK);
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[1]) == ASHLAR_OK);
@@ -104,11 +97,9 @@ CASE(one_tensor_may_be_bound_by_several_pointers) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     tied[0] = NULL;
     CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    tear_down_arena();
 }
 
-CASE(an_unbound_pointer_may_go_anywhere) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(an_unbound_pointer_may_go_anywhere, set_up_arena("memory=64MiB", 1)) {
     void *pointer = NULL;
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL); /* none is bound at all */
     CHECK_HAS(ashlar_error_detail(), "not bound");
@@ -117,16 +108,14 @@ CASE(an_unbound_pointer_may_go_anywhere) {
     CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, ONE));
     pointer = NULL;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 enum { MANY = 3000 };
 
 /* Every one of them is watched, and after a while exactly those that are left. */
-CASE(thousands_of_pointers_come_and_go) {
+CASE_WITH(thousands_of_pointers_come_and_go, set_up_arena("memory=64MiB", 1)) {
     static void *pointers[MANY];
     size_t wrong = 0;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     for (size_t i = 0; i < MANY; i++) {
         wrong += ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, i % TENSORS, &pointers[i]) !=
                  ASHLAR_OK;
@@ -150,7 +139,6 @@ CASE(thousands_of_pointers_come_and_go) {
         wrong += (ashlar__arena_find_binding(arena, &pointers[i]) != NULL) != (old != NULL);
     }
     CHECK_ZU(wrong, 0);
-    tear_down_arena();
 }
 
 RUN_CASES()

@@ -2,8 +2,7 @@
 #include "tests/arena/layout/arena_fixture.h"
 
 static void check_finds(const char *message) {
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_FAILS(ashlar_arena_check(arena), ASHLAR_EMOVED, message);
 }
 
 /* ---- pointers ---- */
@@ -24,8 +23,7 @@ static void check_place(ashlar_region region, size_t tensor, void *ptr, const ch
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-CASE(a_view_replaced_by_null_or_foreign_memory_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_view_replaced_by_null_or_foreign_memory_is_found, set_up_arena("memory=64MiB", 3)) {
     unsigned char *foreign = take(4096, streams[0]);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, NULL, "NULL");
     check_place(ASHLAR_REGION_GRADIENTS, FIVE, foreign, "none of the arena's memory");
@@ -33,7 +31,6 @@ CASE(a_view_replaced_by_null_or_foreign_memory_is_found) {
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)UINTPTR_MAX, "none of the arena's memory");
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)1, "none of the arena's memory");
     give(foreign);
-    tear_down_arena();
 }
 
 CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
@@ -51,11 +48,9 @@ CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
                 "139 bytes into tensor half (first moments)");
     check_place(ASHLAR_REGION_PARAMETERS, ONE, view_of(ASHLAR_REGION_MASTER, HALF) + 139,
                 "139 bytes into tensor half (masters)");
-    tear_down_arena();
 }
 
-CASE(a_view_moved_into_padding_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_view_moved_into_padding_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding behind tensor one (parameters)");
@@ -72,7 +67,6 @@ CASE(a_view_moved_into_padding_is_found) {
                 base + 1536 == ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS)
                     ? "padding, before the first tensor (gradients)"
                     : "none of the arena's memory");
-    tear_down_arena();
 }
 
 CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
@@ -83,7 +77,6 @@ CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
                 "outside the arena, before the first tensor (parameters)");
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 17,
                 "outside the arena, and reaches onto tensor one (parameters)");
-    tear_down_arena();
 }
 
 CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
@@ -97,9 +90,8 @@ CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
 
 /* ---- views ---- */
 
-CASE(a_view_of_another_type_is_found) {
+CASE_WITH(a_view_of_another_type_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     ashlar_tensor_view view;
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
     view.dtype = ASHLAR_BF16;
     check_finds("tensor half (masters) has type F32, its view type BF16");
@@ -107,12 +99,10 @@ CASE(a_view_of_another_type_is_found) {
     check_finds("its view type unknown (99)");
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
-CASE(a_view_of_another_shape_is_found_in_each_dimension) {
+CASE_WITH(a_view_of_another_shape_is_found_in_each_dimension, set_up_arena("memory=64MiB", 2 + 1)) {
     ashlar_tensor_view view, old;
-    REQUIRE(set_up_arena("memory=64MiB", 2 + 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_GRADIENTS, TWO, &view) == ASHLAR_OK);
     old = view;
     view.rank = 1;
@@ -127,12 +117,10 @@ CASE(a_view_of_another_shape_is_found_in_each_dimension) {
                        old.shape[d], d, view.shape[d]);
         check_finds(message);
     }
-    tear_down_arena();
 }
 
-CASE(the_address_of_a_view_is_watched_too) {
+CASE_WITH(the_address_of_a_view_is_watched_too, set_up_arena("memory=64MiB", 1)) {
     ashlar_tensor_view view;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view) == ASHLAR_OK);
     view.data = view_of(ASHLAR_REGION_PARAMETERS, FIVE);
     check_finds("tensor four (parameters) was placed at");
@@ -141,13 +129,11 @@ CASE(the_address_of_a_view_is_watched_too) {
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view.data) == ASHLAR_OK);
     view.rank = 3;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
 
-CASE(groups_that_left_their_place_are_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(groups_that_left_their_place_are_found, set_up_arena("memory=64MiB", 1)) {
     for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
         arena->groups[2].offset[layout] = 256; /* on the group before */
         check_finds("group 2 lies at offset 256, the one before ends at 512");
@@ -164,11 +150,9 @@ CASE(groups_that_left_their_place_are_found) {
         arena->bytes[layout] -= 256;
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
-CASE(a_tensor_that_left_its_group_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_that_left_its_group_is_found, set_up_arena("memory=64MiB", 1)) {
     for (size_t i = 0; i < TENSORS; i++) {
         for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             size_t *offset = &arena->tensors[i].info.offset[layout];
@@ -183,11 +167,9 @@ CASE(a_tensor_that_left_its_group_is_found) {
         }
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
-CASE(a_tensor_whose_shape_changed_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_whose_shape_changed_is_found, set_up_arena("memory=64MiB", 1)) {
     ashlar_arena_entry *two = &arena->tensors[TWO];
     const ashlar_arena_entry old = *two;
     static const char message[] = "tensor two has another shape or type than its place";
@@ -214,12 +196,10 @@ CASE(a_tensor_whose_shape_changed_is_found) {
     check_finds("tensor half has another shape or type than its place");
     arena->tensors[HALF].info.dtype = ASHLAR_BF16;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
-CASE(two_views_that_overlap_are_found_with_both_names) {
+CASE_WITH(two_views_that_overlap_are_found_with_both_names, set_up_arena("memory=64MiB", 1)) {
     ashlar_tensor_view two, three;
-    REQUIRE(set_up_arena("memory=64MiB", 1));
     arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
     for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
         arena->tensors[TWO].info.offset[layout] -= 12;
@@ -233,11 +213,9 @@ CASE(two_views_that_overlap_are_found_with_both_names) {
     }
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
-CASE(buckets_with_a_gap_are_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(buckets_with_a_gap_are_found, set_up_arena("memory=64MiB", 1)) {
     REQUIRE(ashlar_arena_bucket_count(arena) == 4); /* by type: five, four, half, the others */
     arena->buckets[1].bytes -= 256;
     check_finds("bucket 1 ends at 1024, the next one begins at 1280");
@@ -248,7 +226,6 @@ CASE(buckets_with_a_gap_are_found) {
     arena->buckets[3].offset -= 256;
     arena->buckets[3].bytes += 256;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 /* ---- regions ---- */
@@ -256,8 +233,7 @@ CASE(buckets_with_a_gap_are_found) {
 CASE(an_arena_that_is_not_committed_cannot_be_checked) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     REQUIRE(declare_all(arena));
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(ashlar_arena_check(arena), ASHLAR_EINVAL, "not committed");
     tear_down_arena();
 }
 
@@ -273,15 +249,13 @@ CASE(a_region_freed_by_others_is_found_and_does_not_keep_the_rest) {
     }
 }
 
-CASE(a_region_in_a_block_too_small_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_region_in_a_block_too_small_is_found, set_up_arena("memory=64MiB", 3)) {
     void *const right = arena->regions[1];
     arena->regions[1] = take(512, streams[0]);
     check_finds("the gradients need 1536 bytes, their block has 512");
     give(arena->regions[1]);
     arena->regions[1] = right;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tear_down_arena();
 }
 
 RUN_CASES()

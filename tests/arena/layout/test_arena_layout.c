@@ -11,13 +11,14 @@
 
 static ashlar_arena *arena;
 
-static bool set_up(void) {
-    return ashlar_arena_create(&arena) == ASHLAR_OK;
-}
-
 static void tear_down(void) {
+    check_forget(tear_down);
     ashlar_arena_destroy(arena);
     arena = NULL;
+}
+
+static bool set_up(void) {
+    return ashlar_arena_create(&arena) == ASHLAR_OK && check_at_end(tear_down);
 }
 
 static void add(const char *name, ashlar_dtype dtype, size_t elements) {
@@ -43,8 +44,7 @@ static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group
                                 .group_offset = group_offset};
 }
 
-CASE(tensors_of_their_own_lie_256_bytes_apart) {
-    REQUIRE(set_up());
+CASE_WITH(tensors_of_their_own_lie_256_bytes_apart, set_up()) {
     add("a", ASHLAR_F32, 1);
     add("b", ASHLAR_F32, 64);  /* 256 B: nothing left over */
     add("c", ASHLAR_F32, 65);  /* 260 B */
@@ -56,11 +56,9 @@ CASE(tensors_of_their_own_lie_256_bytes_apart) {
     CHECK_ZU(offset_of(2), 512);
     CHECK_ZU(offset_of(3), 1024);
     CHECK_ZU(offset_of(4), 1536);
-    tear_down();
 }
 
-CASE(members_of_a_group_lie_at_their_offsets) {
-    REQUIRE(set_up());
+CASE_WITH(members_of_a_group_lie_at_their_offsets, set_up()) {
     const ashlar_tensor_spec specs[] = {
         vector("second", 4, 64), vector("first", 16, 0), vector("last", 1, 80)};
     size_t first = 77;
@@ -73,23 +71,19 @@ CASE(members_of_a_group_lie_at_their_offsets) {
     CHECK_ZU(offset_of(2), 512);
     CHECK_ZU(offset_of(3), 512 + 80);
     CHECK_ZU(offset_of(4), 768);
-    tear_down();
 }
 
 /* The group's own size counts, not what its tensors fill. */
-CASE(a_group_keeps_the_room_it_asked_for) {
-    REQUIRE(set_up());
+CASE_WITH(a_group_keeps_the_room_it_asked_for, set_up()) {
     const ashlar_tensor_spec spec = vector("a", 1, 1000);
     CHECK(ashlar_arena_add_group(arena, 1025, &spec, 1, NULL) == ASHLAR_OK);
     add("b", ASHLAR_F32, 1);
     CHECK_ZU(place(), 1536);
     CHECK_ZU(offset_of(0), 1000);
     CHECK_ZU(offset_of(1), 1280);
-    tear_down();
 }
 
-CASE(what_was_declared_comes_back) {
-    REQUIRE(set_up());
+CASE_WITH(what_was_declared_comes_back, set_up()) {
     char name[] = "weight";
     size_t tensor = 77;
     CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
@@ -113,7 +107,6 @@ CASE(what_was_declared_comes_back) {
     CHECK(info.shape[0] == 5 && info.elements == 5 && info.bytes == 20);
     CHECK_ZU(ashlar_arena_tensor_count(arena), 2);
     CHECK_ZU(ashlar_arena_elements(arena), 215);
-    tear_down();
 }
 
 /* ---- refusals ---- */
@@ -144,8 +137,7 @@ static void refuse(ashlar_status want, const char *name, ashlar_dtype dtype, siz
     check_only_a();
 }
 
-CASE(bad_tensors_are_refused_by_name) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(bad_tensors_are_refused_by_name, set_up_with_a()) {
     const size_t fine[] = {1, 1, 1, 1, 1}, zero_last[] = {2, 3, 0}, zero_first[] = {0, 2};
     const size_t huge[] = {SIZE_MAX, 2}, wide[] = {SIZE_MAX / 4 + 1};
     refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, 0, fine, "rank 0");
@@ -158,7 +150,6 @@ CASE(bad_tensors_are_refused_by_name) {
     refuse(ASHLAR_EOVERFLOW, "t", ASHLAR_F32, 2, huge, "too many elements");
     refuse(ASHLAR_EOVERFLOW, "t", ASHLAR_F32, 1, wide, "too many bytes");
     refuse(ASHLAR_EINVAL, "a", ASHLAR_F64, 1, fine, "declared twice");
-    tear_down();
 }
 
 static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_spec *specs,
@@ -170,8 +161,7 @@ static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_s
     check_only_a();
 }
 
-CASE(bad_groups_are_refused_whole) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(bad_groups_are_refused_whole, set_up_with_a()) {
     const ashlar_tensor_spec twice[] = {vector("x", 1, 0), vector("y", 1, 4), vector("x", 1, 8)};
     const ashlar_tensor_spec last_twice[] = {
         vector("x", 1, 0), vector("y", 1, 4), vector("y", 1, 8)};
@@ -186,11 +176,9 @@ CASE(bad_groups_are_refused_whole) {
     refuse_group(ASHLAR_EINVAL, 12, bad_second, 2, "tensor y: dimension 0 is 0");
     refuse_group(ASHLAR_EINVAL, 12, &bad_type, 1, "tensor x");
     refuse_group(ASHLAR_EINVAL, 12, twice, 0, "a group without tensors");
-    tear_down();
 }
 
-CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(a_tensor_must_lie_inside_its_group_at_its_alignment, set_up_with_a()) {
     ashlar_tensor_spec spec = vector("x", 3, 4);
     refuse_group(ASHLAR_EINVAL, 15, &spec, 1, "tensor x: 12 bytes at offset 4 do not fit");
     CHECK_HAS(ashlar_error_detail(), "15 bytes");
@@ -203,33 +191,26 @@ CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
     refuse_group(ASHLAR_EINVAL, 1000, &spec, 1, "at offset 4");
     spec = vector("x", 3, 4);
     CHECK(ashlar_arena_add_group(arena, 16, &spec, 1, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
-CASE(a_group_has_one_type) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(a_group_has_one_type, set_up_with_a()) {
     ashlar_tensor_spec specs[] = {vector("x", 2, 0), vector("y", 1, 8)};
     specs[1].dtype = ASHLAR_F64;
     refuse_group(ASHLAR_EINVAL, 16, specs, 2, "tensors x and y have two types");
-    tear_down();
 }
 
-CASE(a_name_that_is_not_there_is_not_found) {
-    REQUIRE(set_up());
+CASE_WITH(a_name_that_is_not_there_is_not_found, set_up()) {
     size_t found = 77;
     CHECK(ashlar_arena_find(arena, "a", &found) == ASHLAR_EINVAL);
     add("a", ASHLAR_F32, 2);
     CHECK(ashlar_arena_find(arena, "", &found) == ASHLAR_EINVAL);
-    CHECK(ashlar_arena_find(arena, "b", &found) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no tensor b");
+    CHECK_FAILS(ashlar_arena_find(arena, "b", &found), ASHLAR_EINVAL, "no tensor b");
     CHECK_ZU(found, 77);
     CHECK(ashlar_arena_find(arena, "a", &found) == ASHLAR_OK);
     CHECK_ZU(found, 0);
-    tear_down();
 }
 
-CASE(tensors_of_a_group_may_touch_but_not_overlap) {
-    REQUIRE(set_up_with_a());
+CASE_WITH(tensors_of_a_group_may_touch_but_not_overlap, set_up_with_a()) {
     const struct {
         size_t elements, offset;
     } overlapping[] = {{2, 12}, {2, 4}, {4, 8}, {1, 12}, {8, 4}, {1, 8}, {1, 20}};
@@ -243,7 +224,6 @@ CASE(tensors_of_a_group_may_touch_but_not_overlap) {
     const ashlar_tensor_spec touching[] = {
         vector("x", 4, 8), vector("y", 2, 0), vector("z", 1, 24)};
     CHECK(ashlar_arena_add_group(arena, 28, touching, 3, NULL) == ASHLAR_OK);
-    tear_down();
 }
 
 /* ---- sizes that do not fit ---- */
@@ -259,7 +239,6 @@ CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_HAS(ashlar_error_detail(), "too large together");
-    tear_down();
 }
 
 CASE(tensors_that_fit_alone_but_not_together_are_refused) {
@@ -274,7 +253,6 @@ CASE(tensors_that_fit_alone_but_not_together_are_refused) {
     CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
     CHECK_ZU(offset_of(1), 0); /* not placed any more */
     CHECK_ZU(offset_of(2), 0);
-    tear_down();
 }
 
 /* ---- no host memory ---- */
@@ -286,13 +264,12 @@ CASE(failing_host_memory_adds_nothing) {
     while (status != ASHLAR_OK && n < 500) {
         REQUIRE(set_up());
         size_t first = 77;
-        ashlar__host_fail_at(++n);
-        status = ashlar_arena_add_group(arena, 12, specs, 3, &first);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_arena_add_group(arena, 12, specs, 3, &first));
         if (status != ASHLAR_OK) {
-            CHECK(status == ASHLAR_EHOSTMEM);
-            CHECK_HAS(ashlar_error_detail(),
-                      n <= 4 ? "tensor x" : n == 5 ? "tensor y" : "tensor z");
+            CHECK_FAILS(status, ASHLAR_EHOSTMEM,
+                        n <= 4   ? "tensor x"
+                        : n == 5 ? "tensor y"
+                                 : "tensor z");
             CHECK_ZU(first, 77);
             CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
             CHECK_ZU(arena->group_count, 0);
@@ -337,7 +314,6 @@ CASE(many_tensors_keep_their_names_and_places) {
         want += (4 * (i + 1) + 255) / 256 * 256;
     }
     CHECK_ZU(total, want);
-    tear_down();
 }
 
 RUN_CASES()

@@ -7,23 +7,24 @@
 
 static ashlar_arena *arena;
 
+static void finish(void) {
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    tear_down();
+}
+
 static bool set_up_arena(void) {
     const size_t matrix[] = {4, 100};
     return set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK &&
            ashlar_arena_add(arena, "weight", ASHLAR_BF16, 2, matrix, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "bias", ASHLAR_F32, 1, &(size_t){4}, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "table", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK &&
-           ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.has_no_decay = true,
-                                                                      .rate_scale = 0.5}) ==
+           ashlar_arena_set_options(
+               arena, 1, &(ashlar_tensor_options){.has_no_decay = true, .rate_scale = 0.5}) ==
                ASHLAR_OK &&
            ashlar_arena_set_options(arena, 2, &(ashlar_tensor_options){.is_frozen = true}) ==
-               ASHLAR_OK;
-}
-
-static void finish(void) {
-    ashlar_arena_destroy(arena);
-    arena = NULL;
-    tear_down();
+               ASHLAR_OK &&
+           check_at_end(finish);
 }
 
 static const char MAP[] =
@@ -41,8 +42,7 @@ static const char MAP[] =
     "          1024             16     240  F32   bias [4]  (no decay, rate x 0.5)\n"
     "          1280            256       0  F32   table [64]  (frozen)\n";
 
-CASE(a_map_shows_regions_buckets_and_tensors) {
-    REQUIRE(set_up_arena());
+CASE_WITH(a_map_shows_regions_buckets_and_tensors, set_up_arena()) {
     const unsigned regions = 3 | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK);
     size_t needed = 0;
@@ -54,11 +54,9 @@ CASE(a_map_shows_regions_buckets_and_tensors) {
     if (strcmp(text, MAP) != 0) {
         printf("%s", text);
     }
-    finish();
 }
 
-CASE(a_buffer_too_small_is_told_and_not_overrun) {
-    REQUIRE(set_up_arena());
+CASE_WITH(a_buffer_too_small_is_told_and_not_overrun, set_up_arena()) {
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     size_t needed = 0;
     CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
@@ -72,22 +70,16 @@ CASE(a_buffer_too_small_is_told_and_not_overrun) {
         CHECK(bytes == needed || text[bytes] == '#');
     }
     free(text);
-    finish();
 }
 
-CASE(an_arena_that_is_not_committed_has_no_map) {
-    REQUIRE(set_up_arena());
+CASE_WITH(an_arena_that_is_not_committed_has_no_map, set_up_arena()) {
     size_t needed = 77;
-    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(ashlar_arena_format_map(arena, NULL, 0, &needed), ASHLAR_EINVAL, "not committed");
     CHECK_ZU(needed, 77);
-    finish();
 }
 
-CASE(further_regions_are_zero_and_the_old_ones_stay) {
-    REQUIRE(set_up_arena());
-    CHECK(ashlar_arena_extend(arena, streams[0], 1) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena()) {
+    CHECK_FAILS(ashlar_arena_extend(arena, streams[0], 1), ASHLAR_EINVAL, "not committed");
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
     unsigned char *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     wait_for(streams[0]);
@@ -109,7 +101,6 @@ CASE(further_regions_are_zero_and_the_old_ones_stay) {
     CHECK(parameters[7] == 0);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_COUNT, streams[0]) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    finish();
 }
 
 RUN_CASES()

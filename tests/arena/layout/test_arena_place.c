@@ -19,6 +19,7 @@ static size_t below(size_t limit) {
 }
 
 static void tear_down(void) {
+    check_forget(tear_down);
     ashlar_arena_destroy(arena);
     arena = NULL;
 }
@@ -42,11 +43,10 @@ static bool set_up_mixed(void) {
     add("single", ASHLAR_F32, 3);   /* one line of 64 */
     add("brain", ASHLAR_BF16, 129); /* two lines of 128 */
     add("double", ASHLAR_F64, 33);  /* two lines of 32 */
-    return true;
+    return check_at_end(tear_down);
 }
 
-CASE(narrow_tensors_have_wide_moments_and_masters) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(narrow_tensors_have_wide_moments_and_masters, set_up_mixed()) {
     REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
     const size_t want[4][ASHLAR_LAYOUT_COUNT] = {
         {0, 0, 0}, {256, 512, 0}, {512, 768, 512}, {1024, 1792, 0}};
@@ -61,14 +61,12 @@ CASE(narrow_tensors_have_wide_moments_and_masters) {
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MOMENT2), 2304);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MASTER), 1536);
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_COUNT), 0);
-    tear_down();
 }
 
 CASE(a_master_that_does_not_fit_is_refused) {
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     add("half", ASHLAR_F16, SIZE_MAX / 4 + 1); /* 2^63 B, and masters of 2^64 */
-    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
-    CHECK_HAS(ashlar_error_detail(), "too large together");
+    CHECK_FAILS(ashlar__arena_place(arena), ASHLAR_EOVERFLOW, "too large together");
     tear_down();
 }
 
@@ -98,8 +96,7 @@ static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dty
     CHECK_ZU(b.tensor_count, count);
 }
 
-CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(without_being_asked_for_buckets_are_stretches_of_one_type, set_up_mixed()) {
     add("second", ASHLAR_F64, 1);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 0);
     REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
@@ -108,7 +105,6 @@ CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
     check_bucket(1, 512, 512, ASHLAR_BF16, 2, 1);
     check_bucket(2, 256, 256, ASHLAR_F32, 1, 1);
     check_bucket(3, 0, 256, ASHLAR_F16, 0, 1);
-    tear_down();
 }
 
 /* Lines of 256 B: 1, 3, 2, 1, 1; closed at 512 B from the end; three shards each. */
@@ -131,16 +127,14 @@ CASE(buckets_are_closed_from_the_end_and_padded_to_equal_shards) {
     tear_down();
 }
 
-CASE(bad_buckets_are_refused) {
-    REQUIRE(set_up_mixed());
+CASE_WITH(bad_buckets_are_refused, set_up_mixed()) {
     CHECK(ashlar_arena_set_buckets(arena, 0, 1) == ASHLAR_EINVAL);
-    CHECK(ashlar_arena_set_buckets(arena, 1, 0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "buckets of 1 bytes for a world of 0");
+    CHECK_FAILS(ashlar_arena_set_buckets(arena, 1, 0), ASHLAR_EINVAL,
+                "buckets of 1 bytes for a world of 0");
     CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 16) == ASHLAR_OK);
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
     CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 256) == ASHLAR_OK);
     CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW); /* four of them do not fit */
-    tear_down();
 }
 
 /* ---- runs ---- */
@@ -184,17 +178,15 @@ CASE(runs_end_where_type_or_options_change) {
     tear_down();
 }
 
-CASE(bad_options_are_refused_by_name) {
-    REQUIRE(set_up_mixed());
-    CHECK(ashlar_arena_set_options(arena, 4, &(ashlar_tensor_options){0}) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no tensor 4");
+CASE_WITH(bad_options_are_refused_by_name, set_up_mixed()) {
+    CHECK_FAILS(ashlar_arena_set_options(arena, 4, &(ashlar_tensor_options){0}), ASHLAR_EINVAL,
+                "no tensor 4");
     const double bad[] = {-1, INFINITY, NAN};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.rate_scale = bad[i]}) ==
-              ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "tensor single: rate_scale");
+        CHECK_FAILS(
+            ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.rate_scale = bad[i]}),
+            ASHLAR_EINVAL, "tensor single: rate_scale");
     }
-    tear_down();
 }
 
 /* ---- made-up arenas ---- */

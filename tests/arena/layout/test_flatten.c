@@ -46,7 +46,8 @@ static bool set_up_neighbours(void) {
            ashlar_arena_add_group(arena, 128, specs, 3, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "d", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK &&
            ashlar_arena_add(arena, "e", ASHLAR_F32, 1, &(size_t){128}, NULL) == ASHLAR_OK &&
-           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK;
+           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK &&
+           check_at_end(tear_down_arena);
 }
 
 /* Lay the parts into one block at these offsets, flatten, and find that many copies. */
@@ -85,8 +86,7 @@ CASE(neighbours_on_both_sides_are_one_copy) {
 
 /* ---- ties ---- */
 
-CASE(tied_tensors_are_copied_once_and_stay_tied) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(tied_tensors_are_copied_once_and_stay_tied, set_up_arena("memory=64MiB", 1)) {
     void *tied[3];
     unsigned char *block = take(280, streams[0]), *other = take(64, streams[0]);
     queue_write(streams[0], block, 280, 7);
@@ -107,13 +107,11 @@ CASE(tied_tensors_are_copied_once_and_stay_tied) {
     CHECK(holds(tied[2], 280, 7));
     give(block);
     give(other);
-    tear_down_arena();
 }
 
 /* ---- mending ---- */
 
-CASE(what_lies_in_its_place_is_not_copied) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(what_lies_in_its_place_is_not_copied, set_up_arena("memory=64MiB", 1)) {
     void *blocks[TENSORS];
     const size_t count = scatter(ASHLAR_REGION_PARAMETERS, streams[0]);
     memcpy(blocks, pointers, sizeof blocks);
@@ -125,11 +123,9 @@ CASE(what_lies_in_its_place_is_not_copied) {
     CHECK_ZU(CALLS(memcpy_batch_async) + CALLS(memcpy_dtod_async), work);
     check_gathered(ASHLAR_REGION_PARAMETERS, streams[0]);
     free_all(blocks, TENSORS);
-    tear_down_arena();
 }
 
-CASE(a_tensor_that_was_replaced_is_mended) {
-    REQUIRE(set_up_arena("memory=64MiB", 3));
+CASE_WITH(a_tensor_that_was_replaced_is_mended, set_up_arena("memory=64MiB", 3)) {
     ashlar_tensor_view view;
     void *other = NULL;
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, HALF, &view) == ASHLAR_OK);
@@ -162,18 +158,15 @@ CASE(a_tensor_that_was_replaced_is_mended) {
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     give(fresh);
     give(third);
-    tear_down_arena();
 }
 
-CASE(statistics_are_not_asked_for) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(statistics_are_not_asked_for, set_up_arena("memory=64MiB", 1)) {
     void *block = take(16, streams[0]), *pointer = block;
     items[0] = (ashlar_flatten_item){FIVE, &pointer};
     CHECK(ashlar_arena_flatten(arena, ASHLAR_REGION_PARAMETERS, items, 1, NULL, streams[0], NULL) ==
           ASHLAR_OK);
     CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
     give(block);
-    tear_down_arena();
 }
 
 /* ---- what is refused ---- */
@@ -196,8 +189,7 @@ static void check_refused(size_t tensor, void *at, size_t other_tensor, void *ot
     items[0] = (ashlar_flatten_item){tensor, &first};
     items[1] = (ashlar_flatten_item){other_tensor, &second};
     const size_t work = CALLS(memcpy_batch_async) + CALLS(memcpy_dtod_async);
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]), ASHLAR_EINVAL, part);
     CHECK_HAS(ashlar_error_detail(), other_part);
     CHECK(first == at && second == other_at);
     CHECK_ZU(arena->binding_count, 0);
@@ -205,8 +197,7 @@ static void check_refused(size_t tensor, void *at, size_t other_tensor, void *ot
     CHECK_ZU(gathered.copies, (size_t)0xeeeeeeeeeeeeeeee); /* not written */
 }
 
-CASE(memories_that_do_not_belong_together_are_refused) {
-    REQUIRE(set_up_room());
+CASE_WITH(memories_that_do_not_belong_together_are_refused, set_up_room()) {
     check_refused(TWO, room, THREE, room, "tensors two and three have one memory",
                   "declare one tensor and name it in both items");
     check_refused(TWO, room, TWO, room + 512, "tensor two is named with two memories",
@@ -215,11 +206,9 @@ CASE(memories_that_do_not_belong_together_are_refused) {
     check_refused(FOUR, room + 279, TWO, room + 240, "tensors two (40 bytes at", "overlap");
     check_refused(FOUR, room, TWO, room + 100, "tensors four (280 bytes at", "and two (");
     give(room);
-    tear_down_arena();
 }
 
-CASE(memory_of_the_arena_is_no_source) {
-    REQUIRE(set_up_room());
+CASE_WITH(memory_of_the_arena_is_no_source, set_up_room()) {
     unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     check_refused(ONE, room, TWO, view_of(ASHLAR_REGION_PARAMETERS, THREE), "tensor two",
                   "that is 0 bytes into tensor three (parameters)");
@@ -231,30 +220,27 @@ CASE(memory_of_the_arena_is_no_source) {
     check_refused(ONE, gradients + 1500, TWO, room, "tensor one",
                   "padding behind tensor five (gradients)");
     give(room);
-    tear_down_arena();
 }
 
-CASE(items_that_are_none_are_refused) {
-    REQUIRE(set_up_room());
+CASE_WITH(items_that_are_none_are_refused, set_up_room()) {
     check_refused(ONE, room, TWO, NULL, "the pointer to tensor two is NULL", "");
     check_refused(ONE, room, TENSORS, room, "no tensor 6", "");
     check_refused(ONE, (void *)(UINTPTR_MAX - 11), TWO, room, "tensor one is", "no address");
     void *pointer = room;
     items[0] = (ashlar_flatten_item){ONE, NULL};
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, NULL, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "the pointer to tensor one is NULL");
+    CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 1, NULL, streams[0]), ASHLAR_EINVAL,
+                "the pointer to tensor one is NULL");
     items[0] = (ashlar_flatten_item){ONE, &pointer};
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 0, NULL, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "0 items into region 0");
-    CHECK(flatten(ASHLAR_REGION_MOMENT1, 1, NULL, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "1 items into region 2");
+    CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 0, NULL, streams[0]), ASHLAR_EINVAL,
+                "0 items into region 0");
+    CHECK_FAILS(flatten(ASHLAR_REGION_MOMENT1, 1, NULL, streams[0]), ASHLAR_EINVAL,
+                "1 items into region 2");
     CHECK(flatten(ASHLAR_REGION_COUNT, 1, NULL, streams[0]) == ASHLAR_EINVAL);
     CHECK(pointer == room);
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     CHECK(flatten(ASHLAR_REGION_MASTER, 1, NULL, streams[0]) == ASHLAR_EINVAL); /* it has none */
     CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, NULL, streams[0]) == ASHLAR_OK);
     give(room);
-    tear_down_arena();
 }
 
 RUN_CASES()

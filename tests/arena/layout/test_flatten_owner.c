@@ -1,8 +1,7 @@
 /* test_flatten_owner.c - sources that are freed: which, when, and how much memory that saves. */
 #include "tests/arena/layout/flatten_fixture.h"
 
-CASE(sources_are_freed_each_once) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(sources_are_freed_each_once, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const size_t count = scatter((ashlar_region)r, streams[r % STREAMS]);
         CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT + count);
@@ -16,7 +15,6 @@ CASE(sources_are_freed_each_once) {
             CHECK(status == (is_bound ? ASHLAR_OK : ASHLAR_EINVAL));
         }
     }
-    tear_down_arena();
 }
 
 /* Items 0 and 1 at the begin and behind it, from a block of that many bytes. */
@@ -38,8 +36,7 @@ static void check_block(size_t count, size_t freed, size_t kept) {
 }
 
 /* Four has 280 bytes, two 40, three 64. */
-CASE(a_block_is_freed_if_every_byte_of_it_is_gathered) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_block_is_freed_if_every_byte_of_it_is_gathered, set_up_arena("memory=64MiB", 1)) {
     cut_block(320, FOUR, TWO, 280);
     check_block(2, 1, 0);
     give(cut_block(320, FOUR, TWO, 280)); /* only its beginning */
@@ -63,7 +60,6 @@ CASE(a_block_is_freed_if_every_byte_of_it_is_gathered) {
     block = cut_block(280, FOUR, TWO, 0); /* tied, by two pointers */
     items[1].tensor = FOUR;
     check_block(2, 1, 0);
-    tear_down_arena();
 }
 
 /* On its own stream, which runs beside, and on the one that gathers, whoever has the block next. */
@@ -115,7 +111,6 @@ CASE(a_source_in_use_on_its_own_stream_is_not_reused_before) {
     for (size_t i = 0; i < 8; i++) {
         give(others[i]);
     }
-    tear_down_arena();
 }
 
 /* ---- memory ---- */
@@ -167,8 +162,7 @@ CASE(beside_the_model_there_is_never_more_than_one_region) {
 
 /* ---- what is refused ---- */
 
-CASE(memory_of_somebody_else_is_refused) {
-    REQUIRE(set_up_arena("memory=66MiB", 1));
+CASE_WITH(memory_of_somebody_else_is_refused, set_up_arena("memory=66MiB", 1)) {
     ashlar_allocator *other = NULL;
     REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
     unsigned char *mine = take(280, streams[0]), *freed = take(280, streams[0]);
@@ -185,8 +179,8 @@ CASE(memory_of_somebody_else_is_refused) {
         pointers[TWO] = mine;
         items[0] = (ashlar_flatten_item){FOUR, &pointers[FOUR]};
         items[1] = (ashlar_flatten_item){TWO, &pointers[TWO]};
-        CHECK(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]) == ASHLAR_EPOINTER);
-        CHECK_HAS(ashlar_error_detail(), "the memory of tensor four");
+        CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 2, allocator, streams[0]), ASHLAR_EPOINTER,
+                    "the memory of tensor four");
         CHECK(pointers[FOUR] == wrong[i] && pointers[TWO] == before && arena->binding_count == 0);
         CHECK_ZU(stats_now().live_blocks, 3);
     }
@@ -197,23 +191,20 @@ CASE(memory_of_somebody_else_is_refused) {
     ashlar_allocator_destroy(other);
     give(last);
     give(mine);
-    tear_down_arena();
 }
 
-CASE(a_tensor_that_reaches_over_its_block_is_refused) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(a_tensor_that_reaches_over_its_block_is_refused, set_up_arena("memory=64MiB", 1)) {
     unsigned char *block = take(1024, streams[0]);
     pointers[FOUR] = block + 1024 - 276;
     items[0] = (ashlar_flatten_item){FOUR, &pointers[FOUR]};
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor four has 280 bytes, its block at");
+    CHECK_FAILS(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]), ASHLAR_EINVAL,
+                "tensor four has 280 bytes, its block at");
     CHECK_HAS(ashlar_error_detail(), "ends 276 bytes behind its beginning");
     CHECK(arena->binding_count == 0);
     pointers[FOUR] = block + 1024 - 280;
     CHECK(flatten(ASHLAR_REGION_PARAMETERS, 1, allocator, streams[0]) == ASHLAR_OK);
     CHECK_ZU(gathered.kept_blocks, 1);
     give(block);
-    tear_down_arena();
 }
 
 /* ---- failures ---- */
@@ -263,7 +254,8 @@ static bool set_up_guarded_arena(ashlar_guard guard) {
     return set_up_device("memory=512MiB,mode=adversarial,seed=5") &&
            ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK &&
            ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
-           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK;
+           ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK &&
+           check_at_end(tear_down_arena);
 }
 
 /* And not before they were read, although their own stream is long done. */

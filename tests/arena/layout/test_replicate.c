@@ -10,20 +10,6 @@ static ashlar_arena *replica;
 
 enum { ON_ONE = 0x21, ON_TWO = 0x42 };
 
-/* Two devices; the arena is on the first, with options and buckets. */
-static bool set_up_two(const char *spec, unsigned regions) {
-    const ashlar_tensor_options frozen = {.is_frozen = true}, slow = {.rate_scale = 0.5};
-    return set_up(spec) && ashlar_device_open("soft:1", &other) == ASHLAR_OK &&
-           ashlar_allocator_create(other, &other_memory) == ASHLAR_OK &&
-           ashlar_stream_create(other, &other_streams[0]) == ASHLAR_OK &&
-           ashlar_stream_create(other, &other_streams[1]) == ASHLAR_OK &&
-           ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
-           ashlar_arena_set_buckets(arena, 1, 3) == ASHLAR_OK &&
-           ashlar_arena_set_options(arena, TWO, &frozen) == ASHLAR_OK &&
-           ashlar_arena_set_options(arena, FIVE, &slow) == ASHLAR_OK &&
-           ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
-}
-
 static size_t live_blocks_of(ashlar_allocator *of) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(of, &stats);
@@ -43,6 +29,21 @@ static void tear_down_two(void) {
     CHECK_ZU(stats_now().live_blocks, 0);
     ashlar_device_close(other);
     tear_down();
+}
+
+/* Two devices; the arena is on the first, with options and buckets. */
+static bool set_up_two(const char *spec, unsigned regions) {
+    const ashlar_tensor_options frozen = {.is_frozen = true}, slow = {.rate_scale = 0.5};
+    return set_up(spec) && ashlar_device_open("soft:1", &other) == ASHLAR_OK &&
+           ashlar_allocator_create(other, &other_memory) == ASHLAR_OK &&
+           ashlar_stream_create(other, &other_streams[0]) == ASHLAR_OK &&
+           ashlar_stream_create(other, &other_streams[1]) == ASHLAR_OK &&
+           ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
+           ashlar_arena_set_buckets(arena, 1, 3) == ASHLAR_OK &&
+           ashlar_arena_set_options(arena, TWO, &frozen) == ASHLAR_OK &&
+           ashlar_arena_set_options(arena, FIVE, &slow) == ASHLAR_OK &&
+           ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK &&
+           check_at_end(tear_down_two);
 }
 
 static void wait_for_other(size_t i) {
@@ -100,7 +101,6 @@ CASE(a_replica_has_the_layout_of_its_source) {
     }
     CHECK(ashlar_arena_check(replica) == ASHLAR_OK);
     CHECK_ZU(replica->binding_count, 0);
-    tear_down_two();
 }
 
 CASE(a_replica_has_the_regions_that_were_asked_for) {
@@ -126,24 +126,18 @@ CASE(a_replica_has_the_regions_that_were_asked_for) {
     tear_down_arena();
 }
 
-CASE(regions_that_are_not_there_are_refused) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1 + 4));
-    CHECK(replicate(3) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "the source has no gradients");
-    CHECK(replicate(1 + 4 + 16) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "the source has no masters");
+CASE_WITH(regions_that_are_not_there_are_refused, set_up_two("devices=2,memory=64MiB", 1 + 4)) {
+    CHECK_FAILS(replicate(3), ASHLAR_EINVAL, "the source has no gradients");
+    CHECK_FAILS(replicate(1 + 4 + 16), ASHLAR_EINVAL, "the source has no masters");
     CHECK(replicate(4) == ASHLAR_EINVAL);
-    CHECK(replicate(0) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no set with that of the parameters");
+    CHECK_FAILS(replicate(0), ASHLAR_EINVAL, "no set with that of the parameters");
     CHECK(replicate(32 + 1) == ASHLAR_EINVAL);
     ashlar_arena *empty = NULL, *none = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
-    CHECK(ashlar_arena_replicate(empty, streams[0], other_memory, other_streams[0], 1, &none) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(ashlar_arena_replicate(empty, streams[0], other_memory, other_streams[0], 1, &none),
+                ASHLAR_EINVAL, "not committed");
     CHECK(none == NULL && replica == NULL && live_blocks_of(other_memory) == 0);
     ashlar_arena_destroy(empty);
-    tear_down_two();
 }
 
 /* ---- contents and order ---- */
@@ -216,11 +210,9 @@ CASE(a_replica_on_the_same_device_works_too) {
     CHECK(ashlar_arena_refresh(replica, streams[1], arena, streams[0]) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, ON_TWO));
-    tear_down_two();
 }
 
-CASE(a_replica_outlives_its_source) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
+CASE_WITH(a_replica_outlives_its_source, set_up_two("devices=2,memory=64MiB", 1)) {
     fill(ASHLAR_REGION_PARAMETERS, FIVE, ON_ONE, streams[0]);
     REQUIRE(replicate(1) == ASHLAR_OK);
     ashlar_arena_destroy(arena);
@@ -230,11 +222,9 @@ CASE(a_replica_outlives_its_source) {
     CHECK(ashlar_arena_check(replica) == ASHLAR_OK);
     size_t tensor = 0;
     CHECK(ashlar_arena_find(replica, "five", &tensor) == ASHLAR_OK && tensor == FIVE);
-    tear_down_two();
 }
 
-CASE(an_arena_of_another_layout_refreshes_nothing) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
+CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_two("devices=2,memory=64MiB", 1)) {
     const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}, {70, 2}}; /* of four and five */
     CHECK(replicate(1) == ASHLAR_OK);
     CHECK(ashlar_arena_refresh(arena, streams[0], arena, streams[0]) == ASHLAR_EINVAL);
@@ -267,7 +257,6 @@ CASE(an_arena_of_another_layout_refreshes_nothing) {
         ashlar_arena_destroy(third);
     }
     CHECK_HAS(ashlar_error_detail(), "same layout");
-    tear_down_two();
 }
 
 /* ---- pointers ---- */
@@ -299,7 +288,6 @@ CASE(pointers_are_rebased_to_the_same_place) {
     CHECK(ashlar_arena_rebase(arena, replica, NULL) == NULL);
     CHECK(ashlar_arena_rebase(replica, arena, (void *)16) == NULL); /* regions that are not there */
     CHECK(ashlar_arena_rebase(arena, replica, &arena) == NULL);
-    tear_down_two();
 }
 
 /* ---- failures ---- */
@@ -358,7 +346,6 @@ CASE(nothing_reads_the_source_after_a_failure) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
     CHECK(replicate(3) == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(stream_synchronize) - waits, 1);
-    tear_down_two();
 }
 
 RUN_CASES()

@@ -43,6 +43,20 @@ static size_t case_count;
 static ashlar_arena *arena;
 static ashlar_optimizer *optimizer;
 
+static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
+    ashlar_optimizer_config config;
+    ashlar_optimizer_defaults(kind, &config);
+    return config;
+}
+
+/* Steps that are large, and clipped at times. */
+static inline ashlar_optimizer_config adamw(void) {
+    ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+    config.learning_rate = 0.05;
+    config.clip_norm = 3;
+    return config;
+}
+
 /* ---- single values ---- */
 
 static inline bool region_has(ashlar_region region, size_t tensor) {
@@ -76,6 +90,14 @@ static inline void draw(ashlar_region region, unsigned seed, double size) {
 
 /* ---- the arena and its optimizer ---- */
 
+static inline void close_optimizer(void) {
+    ashlar_optimizer_destroy(optimizer);
+    optimizer = NULL;
+    ashlar_arena_destroy(arena);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 static inline bool open_arena(const char *spec, const tensor_case *tensors, size_t count,
                               unsigned regions) {
     cases = tensors;
@@ -88,7 +110,8 @@ static inline bool open_arena(const char *spec, const tensor_case *tensors, size
               ASHLAR_OK);
         CHECK(ashlar_arena_set_options(arena, i, &cases[i].options) == ASHLAR_OK);
     }
-    return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
+    return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK &&
+           check_at_end(close_optimizer);
 }
 
 /* With drawn parameters. */
@@ -106,14 +129,6 @@ static inline bool open_optimizer_of(const char *spec, const tensor_case *tensor
 static inline bool open_optimizer(const ashlar_optimizer_config *config) {
     return open_optimizer_of("memory=16MiB", all_cases, sizeof all_cases / sizeof all_cases[0],
                              config);
-}
-
-static inline void close_optimizer(void) {
-    ashlar_optimizer_destroy(optimizer);
-    optimizer = NULL;
-    ashlar_arena_destroy(arena);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
 }
 
 static inline ashlar_optimizer_state state_now(void) {

@@ -10,12 +10,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(kind, &config);
-    return config;
-}
-
 static void check_steps_scaled(const ashlar_optimizer_config *config, int count,
                                double gradient_scale) {
     const double rate = config->learning_rate;
@@ -166,7 +160,6 @@ CASE(the_norm_is_exact) {
     CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
     CHECK(state_now().norm == sqrt(sum));
     CHECK(*ashlar_optimizer_sum_address(optimizer) == sum);
-    close_optimizer();
 }
 
 /* Huge and tiny gradients together with the smallest epsilon and the largest rate there may be. */
@@ -197,7 +190,6 @@ CASE(a_rate_of_zero_changes_no_parameter) {
     wait_for(streams[0]);
     CHECK(get(ASHLAR_REGION_PARAMETERS, 3, 7) == before);
     CHECK(get(ASHLAR_REGION_MOMENT1, 3, 7) != 0);
-    close_optimizer();
 }
 
 CASE(an_arena_whose_tensors_are_all_frozen_stays) {
@@ -212,7 +204,6 @@ CASE(an_arena_whose_tensors_are_all_frozen_stays) {
     const ashlar_optimizer_state state = state_now();
     CHECK(state.norm == 0 && state.step == 1 && is_image(&before));
     free_image(&before);
-    close_optimizer();
 }
 
 /* The scalars, the runs, and a partial sum for each chunk. */
@@ -226,7 +217,6 @@ CASE(the_block_has_room_for_everything) {
     CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_scalars) +
                                                   2 * sizeof(ashlar_optimizer_run) +
                                                   (2 + 100) * sizeof(double));
-    close_optimizer();
 }
 
 CASE(work_is_queued_with_its_own_copy_of_the_values) {

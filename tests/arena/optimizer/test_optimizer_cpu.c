@@ -105,9 +105,8 @@ CASE(every_number_of_threads_gets_the_same_bits) {
 }
 
 CASE(every_instruction_set_gets_the_same_bits) {
-    if (ashlar__optimizer_kernels_best() == &ashlar__optimizer_kernels_baseline) {
-        SKIP("this processor runs the baseline only");
-    }
+    SKIP_IF(ashlar__optimizer_kernels_best() == &ashlar__optimizer_kernels_baseline,
+            "this processor runs the baseline only");
     for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
         run_steps(first, (ashlar_algorithm)a, &ashlar__optimizer_kernels_baseline);
         run_steps(second, (ashlar_algorithm)a, ashlar__optimizer_kernels_best());

@@ -120,9 +120,7 @@ static world run_steps(world *near, const ashlar_optimizer_config *config, int s
 CASE(steps_on_the_device_get_the_bits_of_the_cpu) {
     static const run_spec two_chunks[] = {{ASHLAR_F32, 4096, {0}}, {ASHLAR_BF16, 100, {0}}};
     const char *why = set_up();
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
         const ashlar_optimizer_config config = world_config((ashlar_algorithm)algorithm);
         world near = world_new(two_chunks, 2); /* two sums have one order */
@@ -150,9 +148,7 @@ CASE(many_chunks_of_every_type_agree_too) {
     ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAM);
     config.clip_norm = 0;
     const char *why = set_up();
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     world near = world_new(specs, 4);
     world_draw(&near, 22, true);
     world_cell(&near)->state.loss_scale = 1024;
@@ -188,9 +184,8 @@ CASE(each_part_launches_its_kernels_and_no_others) {
     static const run_spec spec = {ASHLAR_F32, 3 * ASHLAR_OPTIMIZER_CHUNK, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_RMSPROP_MOMENTUM);
     const char *why = set_up();
-    if (why != NULL || fake_launch_log == NULL) {
-        SKIP(why != NULL ? why : "a real driver keeps no log");
-    }
+    SKIP_IF(why != NULL || fake_launch_log == NULL,
+            why != NULL ? why : "a real driver keeps no log");
     world w = world_new(&spec, 1);
     send_world(&w);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -216,9 +211,8 @@ CASE(each_part_launches_its_kernels_and_no_others) {
 
 CASE(a_device_without_kernels_is_named) {
     const char *why = set_up();
-    if (why != NULL || fake_launch_log == NULL) {
-        SKIP(why != NULL ? why : "a real driver does not do as it is told");
-    }
+    SKIP_IF(why != NULL || fake_launch_log == NULL,
+            why != NULL ? why : "a real driver does not do as it is told");
     static const char *const faults[] = {"nobinary", "oldptx"};
     for (int i = 0; i < 2; i++) {
         ashlar_optimizer_cuda *second = NULL;
@@ -234,9 +228,7 @@ CASE(a_device_without_kernels_is_named) {
 
 CASE(a_build_without_kernels_says_so) {
     ashlar_optimizer_cuda *kernels = NULL;
-    if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
-        SKIP("no CUDA device, real or fake");
-    }
+    SKIP_IF(ashlar_device_open("cuda", &device) != ASHLAR_OK, "no CUDA device, real or fake");
     const ashlar_status status = ashlar__optimizer_cuda_open(device, &kernels);
     if (status == ASHLAR_ENOTSUP) {
         CHECK_HAS(ashlar_error_detail(), "CUDA kernels");
@@ -253,9 +245,7 @@ CASE(closing_lets_queued_kernels_end) {
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
     const char *why = set_up();
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     world near = world_new(&spec, 1);
     world_draw(&near, 23, true);
     world_cell(&near)->state.loss_scale = 1;
@@ -287,15 +277,13 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
         {ASHLAR_DRIVER_FN_module_get_function, KERNELS, "cuModuleGetFunction on the cuda device"},
     };
     const char *why = set_up();
-    if (why != NULL || fake_launch_log == NULL) {
-        SKIP(why != NULL ? why : "a real driver counts no modules");
-    }
+    SKIP_IF(why != NULL || fake_launch_log == NULL,
+            why != NULL ? why : "a real driver counts no modules");
     ashlar_optimizer_cuda *second = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (uint64_t n = 1; n <= rows[i].count; n++) {
             ashlar__driver_fail_at(device->driver, (int)rows[i].fn, n, CU_UNKNOWN);
-            CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EDRIVER);
-            CHECK_HAS(ashlar_error_detail(), rows[i].name);
+            CHECK_FAILS(ashlar__optimizer_cuda_open(device, &second), ASHLAR_EDRIVER, rows[i].name);
             CHECK(second == NULL && fake_module_count() == 1);
             check_context_stack();
         }
@@ -309,9 +297,7 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
     }
     ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_module_load_data, 1, CU_OUT_OF_MEMORY);
     CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_ENOMEM);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "no host memory for the optimizer's kernels");
     CHECK(second == NULL && fake_module_count() == 1);
     tear_down();
@@ -324,9 +310,7 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAGRAD);
     const char *why = set_up();
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     world w = world_new(&spec, 1);
     send_world(&w);
     ashlar_optimizer_job job = far_job(&w, &config);
@@ -335,21 +319,16 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     for (uint64_t n = 1; n <= 3; n++) {
         const uint64_t before = *calls;
         ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_launch_kernel, n, CU_LAUNCH_FAILED);
-        CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
-        CHECK_HAS(ashlar_error_detail(), names[n - 1]);
+        CHECK_FAILS(ashlar__optimizer_cuda_run(cuda, &job, stream), ASHLAR_EDRIVER, names[n - 1]);
         CHECK(*calls == before + n);
     }
     ashlar__driver_fail_at(device->driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
-    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on");
+    CHECK_FAILS(ashlar__optimizer_cuda_run(cuda, &job, stream), ASHLAR_EDRIVER,
+                "cuCtxPushCurrent on");
     CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
     fetch_world(&w);
     world_free(&w);
     tear_down();
 }
 
-int main(void) {
-    find_fake();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(find_fake())

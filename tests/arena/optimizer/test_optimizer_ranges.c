@@ -5,14 +5,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.learning_rate = 0.05;
-    config.clip_norm = 3;
-    return config;
-}
-
 /* The sum over several ranges, as ranks would add it up. */
 static void sum_of_ranges(const size_t *ends, size_t count) {
     double sum = 0;
@@ -102,7 +94,6 @@ CASE(a_range_is_exactly_what_it_says) {
                      (lines - first - count) * line) == 0);
         free_image(&before);
     }
-    close_optimizer();
 }
 
 CASE(a_range_without_tensors_that_count_sums_to_zero) {
@@ -126,7 +117,6 @@ CASE(a_range_without_tensors_that_count_sums_to_zero) {
     CHECK(ashlar_optimizer_sum(optimizer, 512, 512, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     CHECK_NEAR(*ashlar_optimizer_sum_address(optimizer), b, 0, 1e-14);
-    close_optimizer();
 }
 
 /* Tensors of one group with different options: a run may begin anywhere. */

@@ -6,14 +6,6 @@
 
 static reference r; /* too large for a stack */
 
-static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.learning_rate = 0.05;
-    config.clip_norm = 3;
-    return config;
-}
-
 static void step(unsigned gradients) {
     draw(ASHLAR_REGION_GRADIENTS, gradients, 1);
     CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
@@ -43,8 +35,7 @@ static void check_skip(const ashlar_optimizer_config *config, size_t t, double b
 CASE(a_gradient_that_is_not_finite_changes_nothing) {
     const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
-        ashlar_optimizer_config config;
-        ashlar_optimizer_defaults((ashlar_optimizer_kind)kind, &config);
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         config.momentum = kind == ASHLAR_OPTIMIZER_SGD ? 0.5 : 0;
         check_skip(&config, 3, bad[kind % 3]);
     }
@@ -67,7 +58,6 @@ CASE(a_frozen_gradient_that_is_not_finite_does_not_count) {
     reference_step(&r, &config, 1, 0.05, 1);
     wait_for(streams[0]);
     check_equal(&r);
-    close_optimizer();
 }
 
 /* As if the skipped one had not been: also where it was the very first. */
@@ -92,7 +82,6 @@ CASE(steps_go_on_after_a_skipped_one) {
         CHECK_ZU(state.skipped, (size_t)(turn + 1) / 2);
         CHECK(state.is_skipped == is_bad);
     }
-    close_optimizer();
 }
 
 /* ---- the loss scale ---- */
@@ -126,7 +115,6 @@ CASE(the_loss_scale_grows_and_shrinks_as_gradscaler_has_it) {
         CHECK(state.loss_scale == scale);
         CHECK_ZU(state.good_steps, good);
     }
-    close_optimizer();
 }
 
 CASE(the_loss_scale_stays_within_what_fp32_can_hold) {
@@ -143,7 +131,6 @@ CASE(the_loss_scale_stays_within_what_fp32_can_hold) {
     put(ASHLAR_REGION_GRADIENTS, 0, 0, (double)NAN);
     CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
     CHECK(state_now().loss_scale == 0x1p-126);
-    close_optimizer();
 }
 
 /* 1 / loss_scale would be infinite in fp32: such a step is skipped too. */
@@ -157,7 +144,6 @@ CASE(a_factor_that_fp32_cannot_hold_skips_the_step) {
     const ashlar_optimizer_state state = state_now();
     CHECK(state.is_skipped == 1 && state.norm == 0 && is_image(&before));
     free_image(&before);
-    close_optimizer();
 }
 
 /* ---- resume ---- */
@@ -204,8 +190,7 @@ static void check_resume(const ashlar_optimizer_config *config) {
 
 CASE(a_resumed_training_goes_on_to_the_last_bit) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
-        ashlar_optimizer_config config;
-        ashlar_optimizer_defaults((ashlar_optimizer_kind)kind, &config);
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         config.momentum = 0.5;
         config.rate_decay = 0.1;
         config.loss_scale = kind % 2 == 0 ? 16 : 0;
@@ -232,7 +217,6 @@ CASE(masters_are_made_by_the_first_step) {
     CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &fresh, streams[0]) == ASHLAR_OK);
     step(3);
     CHECK_NEAR(get(ASHLAR_REGION_MASTER, 6, 0), 77, 5, 0);
-    close_optimizer();
 }
 
 CASE(without_loss_scaling_the_scale_stays_one) {
@@ -243,7 +227,6 @@ CASE(without_loss_scaling_the_scale_stays_one) {
     CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
     const ashlar_optimizer_state now = state_now();
     CHECK(now.step == 5 && now.loss_scale == 1);
-    close_optimizer();
 }
 
 RUN_CASES()

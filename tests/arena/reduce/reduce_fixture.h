@@ -79,6 +79,12 @@ static ashlar_reducer *reducer;
 enum { BUCKETS = 4, BUCKET_BYTES = 512 };
 static const size_t BUCKET_OFFSETS[BUCKETS] = {1536, 1024, 512, 0};
 
+static inline void tear_down_reducer(void) {
+    ashlar_reducer_destroy(reducer);
+    reducer = NULL;
+    tear_down_arena();
+}
+
 static inline bool set_up_reducer(const char *spec, ashlar_reduction reduction, unsigned frozen) {
     const ashlar_tensor_options options = {.is_frozen = true};
     sent_count = fail_at = 0;
@@ -90,13 +96,9 @@ static inline bool set_up_reducer(const char *spec, ashlar_reduction reduction, 
     }
     return is_ok && ashlar_arena_commit(arena, allocator, streams[0], 3) == ASHLAR_OK &&
            ashlar_arena_bucket_count(arena) == BUCKETS &&
-           ashlar_reducer_create(arena, &collectives, reduction, streams[3], &reducer) == ASHLAR_OK;
-}
-
-static inline void tear_down_reducer(void) {
-    ashlar_reducer_destroy(reducer);
-    reducer = NULL;
-    tear_down_arena();
+           ashlar_reducer_create(arena, &collectives, reduction, streams[3], &reducer) ==
+               ASHLAR_OK &&
+           check_at_end(tear_down_reducer);
 }
 
 static inline ashlar_status final(size_t tensor) {

@@ -20,7 +20,6 @@ CASE(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order) {
             check_sent(i, 'r', ASHLAR_REGION_GRADIENTS, i);
         }
     }
-    tear_down_reducer();
 }
 
 /* All 720 orders. */
@@ -44,7 +43,6 @@ CASE(whatever_the_order_of_finals_the_same_is_sent) {
         }
     }
     CHECK_ZU(wrong, 0);
-    tear_down_reducer();
 }
 
 /*
@@ -105,7 +103,6 @@ CASE(a_bucket_waits_once_for_each_other_stream) {
     }
     CHECK_ZU(CALLS(stream_wait_event) - waits, 4 + BUCKETS);
     CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 /* ---- frozen tensors ---- */
@@ -113,15 +110,13 @@ CASE(a_bucket_waits_once_for_each_other_stream) {
 CASE(frozen_tensors_are_left_out) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << HALF | 1u << TWO));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK(final(HALF) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor half is frozen");
+    CHECK_FAILS(final(HALF), ASHLAR_EINVAL, "tensor half is frozen");
     CHECK(final(FIVE) == ASHLAR_OK && final(THREE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK);
     CHECK_ZU(sent_count, 2);
     CHECK(final(ONE) == ASHLAR_OK);
     CHECK_ZU(sent_count, 3); /* without half's */
     check_sent(2, 'r', ASHLAR_REGION_GRADIENTS, 3);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 CASE(buckets_at_either_end_may_be_frozen) {
@@ -136,7 +131,6 @@ CASE(buckets_at_either_end_may_be_frozen) {
     CHECK_ZU(sent_count, 4);
     check_sent(2, 'g', ASHLAR_REGION_PARAMETERS, 1);
     check_sent(3, 'g', ASHLAR_REGION_PARAMETERS, 2);
-    tear_down_reducer();
 }
 
 CASE(an_arena_that_is_frozen_sends_nothing) {
@@ -144,7 +138,6 @@ CASE(an_arena_that_is_frozen_sends_nothing) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
     CHECK_ZU(sent_count, 0);
-    tear_down_reducer();
 }
 
 CASE(what_is_frozen_later_still_counts) {
@@ -154,7 +147,6 @@ CASE(what_is_frozen_later_still_counts) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(FIVE) == ASHLAR_OK && sent_count == 1);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
-    tear_down_reducer();
 }
 
 /* ---- parameters ---- */
@@ -175,7 +167,6 @@ CASE(parameters_are_broadcast_by_stretches_of_one_type) {
         CHECK_ZU(log_of[i].offset, offsets[i]);
         CHECK_ZU(log_of[i].bytes, 512);
     }
-    tear_down_reducer();
 }
 
 CASE(neighbouring_buckets_of_one_type_are_one_broadcast) {

@@ -7,83 +7,70 @@ CASE(a_tensor_reported_twice_is_refused) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(THREE) == ASHLAR_OK && final(ONE) == ASHLAR_OK);
-    CHECK(final(THREE) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor three was final before");
-    CHECK(final(TENSORS) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no such tensor");
+    CHECK_FAILS(final(THREE), ASHLAR_EINVAL, "tensor three was final before");
+    CHECK_FAILS(final(TENSORS), ASHLAR_EINVAL, "no such tensor");
     CHECK(final(FIVE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK && final(HALF) == ASHLAR_OK);
     CHECK_ZU(sent_count, 3);             /* two is missing still */
     CHECK(final(FIVE) == ASHLAR_EINVAL); /* sent by now */
     CHECK(final(TWO) == ASHLAR_OK);
     CHECK_ZU(sent_count, 4);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 CASE(the_first_tensor_that_is_missing_is_named) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << ONE));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor five is not final, so that bucket 0");
+    CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
+                "tensor five is not final, so that bucket 0");
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(FIVE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK && final(TWO) == ASHLAR_OK);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor half is not final, so that bucket 2");
+    CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
+                "tensor half is not final, so that bucket 2");
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(FIVE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK && final(HALF) == ASHLAR_OK);
     CHECK(final(TWO) == ASHLAR_OK);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor three is not final, so that bucket 3");
+    CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
+                "tensor three is not final, so that bucket 3");
     CHECK_ZU(sent_count, 2 + 3);
-    tear_down_reducer();
 }
 
-CASE(calls_out_of_turn_are_refused) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
-    CHECK(final(FIVE) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "final: no step has begun");
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "finish: no step has begun");
+CASE_WITH(calls_out_of_turn_are_refused, set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0)) {
+    CHECK_FAILS(final(FIVE), ASHLAR_EINVAL, "final: no step has begun");
+    CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
+                "finish: no step has begun");
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(FIVE) == ASHLAR_OK);
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not finished");
+    CHECK_FAILS(ashlar_reducer_begin(reducer), ASHLAR_EINVAL, "not finished");
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
     CHECK(final(FOUR) == ASHLAR_EINVAL);
-    CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "ASHLAR_REDUCTION_SCATTER");
+    CHECK_FAILS(ashlar_reducer_gather(reducer, streams[0]), ASHLAR_EINVAL,
+                "ASHLAR_REDUCTION_SCATTER");
     CHECK_ZU(sent_count, 1);
-    tear_down_reducer();
 }
 
-CASE(an_arena_without_gradients_cannot_begin) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
+CASE_WITH(an_arena_without_gradients_cannot_begin, set_up_arena("memory=64MiB", 1)) {
     REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
                                   &reducer) == ASHLAR_OK);
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no gradients");
+    CHECK_FAILS(ashlar_reducer_begin(reducer), ASHLAR_EINVAL, "no gradients");
     CHECK(ashlar_arena_extend(arena, streams[0], 2) == ASHLAR_OK);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     tear_down_reducer();
 }
 
-CASE(a_reducer_needs_an_arena_and_its_functions) {
+CASE_WITH(a_reducer_needs_an_arena_and_its_functions, set_up_arena("memory=64MiB", 3)) {
     ashlar_collectives lacks = collectives;
-    REQUIRE(set_up_arena("memory=64MiB", 3));
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
-    CHECK(ashlar_reducer_create(empty, &collectives, ASHLAR_REDUCTION_ALL, NULL, &reducer) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_FAILS(ashlar_reducer_create(empty, &collectives, ASHLAR_REDUCTION_ALL, NULL, &reducer),
+                ASHLAR_EINVAL, "not committed");
     ashlar_arena_destroy(empty);
     lacks.all_reduce = NULL;
     CHECK(ashlar_reducer_create(arena, &lacks, ASHLAR_REDUCTION_ALL, NULL, &reducer) ==
           ASHLAR_EINVAL);
     lacks = collectives;
     lacks.broadcast = NULL;
-    CHECK(ashlar_reducer_create(arena, &lacks, ASHLAR_REDUCTION_ALL, NULL, &reducer) ==
-          ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "must be given");
+    CHECK_FAILS(ashlar_reducer_create(arena, &lacks, ASHLAR_REDUCTION_ALL, NULL, &reducer),
+                ASHLAR_EINVAL, "must be given");
     for (int i = 0; i < 2; i++) {
         lacks = collectives;
         *(i == 0 ? &lacks.reduce_scatter : &lacks.all_gather) = NULL;
@@ -98,7 +85,6 @@ CASE(a_reducer_needs_an_arena_and_its_functions) {
           ASHLAR_EINVAL);
     CHECK(reducer == NULL);
     ashlar_reducer_destroy(NULL);
-    tear_down_arena();
 }
 
 CASE(more_streams_than_there_are_places_are_refused) {
@@ -119,8 +105,8 @@ CASE(more_streams_than_there_are_places_are_refused) {
     for (size_t i = 0; i < ASHLAR_REDUCER_STREAMS; i++) {
         CHECK(ashlar_reducer_final(reducer, i, many[i]) == ASHLAR_OK);
     }
-    CHECK(ashlar_reducer_final(reducer, ASHLAR_REDUCER_STREAMS, streams[0]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "more than 64 streams");
+    CHECK_FAILS(ashlar_reducer_final(reducer, ASHLAR_REDUCER_STREAMS, streams[0]), ASHLAR_EINVAL,
+                "more than 64 streams");
     const size_t waits = CALLS(stream_wait_event);
     CHECK(ashlar_reducer_final(reducer, ASHLAR_REDUCER_STREAMS, many[63]) == ASHLAR_OK);
     CHECK_ZU(CALLS(stream_wait_event) - waits, ASHLAR_REDUCER_STREAMS);
@@ -146,11 +132,9 @@ CASE(after_a_collective_failed_nothing_more_is_sent_in_that_step) {
         while (i > 0 && status == ASHLAR_OK) {
             status = final(--i);
         }
-        CHECK(status == ASHLAR_EIO);
-        CHECK_HAS(ashlar_error_detail(), "the network is down");
+        CHECK_FAILS(status, ASHLAR_EIO, "the network is down");
         while (i > 0) {
-            CHECK(final(--i) == ASHLAR_EIO);
-            CHECK_HAS(ashlar_error_detail(), "was not sent");
+            CHECK_FAILS(final(--i), ASHLAR_EIO, "was not sent");
         }
         CHECK_ZU(sent_count, n - 1);
         CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EIO);
@@ -190,7 +174,6 @@ CASE(a_step_whose_end_was_not_ordered_says_so) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    tear_down_reducer();
 }
 
 static bool prepare(void) {

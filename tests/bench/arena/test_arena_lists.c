@@ -1,11 +1,10 @@
 /*
  * test_arena_lists.c - tensors are cut into lists that cover each element once.
  */
-#include "bench/arena/arena_lists.h"
+#include "bench/arena/per_tensor.h"
 
 #include "tests/check.h"
 
-#include "bench/arena/per_tensor.h"
 
 enum { CHUNK = ASHLAR_OPTIMIZER_CHUNK };
 

@@ -11,7 +11,6 @@
 
 #include "bench/arena/arena_cases.h"
 #include "bench/arena/arena_setup.h"
-#include "bench/harness/copy_loop.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/compute/workers.h"
 
@@ -80,11 +79,10 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
     ashlar_arena_destroy(one);
 }
 
-CASE(bytes_are_counted_as_the_table_says) {
+CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
     static const double accesses[] = {8, 1, 1, 2, 2, 2};
     size_t count;
     ashlar_arena_setup setup = {0};
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
@@ -96,15 +94,13 @@ CASE(bytes_are_counted_as_the_table_says) {
     }
     ashlar__arena_setup_finish(&setup);
     ashlar__arena_setup_finish(&setup); /* zeros */
-    tear_down();
 }
 
 /* Whatever was called: the arena has the scattered parameters, and no replica is left. */
-CASE(every_runner_runs_every_operation_it_has) {
+CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     size_t count;
     double seconds = -1;
     ashlar_arena_setup setup = {0};
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     ashlar_stats before, after;
@@ -129,7 +125,6 @@ CASE(every_runner_runs_every_operation_it_has) {
     memcpy(gone, setup.folder, sizeof gone);
     ashlar__arena_setup_finish(&setup);
     CHECK(access(gone, F_OK) != 0);
-    tear_down();
 }
 
 CASE(only_known_names_are_taken) {
@@ -247,9 +242,7 @@ CASE(json_has_a_row_each) {
 CASE(without_host_memory_no_row_is_added) {
     ashlar_arena_rows rows = {0};
     const ashlar_arena_row row = {.case_name = "model"};
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM));
     CHECK_ZU(rows.count, 0);
 }
 

@@ -6,7 +6,6 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "bench/arena/arena_cases.h"
-#include "bench/arena/arena_lists.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/checkpoint/safetensors.h"
 #include "arena/compute/workers.h"
@@ -27,7 +26,22 @@ static const ashlar_arena_list_limits pieces = {3, 5, CHUNK};
 static const ashlar_arena_list_limits *const limits_of[SUBJECTS] = {
     &ashlar__list_limits_one, &ashlar__list_limits_36, &pieces};
 
+static void drop_all(void) {
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        ashlar__per_tensor_destroy(scattered[i]);
+        scattered[i] = NULL;
+    }
+    ashlar_optimizer_destroy(optimizer);
+    ashlar_arena_destroy(arena);
+    optimizer = NULL;
+    arena = NULL;
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(allocator, &stats);
+    CHECK_ZU((size_t)stats.live_blocks, 0);
+}
+
 static ashlar_status declare(void) {
+    (void)check_at_end(drop_all);
     ashlar_status status = ashlar_arena_create(&arena);
     for (size_t i = 0; i < TENSORS && status == ASHLAR_OK; i++) {
         char name[16];
@@ -61,20 +75,6 @@ static ashlar_status make_all(double clip_norm) {
         status = ashlar__per_tensor_create(arena, &config, limits_of[i], streams[0], &scattered[i]);
     }
     return status;
-}
-
-static void drop_all(void) {
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        ashlar__per_tensor_destroy(scattered[i]);
-        scattered[i] = NULL;
-    }
-    ashlar_optimizer_destroy(optimizer);
-    ashlar_arena_destroy(arena);
-    optimizer = NULL;
-    arena = NULL;
-    ashlar_stats stats;
-    ashlar_allocator_get_stats(allocator, &stats);
-    CHECK_ZU((size_t)stats.live_blocks, 0);
 }
 
 static void synchronize(void) {
@@ -116,8 +116,7 @@ static void run_steps(void) {
     synchronize();
 }
 
-CASE(launches_are_as_many_as_lists) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
     CHECK_ZU(ashlar__per_tensor_list_count(scattered[LISTS]), 3);
@@ -130,12 +129,9 @@ CASE(launches_are_as_many_as_lists) {
     before = CALLS(launch_host_func);
     CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
-    drop_all();
-    tear_down();
 }
 
-CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=256MiB")) {
     CHECK(make_all(1e9) == ASHLAR_OK);
     CHECK_ZU(different(scattered[0], ASHLAR_REGION_PARAMETERS), 0);
     run_steps();
@@ -144,13 +140,10 @@ CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT1), 0);
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT2), 0);
     }
-    drop_all();
-    tear_down();
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
-CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up("memory=256MiB")) {
     CHECK(make_all(0.01) == ASHLAR_OK);
     CHECK(ashlar_optimizer_sum(optimizer, 0,
                                ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
@@ -170,12 +163,9 @@ CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
         CHECK(distance(scattered[i], ASHLAR_REGION_MOMENT2) < 1e-6);
         CHECK(distance(scattered[i], ASHLAR_REGION_PARAMETERS) < 1e-5);
     }
-    drop_all();
-    tear_down();
 }
 
-CASE(zero_is_of_every_gradient_and_of_nothing_else) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -184,8 +174,6 @@ CASE(zero_is_of_every_gradient_and_of_nothing_else) {
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_GRADIENTS), 0);
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
     }
-    drop_all();
-    tear_down();
 }
 
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
@@ -204,12 +192,9 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
               ashlar__per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    drop_all();
-    tear_down();
 }
 
-CASE(a_replica_has_every_parameter_and_goes_back) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < SUBJECTS; i++) {
         CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
@@ -222,12 +207,9 @@ CASE(a_replica_has_every_parameter_and_goes_back) {
         ashlar__per_tensor_drop_replica(scattered[i]);
         CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
     }
-    drop_all();
-    tear_down();
 }
 
-CASE(a_file_of_scattered_tensors_has_the_arenas) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar__per_tensor_save(scattered[0], path) == ASHLAR_OK);
     ashlar_safetensors *file = NULL;
@@ -242,12 +224,9 @@ CASE(a_file_of_scattered_tensors_has_the_arenas) {
                      info.bytes) == 0);
     }
     ashlar__safetensors_close(file);
-    drop_all();
-    tear_down();
 }
 
-CASE(neighbours_in_the_arena_are_scattered_without_it) {
-    REQUIRE(set_up("memory=256MiB"));
+CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
     for (size_t i = 0; i + 1 < TENSORS; i++) {
@@ -258,8 +237,6 @@ CASE(neighbours_in_the_arena_are_scattered_without_it) {
     }
     CHECK_ZU(behind, 0);
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
-    drop_all();
-    tear_down();
 }
 
 CASE(other_tensors_and_optimizers_are_refused) {
@@ -273,12 +250,10 @@ CASE(other_tensors_and_optimizers_are_refused) {
     CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0],
                                     &per_tensor) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_set_options(arena, 9, &frozen) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0],
-                                    &per_tensor) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "tensor t9 ");
+    CHECK_FAILS(
+        ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor),
+        ASHLAR_EINVAL, "tensor t9 ");
     CHECK(per_tensor == NULL);
-    drop_all();
-    tear_down();
 }
 
 CASE(without_host_memory_there_are_no_scattered_tensors) {
@@ -289,17 +264,13 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__per_tensor_create(arena, &config, &ashlar__list_limits_36, streams[0],
-                                           &per_tensor);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__per_tensor_create(
+                               arena, &config, &ashlar__list_limits_36, streams[0], &per_tensor));
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }
     CHECK(n > 8 && n < 100);
     ashlar__per_tensor_destroy(per_tensor);
     ashlar__per_tensor_destroy(NULL);
-    drop_all();
-    tear_down(); /* the device has all memory back */
 }
 
 /* Any call of the driver that copies, fills or launches, also the last one. */
@@ -334,8 +305,6 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
     CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    drop_all();
-    tear_down();
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 /*
  * test_results_page.c - the page that is made from a folder of raw results, to the byte.
  */
-#include "bench/harness/results_page.h"
+#include "bench/harness/results.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -135,18 +135,15 @@ CASE(a_smoke_run_is_called_one) {
 
 CASE(bad_files_are_errors) {
     empty_folder();
-    CHECK(ashlar__results_page_write(folder) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "no results");
+    CHECK_FAILS(ashlar__results_page_write(folder), ASHLAR_EIO, "no results");
     CHECK(ashlar__results_page_write("/nowhere/at/all") == ASHLAR_EIO);
     write_file("alloc.json", "[{]");
-    CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "alloc.json");
+    CHECK_FAILS(ashlar__results_page_write(folder), ASHLAR_EFORMAT, "alloc.json");
     write_file("alloc.json", "[7]");
     CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
     write_alloc();
     write_file("machine.json", "{");
-    CHECK(ashlar__results_page_write(folder) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "machine.json");
+    CHECK_FAILS(ashlar__results_page_write(folder), ASHLAR_EFORMAT, "machine.json");
     CHECK(!is_there("README.md"));
 }
 

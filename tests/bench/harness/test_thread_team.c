@@ -96,9 +96,7 @@ CASE(one_without_work_can_be_ended) {
 
 CASE(without_host_memory_there_is_none) {
     ashlar_thread_team *team = NULL;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__thread_team_create(1, &team) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__thread_team_create(1, &team) == ASHLAR_EHOSTMEM));
     CHECK(team == NULL);
 }
 

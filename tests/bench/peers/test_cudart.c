@@ -27,8 +27,7 @@ static bool set_up_runtime(const char *spec) {
     return true;
 }
 
-CASE(without_work_an_event_is_complete_and_costs_no_call) {
-    REQUIRE(set_up_runtime("mode=adversarial"));
+CASE_WITH(without_work_an_event_is_complete_and_costs_no_call, set_up_runtime("mode=adversarial")) {
     cudaEvent_t event = NULL;
     ashlar_driver_counts before, after;
     ashlar_device_get_counts(device, &before);
@@ -40,11 +39,9 @@ CASE(without_work_an_event_is_complete_and_costs_no_call) {
     CHECK(cudaEventDestroy(event) == cudaSuccess);
     ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order && after.context == before.context);
-    tear_down_device();
 }
 
-CASE(with_work_an_event_waits_for_it) {
-    REQUIRE(set_up_runtime("mode=adversarial,seed=3"));
+CASE_WITH(with_work_an_event_waits_for_it, set_up_runtime("mode=adversarial,seed=3")) {
     cudaEvent_t event = NULL;
     CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
     for (int i = 0; i < 3; i++) {
@@ -59,11 +56,9 @@ CASE(with_work_an_event_waits_for_it) {
         CHECK(cudaEventQuery(event) == cudaSuccess);
     }
     CHECK(cudaEventDestroy(event) == cudaSuccess);
-    tear_down_device();
 }
 
-CASE(memory_comes_from_the_device_and_goes_back) {
-    REQUIRE(set_up_runtime("memory=8MiB"));
+CASE_WITH(memory_comes_from_the_device_and_goes_back, set_up_runtime("memory=8MiB")) {
     void *ptr = NULL, *more = NULL;
     const size_t before = free_memory_of(device);
     CHECK(cudaMalloc(&ptr, 4 * MIB) == cudaSuccess && ptr != NULL);
@@ -77,21 +72,17 @@ CASE(memory_comes_from_the_device_and_goes_back) {
     CHECK(cudaFree(ptr) == cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
-    tear_down_device();
 }
 
-CASE(there_is_one_device) {
-    REQUIRE(set_up_runtime(""));
+CASE_WITH(there_is_one_device, set_up_runtime("")) {
     int ordinal = -1;
     CHECK(cudaGetDevice(&ordinal) == cudaSuccess && ordinal == 0);
     CHECK(cudaSetDevice(0) == cudaSuccess);
     CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
-    tear_down_device();
 }
 
-CASE(failing_driver_calls_are_reported) {
-    REQUIRE(set_up_runtime(""));
+CASE_WITH(failing_driver_calls_are_reported, set_up_runtime("")) {
     cudaEvent_t event = NULL;
     void *ptr = NULL;
     queue_work(streams[0]);
@@ -110,7 +101,6 @@ CASE(failing_driver_calls_are_reported) {
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_UNKNOWN);
     CHECK(cudaMalloc(&ptr, MIB) == cudaErrorUnknown && ptr == NULL);
     CHECK(cudaEventDestroy(event) == cudaSuccess);
-    tear_down_device();
 }
 
 RUN_CASES()

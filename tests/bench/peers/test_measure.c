@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "bench/harness/median.h"
+#include "bench/harness/rounds.h"
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/base/error.h"
 
@@ -131,9 +131,8 @@ static void check_counts_balance(void) {
     CHECK_ZU(counts.destroys, counts.creates);
 }
 
-CASE(every_part_of_the_list_is_run_on_every_thread) {
+CASE_WITH(every_part_of_the_list_is_run_on_every_thread, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     const ashlar_measure_config config = {device, THREADS, 5, 1};
     ashlar_measurement result = {0};
@@ -152,7 +151,6 @@ CASE(every_part_of_the_list_is_run_on_every_thread) {
     CHECK_ZU(result.driver_calls, 0);
     CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 static ashlar_status create_from_origin(ashlar_device *of, void **self) {
@@ -177,14 +175,13 @@ CASE(a_subject_may_be_told_what_it_gets_back) {
     CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 3) * w.body_pairs));
     for (size_t refused = 1; refused <= 5000; refused += 1234) {
         counts = (counter){.refuse_at = refused};
-        CHECK(ashlar__measure(&config, &w, &subject, 1, &result) == ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(), "sized has no block");
+        CHECK_FAILS(ashlar__measure(&config, &w, &subject, 1, &result), ASHLAR_ENOMEM,
+                    "sized has no block");
         CHECK_ZU(counts.gives, counts.takes);
         CHECK_ZU(counts.other_takes, 0);
     }
     counts.refuse_at = 0;
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
@@ -252,8 +249,7 @@ static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) 
     return status;
 }
 
-CASE(steps_begin_and_end_where_the_list_has_them) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(steps_begin_and_end_where_the_list_has_them, set_up_device("")) {
     ashlar_workload w = record_steps("rnn_warm");
     for (size_t threads = 1; threads <= THREADS; threads++) {
         CHECK(measure_stepping(&w, threads) == ASHLAR_OK);
@@ -266,11 +262,9 @@ CASE(steps_begin_and_end_where_the_list_has_them) {
     CHECK_ZU(step_begins, 1 + 3);
     CHECK_ZU(outside, 1);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
-CASE(a_step_that_fails_ends_the_measurement) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_step_that_fails_ends_the_measurement, set_up_device("")) {
     ashlar_workload w = record_steps("rnn_step");
     for (size_t at = 1; at <= 4; at++) {
         bad_begin = at;
@@ -286,7 +280,6 @@ CASE(a_step_that_fails_ends_the_measurement) {
     CHECK(measure_stepping(&w, 1) == ASHLAR_ENOMEM);
     CHECK_ZU(step_begins, 2);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- turns ----------------------------------------------------------------------------------- */
@@ -328,9 +321,8 @@ static void no_matter(void *self, void *ptr) {
 }
 
 /* With rounds of 1 ns every subject is slow; with long ones none is. */
-CASE(a_slow_subject_takes_part_in_five_rounds) {
+CASE_WITH(a_slow_subject_takes_part_in_five_rounds, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const double round_ns[] = {1, 1e8};
     for (size_t i = 0; i < 2; i++) {
@@ -342,7 +334,6 @@ CASE(a_slow_subject_takes_part_in_five_rounds) {
         CHECK(result.ns_pair > 0);
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(every_round_begins_with_another_subject) {
@@ -364,12 +355,10 @@ CASE(every_round_begins_with_another_subject) {
                   "ab",
                   10) == 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
-CASE(a_longer_round_runs_the_body_more_often) {
+CASE_WITH(a_longer_round_runs_the_body_more_often, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 2, 1e8};
     ashlar_measurement result;
@@ -379,23 +368,19 @@ CASE(a_longer_round_runs_the_body_more_often) {
     CHECK_ZU(counts.takes % w.body_pairs, 0);
     CHECK(counts.takes > 10 * w.body_pairs);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
-CASE(a_repeat_runs_the_body_as_often_as_asked) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(a_repeat_runs_the_body_as_often_as_asked, set_up_device("")) {
     ashlar_workload w = record("4096-fragmented");
     counts = (counter){0};
     CHECK(ashlar__measure_repeat(device, &w, &counting, 7) == ASHLAR_OK);
     check_counts_balance(); /* what the prologue left is given back too */
     CHECK_ZU(counts.takes, 4000 + 7 * w.body_pairs);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
-CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
+CASE_WITH(a_subject_that_runs_out_is_named_and_nothing_stays_taken, set_up_device("")) {
     const ashlar_peer *peer = &counting;
-    REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     const size_t moments[] = {1, 3999, 4001, 4000 + 2 * w.body_pairs, 4000 + 3 * w.body_pairs};
     for (size_t threads = 1; threads <= THREADS; threads++) {
@@ -403,14 +388,12 @@ CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
             const ashlar_measure_config config = {device, threads, 3, 1};
             ashlar_measurement result;
             counts = (counter){.refuse_at = moments[i]};
-            CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_ENOMEM);
-            CHECK_HAS(ashlar_error_detail(), "counting");
+            CHECK_FAILS(ashlar__measure(&config, &w, &peer, 1, &result), ASHLAR_ENOMEM, "counting");
             CHECK_HAS(ashlar_error_detail(), "one_size");
             check_counts_balance();
         }
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* --- real subjects --------------------------------------------------------------------------- */
@@ -431,13 +414,12 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
         REQUIRE(ashlar__measure(&config, &w, peers, count, results) == ASHLAR_OK);
         for (size_t i = 0; i < count; i++) {
             const bool is_known =
-                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar__peer_cub());
+                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar__peer_find("cub"));
             CHECK(results[i].ns_pair > 0);
             CHECK((results[i].reserved_over_live > 0) == is_known);
         }
     }
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(driver_calls_are_those_of_one_run_of_the_body) {
@@ -452,7 +434,6 @@ CASE(driver_calls_are_those_of_one_run_of_the_body) {
     CHECK(results[1].driver_calls > 0 && results[1].driver_calls < 10);
     CHECK_ZU(results[2].driver_calls, 0);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(the_prologue_is_not_counted) {
@@ -465,12 +446,10 @@ CASE(the_prologue_is_not_counted) {
     CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
     CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 /* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
-CASE(ashlar_and_the_list_agree_on_what_is_live) {
-    REQUIRE(set_up("memory=16GiB"));
+CASE_WITH(ashlar_and_the_list_agree_on_what_is_live, set_up("memory=16GiB")) {
     const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);
@@ -493,7 +472,6 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
         peer->destroy(self);
         ashlar__workload_finish(&w);
     }
-    tear_down();
 }
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -517,7 +495,6 @@ CASE(any_lack_of_host_memory_ends_cleanly) {
     ashlar__host_fail_at(0);
     CHECK(failures > 7);
     ashlar__workload_finish(&w);
-    tear_down_device();
 }
 
 CASE(any_failing_driver_call_ends_cleanly) {
@@ -539,6 +516,7 @@ CASE(any_failing_driver_call_ends_cleanly) {
     ashlar__workload_finish(&w);
     CHECK(ashlar__soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
     ashlar_device_close(device);
+    check_forget(tear_down_device);
 }
 
 RUN_CASES()

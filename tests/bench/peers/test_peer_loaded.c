@@ -19,8 +19,7 @@ static size_t count_peers(void) {
 
 static void check_refused(const char *text, const char *word) {
     const size_t count = count_peers();
-    CHECK(ashlar__peer_load(text) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "--peer: ");
+    CHECK_FAILS(ashlar__peer_load(text), ASHLAR_EINVAL, "--peer: ");
     CHECK_HAS(ashlar_error_detail(), word);
     CHECK_ZU(count_peers(), count);
 }
@@ -78,11 +77,9 @@ CASE(a_loaded_peer_is_a_subject) {
     peer->leave(self);
     peer->destroy(self);
     check_refused(path_of("stone.so"), "\"stone\" already");
-    tear_down_device();
 }
 
-CASE(its_context_is_current_while_it_works) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(its_context_is_current_while_it_works, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
@@ -93,17 +90,12 @@ CASE(its_context_is_current_while_it_works) {
     peer->leave(self);
     CHECK_ZU(CALLS(ctx_pop_current) - popped, 1);
     peer->destroy(self);
-    tear_down_device();
 }
 
-CASE(without_host_memory_there_is_no_instance) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(without_host_memory_there_is_no_instance, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_loaded(0);
     void *self = peer->origin;
-    ashlar__host_fail_at(1);
-    CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin);
-    ashlar__host_fail_at(0);
-    tear_down_device();
+    HOST_FAILS_AT(1, CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin));
 }
 
 CASE(functions_of_other_names_are_found) {
@@ -119,7 +111,6 @@ CASE(functions_of_other_names_are_found) {
     CHECK(block != NULL);
     peer->give_sized(self, block, 1, NULL);
     peer->destroy(self);
-    tear_down_device();
 }
 
 /* Files of other names are other peers, until there is no room. In this folder, a bare name. */
@@ -142,14 +133,11 @@ CASE(there_is_room_for_a_few) {
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
-CASE(cudas_pools_are_for_cuda_devices) {
-    REQUIRE(set_up_device(""));
+CASE_WITH(cudas_pools_are_for_cuda_devices, set_up_device("")) {
     const ashlar_peer *peer = ashlar__peer_find("cuda_async");
     REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
     void *self = NULL;
-    CHECK(peer->create(device, &self) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "--device cuda");
-    tear_down_device();
+    CHECK_FAILS(peer->create(device, &self), ASHLAR_ENOTSUP, "--device cuda");
 }
 
 RUN_CASES()

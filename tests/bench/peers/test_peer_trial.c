@@ -2,7 +2,7 @@
  * test_peer_trial.c - shared objects that are unfit are told in one line, and bring nothing down.
  * They lie in the folder ASHLAR_TEST_PEERS.
  */
-#include "bench/peers/peer_trial.h"
+#include "bench/peers/peer_loaded.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -12,12 +12,10 @@
 
 #include "tests/check.h"
 #include "allocator/base/error.h"
-#include "bench/peers/peer_loaded.h"
 #include "tests/bench/peers/peer_path.h"
 
 static void check_refused(const char *name, const char *word) {
-    CHECK(ashlar__peer_trial(path_of(name), "soft") == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "--peer: ");
+    CHECK_FAILS(ashlar__peer_trial(path_of(name), "soft"), ASHLAR_EINVAL, "--peer: ");
     CHECK_HAS(ashlar_error_detail(), word);
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
     CHECK(ashlar__peer_loaded(0) == NULL);
@@ -69,8 +67,7 @@ CASE(a_hang_ends_although_the_signal_is_ignored) {
 }
 
 CASE(without_its_device_that_is_told) {
-    CHECK(ashlar__peer_trial(path_of("stone.so"), "gpu") == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "gpu");
+    CHECK_FAILS(ashlar__peer_trial(path_of("stone.so"), "gpu"), ASHLAR_EINVAL, "gpu");
 }
 
 CASE(without_another_process_that_is_told) {
@@ -80,8 +77,7 @@ CASE(without_another_process_that_is_told) {
     REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
     const ashlar_status status = ashlar__peer_trial(path_of("stone.so"), "soft");
     REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    CHECK(status == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "no pipe");
+    CHECK_FAILS(status, ASHLAR_EIO, "no pipe");
 }
 
 RUN_CASES()

@@ -93,9 +93,8 @@ static void check_blocks(const ashlar_peer *peer) {
     end(peer, self);
 }
 
-CASE(no_subject_hands_out_a_byte_twice) {
+CASE_WITH(no_subject_hands_out_a_byte_twice, set_up()) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    REQUIRE(set_up());
     const size_t count = ashlar__peers(peers);
     for (size_t i = 0; i < count; i++) {
         if (peers[i] != ashlar__peer_none() && peers[i] != ashlar__peer_cuda_async()) {
@@ -112,13 +111,14 @@ CASE(subjects_are_found_by_name) {
         REQUIRE(peer != NULL);
         CHECK(strcmp(peer->name, always[i]) == 0);
     }
-    CHECK(ashlar__peer_find("cub") == ashlar__peer_cub());
-    CHECK(ashlar__peer_find("jemalloc") == ashlar__peer_jemalloc());
+#define X(name) CHECK(ashlar__peer_find(#name) == ashlar__peer_##name());
+    ASHLAR_BENCH_PEERS
+#undef X
     CHECK(ashlar__peer_find("floo") == NULL);
 }
 
 CASE(subjects_on_the_device_know_what_they_hold) {
-    const ashlar_peer *peers[] = {ashlar__peer_ashlar(), ashlar__peer_cub()};
+    const ashlar_peer *peers[] = {ashlar__peer_ashlar(), ashlar__peer_find("cub")};
     REQUIRE(set_up());
     for (size_t i = 0; i < 2; i++) {
         if (peers[i] == NULL) {

@@ -4,6 +4,8 @@
 #ifndef ASHLAR_RMM_FIXTURE_H
 #define ASHLAR_RMM_FIXTURE_H
 
+#include "tests/check.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -14,8 +16,15 @@
 
 static ashlar_rmm_log *log_of; /* of the case */
 
-static inline ashlar_status parse(const char *text) {
+static inline void drop_log(void) {
+    ashlar__rmm_log_free(log_of);
     log_of = NULL;
+}
+
+/* Another log takes the place of the one before. */
+static inline ashlar_status parse(const char *text) {
+    drop_log();
+    (void)check_at_end(drop_log);
     return ashlar__rmm_log_parse("stone.csv", text, strlen(text), &log_of);
 }
 

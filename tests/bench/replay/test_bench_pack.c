@@ -25,9 +25,7 @@ CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
 CASE(without_host_memory_there_is_no_packing) {
     ashlar_packing packing = {.count = 7};
     for (size_t at = 1; at <= 3; at++) {
-        ashlar__host_fail_at(at);
-        CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(at, CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_EHOSTMEM));
         CHECK_ZU(packing.count, 7);
     }
 }
@@ -89,9 +87,7 @@ CASE(without_host_memory_no_file_is_packed) {
     write_problem();
     while (status != ASHLAR_OK && n < 100) {
         CHECK(status == ASHLAR_EHOSTMEM && packing.count == 7);
-        ashlar__host_fail_at(++n);
-        status = ashlar__bench_pack_file(path, 150, 1, &packing);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__bench_pack_file(path, 150, 1, &packing));
     }
     CHECK(n > 3 && n < 100 && packing.count == 3);
 }

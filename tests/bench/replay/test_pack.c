@@ -6,7 +6,7 @@
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
-#include "bench/replay/pack_cases.h"
+#include "tests/bench/replay/pack_perfect.h"
 #include "tests/allocator/pack/pack_fixture.h"
 
 enum { MANY = 400, HARD = 400 };
@@ -252,7 +252,7 @@ static bool stop_at_once(void *user, const ashlar_pack_progress *now) {
 /* Nearly a packing without a gap: within seconds a search comes nowhere near the bound. */
 static void draw_hard(void) {
     pack_seed = 3;
-    ashlar__pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, offsets, HARD);
+    make_perfect_packing(3, 1 << 20, 1 << 10, 1 << 20, buffers, offsets, HARD);
     for (size_t i = 0; i < HARD; i++) {
         ashlar_pack_buffer *b = &buffers[i];
         b->bytes -= pack_draw(0, 2) == 0 ? (pack_draw(0, b->bytes / 8) >> 10) << 10 : 0;
@@ -336,9 +336,7 @@ CASE(without_host_memory_nothing_changes) {
         size_t untouched[7];
         memset(offsets, 0x5a, sizeof offsets);
         memset(untouched, 0x5a, sizeof untouched);
-        ashlar__host_fail_at(++n);
-        status = ashlar_pack(buffers, 7, &options, offsets, &result);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar_pack(buffers, 7, &options, offsets, &result));
         if (status != ASHLAR_OK) {
             CHECK(status == ASHLAR_EHOSTMEM && result.strategy == NULL);
             CHECK_HAS(ashlar_error_detail(), "pack: no host memory");

@@ -1,11 +1,12 @@
 /* test_pack_cases.c - that the problems made from a seed are what they are said to be. */
-#include "bench/replay/pack_cases.h"
+#include "bench/replay/bench_pack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/check.h"
 #include "tests/allocator/pack/pack_fixture.h"
+#include "tests/bench/replay/pack_perfect.h"
 
 enum { MANY = 20000, FEW = 200 };
 
@@ -16,7 +17,7 @@ CASE(packings_are_without_a_gap) {
     for (uint64_t seed = 0; seed < 50; seed++) {
         const size_t count = 1 + (size_t)seed * 4;
         double area = 0;
-        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
+        make_perfect_packing(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
         REQUIRE(is_plan(buffers, count, 1 << 10, offsets));
         for (size_t i = 0; i < count; i++) {
             CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 1024 == 0);

@@ -8,7 +8,7 @@
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
-#include "bench/replay/pack_cases.h"
+#include "tests/bench/replay/pack_perfect.h"
 #include "tests/allocator/pack/pack_fixture.h"
 
 enum { MANY = 400 };
@@ -54,7 +54,7 @@ static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
 CASE(packings_without_a_gap_are_found) {
     for (uint64_t seed = 0; seed < 400; seed++) {
         const size_t count = 4 + (size_t)seed % 30;
-        ashlar__pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
+        make_perfect_packing(seed, 64, 1, 64, buffers, known, count);
         REQUIRE(is_plan(buffers, count, 1, known) && begin(count));
         CHECK_ZU(problem.peak_bytes, 64);
         CHECK(find(64, 1000000) == ASHLAR_PACK_FOUND);
@@ -66,7 +66,7 @@ CASE(packings_without_a_gap_are_found) {
 CASE(large_packings_without_a_gap_are_found) {
     for (uint64_t seed = 1; seed < 4; seed++) {
         const size_t count = 100 + 50 * (size_t)seed;
-        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
+        make_perfect_packing(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
         REQUIRE(begin(count));
         CHECK(find(1 << 20, 3000000) == ASHLAR_PACK_FOUND);
         end();
@@ -75,7 +75,7 @@ CASE(large_packings_without_a_gap_are_found) {
 
 /* Smaller and shorter-lived buffers fit where the larger ones did, with gaps in between. */
 static void draw_loose(uint64_t seed, size_t count) {
-    ashlar__pack_case_perfect(seed, 48, 1, 64, buffers, known, count);
+    make_perfect_packing(seed, 48, 1, 64, buffers, known, count);
     for (size_t i = 0; i < count; i++) {
         ashlar_pack_buffer *b = &buffers[i];
         b->bytes -= pack_draw(0, 3) == 0 ? pack_draw(0, b->bytes / 2) : 0;
@@ -99,7 +99,7 @@ CASE(few_buffers_are_found_at_the_smallest_capacity) {
 /* Pieces of a rectangle, shorter and moved in time where the peak lets them. */
 static void draw_moved(uint64_t seed, size_t count) {
     enum { CAPACITY = 24 };
-    ashlar__pack_case_perfect(seed, CAPACITY, 1, 32, buffers, known, count);
+    make_perfect_packing(seed, CAPACITY, 1, 32, buffers, known, count);
     for (size_t i = 0; i < count; i++) {
         const ashlar_pack_buffer old = buffers[i];
         const size_t by = pack_draw(0, 8);
@@ -156,7 +156,7 @@ CASE(nothing_is_called_impossible_that_is_not) {
 CASE(little_room_is_enough) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         const size_t count = 10 + (size_t)seed % 30;
-        ashlar__pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
+        make_perfect_packing(seed, 64, 1, 64, buffers, known, count);
         for (size_t i = 0; i < count; i += 1 + pack_draw(0, 7)) {
             buffers[i].bytes -= buffers[i].bytes > 2 ? pack_draw(1, 2) : 0;
         }
@@ -171,7 +171,7 @@ CASE(few_steps_are_needed) {
     size_t found = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const size_t count = 100 + 5 * (size_t)seed;
-        ashlar__pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
+        make_perfect_packing(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
         REQUIRE(begin(count));
         found += find(1 << 20, 4000) == ASHLAR_PACK_FOUND;
         end();
@@ -181,7 +181,7 @@ CASE(few_steps_are_needed) {
 }
 
 CASE(steps_are_counted) {
-    ashlar__pack_case_perfect(9, 1 << 20, 1 << 10, 1 << 20, buffers, known, MANY);
+    make_perfect_packing(9, 1 << 20, 1 << 10, 1 << 20, buffers, known, MANY);
     REQUIRE(begin(MANY));
     CHECK(find(1 << 20, 0) == ASHLAR_PACK_UNDECIDED);
     CHECK(find(1 << 20, 100) == ASHLAR_PACK_UNDECIDED); /* it takes one for each buffer */
@@ -193,7 +193,7 @@ CASE(steps_are_counted) {
 /* Two stretches of time that share nothing: the failure of one is not sought in the other. */
 CASE(parts_fail_by_themselves) {
     enum { PART = 120 };
-    ashlar__pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, known, PART);
+    make_perfect_packing(3, 1 << 20, 1 << 10, 1 << 20, buffers, known, PART);
     for (size_t i = 0; i < PART; i++) {
         buffers[PART + i] = buffers[i];
         buffers[PART + i].begin += 1 << 20;
@@ -210,7 +210,7 @@ CASE(parts_fail_by_themselves) {
 CASE(without_host_memory_it_says_so) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
-    ashlar__pack_case_perfect(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
+    make_perfect_packing(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
     REQUIRE(ashlar__pack_items_init(&problem, buffers, 100, 1) == ASHLAR_OK);
     ashlar__pack_budget_init(&budget, &options, problem.peak_bytes);
     while (status != ASHLAR_OK && n < 200) {

@@ -454,9 +454,7 @@ CASE(no_host_memory_at_any_call_changes_nothing) {
     }
     while (status == ASHLAR_EHOSTMEM && n < 1000) {
         period = (ashlar_period){.period = 77};
-        ashlar__host_fail_at(++n);
-        status = ashlar__period_find(numbers, count, 0, &period);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__period_find(numbers, count, 0, &period));
         CHECK(status == ASHLAR_OK || (period.period == 77 && period.links == NULL));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }

@@ -1,7 +1,7 @@
 /*
  * test_replay_picture.c - that a replay says where each block was, and that its picture shows that.
  */
-#include "bench/replay/replay_picture.h"
+#include "bench/replay/replay.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -31,7 +31,6 @@ CASE(each_block_is_drawn_where_the_replay_put_it) {
     CHECK_HAS(svg, ">stone.csv<");
     CHECK_HAS(svg, "; reserved 4.00 MiB<");
     CHECK_HAS(svg, ">events<");
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_block_that_was_never_there_is_not_drawn) {
@@ -42,7 +41,6 @@ CASE(a_block_that_was_never_there_is_not_drawn) {
     CHECK_ZU(box_count, 2);
     CHECK(strcmp(box_of("#0:").title, "#0: 2097152 B at 1048576, 2 to 5") == 0);
     CHECK(strcmp(box_of("#1:").title, "#1: 1048576 B at 0, 4 to 6") == 0);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_log_without_blocks_is_an_empty_picture) {
@@ -50,7 +48,6 @@ CASE(a_log_without_blocks_is_an_empty_picture) {
     REQUIRE(parse(HEADER "1,0,allocate failure,,5,0\n") == ASHLAR_OK);
     CHECK(ashlar__replay_draw(log_of, &none, &result, path) == ASHLAR_OK);
     CHECK(read_picture() && box_count == 0);
-    ashlar__rmm_log_free(log_of);
 }
 
 /* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
@@ -69,7 +66,6 @@ CASE(a_replay_says_where_each_block_was) {
     memset(addresses, 0, sizeof addresses);
     CHECK(ashlar__replay_find_capacity(log_of, &config, &got, &capacity) == ASHLAR_OK);
     CHECK(addresses[0] == 0 && addresses[1] == 0 && addresses[2] == 0);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(no_host_memory_at_any_call_leaves_the_old_file) {
@@ -80,14 +76,11 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     REQUIRE(parse(sample) == ASHLAR_OK);
     write_bytes("old", 3);
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__replay_draw(log_of, addresses, &result, path);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__replay_draw(log_of, addresses, &result, path));
         CHECK(status == ASHLAR_OK || (read_bytes(bytes) == 3 && names_in_folder() == 1));
         CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
     }
     CHECK(status == ASHLAR_OK && n > 3);
-    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES_IN_FOLDER()

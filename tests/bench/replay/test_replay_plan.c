@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 
-#include "tests/check.h"
 #include "allocator/base/host.h"
 #include "bench/replay/replay.h"
 #include "tests/bench/replay/rmm_fixture.h"
@@ -78,12 +77,13 @@ static ashlar_status run_plan(void) {
 
 static void finish(void) {
     ashlar__replay_plan_finish(&plan);
-    ashlar__rmm_log_free(log_of);
+    drop_log();
 }
 
-/* Parse, find the steps and replay; the case ends with finish(). */
+/* Parse, find the steps and replay; the case ends with finish() by itself. */
 static ashlar_status replay(const char *text) {
     result = (ashlar_replay_result){.allocations = 99};
+    (void)check_at_end(finish);
     if (parse(text) != ASHLAR_OK || ashlar__replay_plan_init(log_of, &plan) != ASHLAR_OK) {
         return ASHLAR_STATUS_COUNT;
     }
@@ -121,7 +121,6 @@ CASE(the_first_step_is_recorded_and_the_others_are_replayed) {
     CHECK_ZU(result.plan.hits, 2);
     CHECK_ZU(result.plan.misses[ASHLAR_PLAN_MISS_BYTES], 1);
     CHECK(result.plan.bound_bytes == 3000320 + 1024);
-    finish();
 }
 
 /* The first one outlives its step and the second one is of before it: neither is in the plan. */
@@ -133,7 +132,6 @@ CASE(blocks_across_a_boundary_are_not_planned) {
     CHECK(result.plan.plan_bytes == 4096 && result.plan.bound_bytes == 4096);
     CHECK_ZU(result.plan.hits, 1);
     CHECK_ZU(result.plan.unplanned, 1);
-    finish();
 }
 
 /* Thread 2 allocates more; thread 1 has the marks, and goes on after its last event. */
@@ -152,7 +150,6 @@ CASE(steps_are_of_the_thread_that_allocates_most) {
             CHECK(pthread_equal(callers[i], callers[1]) && !pthread_equal(callers[i], callers[0]));
         }
     }
-    finish();
 }
 
 /* Nothing of the steps' thread lies between the second mark and the third. */
@@ -162,7 +159,6 @@ CASE(a_step_without_the_thread_is_passed_over) {
     CHECK_ZU(plan.steps.count, 3);
     CHECK(calls_were("bafafebafec"));
     CHECK_ZU(result.plan.hits, 1);
-    finish();
 }
 
 /* What follows the last mark allocates nothing: it is no step, and the one before has ended. */
@@ -171,7 +167,6 @@ CASE(the_last_step_ends_before_what_is_none) {
                        GIVE(1, 0x10)) == ASHLAR_OK);
     CHECK_ZU(plan.steps.count, 2);
     CHECK(calls_were("bafebaefc"));
-    finish();
 }
 
 CASE(a_step_begins_on_the_stream_of_its_first_allocation) {
@@ -181,7 +176,6 @@ CASE(a_step_begins_on_the_stream_of_its_first_allocation) {
     CHECK(begun_on != NULL);
     CHECK_ZU(result.plan.hits, 1);
     CHECK(result.plan.plan_bytes == 1024); /* of both streams */
-    finish();
 }
 
 /* ---- a log without ---- */
@@ -215,7 +209,6 @@ CASE(a_log_without_steps_is_done_twice) {
     CHECK_ZU(plan.step_allocations, 3);
     CHECK_ZU(result.plan.hits, 2);
     CHECK(result.plan.plan_bytes == 3072 + 1024 && result.plan.bound_bytes == 3072 + 1024);
-    finish();
 }
 
 /* A single mark makes no two steps. */
@@ -224,14 +217,12 @@ CASE(a_single_step_is_no_reason_to_leave_the_rest_out) {
     CHECK(plan.twice != NULL && plan.steps.count == 2);
     CHECK_ZU(result.plan.hits, 2);
     CHECK(result.plan.plan_bytes == 6144);
-    finish();
 }
 
 CASE(a_log_of_nothing_plans_nothing) {
     REQUIRE(replay(HEADER "1,0,allocate failure,,7,0\n") == ASHLAR_OK);
     CHECK(result.plan.bound_bytes == 0 && result.plan.hits == 0);
     CHECK_ZU(plan.step_allocations, 0);
-    finish();
 }
 
 /* ---- failures ---- */
@@ -253,7 +244,6 @@ CASE(a_call_that_fails_ends_the_replay) {
     }
     CHECK(replay(three_steps) == ASHLAR_OK); /* the control */
     CHECK(calls_were(order));
-    finish();
 }
 
 CASE(no_memory_for_the_plan_is_a_failure) {
@@ -270,8 +260,7 @@ CASE(no_memory_for_the_plan_is_a_failure) {
     REQUIRE(ashlar__replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config small = {
         .calls = &test_calls, .memory_bytes = 2 * MIB, .plan = &plan};
-    CHECK(ashlar__replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "stone.csv:6: ");
+    CHECK_FAILS(ashlar__replay_run(plan.log, &small, &result), ASHLAR_ENOMEM, "stone.csv:6: ");
     finish();
 }
 
@@ -285,9 +274,7 @@ CASE(without_host_memory_there_are_no_steps) {
         plan = (ashlar_replay_plan){.thread = 77};
         while (status != ASHLAR_OK && n < 100) {
             CHECK(status == ASHLAR_EHOSTMEM && plan.thread == 77 && plan.log == NULL);
-            ashlar__host_fail_at(++n);
-            status = ashlar__replay_plan_init(log_of, &plan);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = ashlar__replay_plan_init(log_of, &plan));
         }
         CHECK(n > (i == 0 ? 2 : 6) && n < 100);
         finish();

@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "tests/check.h"
 #include "tests/bench/replay/rmm_fixture.h"
 
 CASE(rows_become_events) {
@@ -22,7 +21,6 @@ CASE(rows_become_events) {
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 1048576));
     CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 1, 512));
     CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0));
-    ashlar__rmm_log_free(log_of);
     ashlar__rmm_log_free(NULL);
 }
 
@@ -36,7 +34,6 @@ CASE(columns_are_found_by_name) {
     CHECK(log_of->events[0].thread == 0 && log_of->events[1].thread == 1);
     CHECK_ZU(log_of->thread_count, 2);
     CHECK_ZU(log_of->stream_count, 2);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(an_address_that_comes_again_is_another_block) {
@@ -44,7 +41,6 @@ CASE(an_address_that_comes_again_is_another_block) {
                          "1,0,allocate,0x10,200,0\n1,0,free,0x10,200,0\n") == ASHLAR_OK);
     CHECK_ZU(log_of->block_count, 2);
     CHECK(event_is(2, ASHLAR_RMM_ALLOCATE, 4, 1, 200) && event_is(3, ASHLAR_RMM_FREE, 5, 1, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(many_addresses_are_told_apart) {
@@ -69,7 +65,6 @@ CASE(many_addresses_are_told_apart) {
         wrong += taken->block != i || freed->block != i || taken->stream != freed->stream;
     }
     CHECK(wrong == 0);
-    ashlar__rmm_log_free(log_of);
     free(text);
 }
 
@@ -79,7 +74,6 @@ CASE(bare_numbers_are_decimal) {
     REQUIRE(parse(HEADER "1,0,allocate,0x1F4,1,0x10\n1,0,free,500,1,16\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     CHECK(log_of->events[0].stream == 1 && log_of->events[1].stream == 1);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(one_letter_makes_a_column_hexadecimal) {
@@ -90,18 +84,15 @@ CASE(one_letter_makes_a_column_hexadecimal) {
     CHECK(log_of->events[0].stream == 1 && log_of->events[2].stream == 1);
     CHECK(log_of->events[1].stream == 2 && log_of->events[3].stream == 2);
     CHECK_ZU(log_of->stream_count, 3);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(the_letters_of_a_column_are_its_own) {
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,ab\nb,0,free,16,1,0\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     CHECK_ZU(log_of->thread_count, 2);
-    ashlar__rmm_log_free(log_of);
     /* Neither 0x1a nor a word is a letter without 0x. */
     REQUIRE(parse(HEADER "1,0,allocate,0x1a,1,0\n1,0,free,26,1,0\n"
                          "1,0,free,(nil),0,0\n") == ASHLAR_OK);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(numbers_have_64_bits) {
@@ -109,7 +100,6 @@ CASE(numbers_have_64_bits) {
                          "1,0,free,18446744073709551615,0,0\n") == ASHLAR_OK);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, SIZE_MAX));
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    ashlar__rmm_log_free(log_of);
     CHECK(parse(HEADER "1,0,allocate,0x10000000000000000,1,0\n") == ASHLAR_EFORMAT);
     CHECK(parse(HEADER "1,0,allocate,16,18446744073709551616,0\n") == ASHLAR_EFORMAT);
 }
@@ -127,7 +117,6 @@ CASE(streams_are_cudas_handles) {
     }
     CHECK_ZU(log_of->stream_count, 4);
     CHECK_ZU(log_of->thread_count, 2);
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_recorded_failure_is_nothing_to_replay) {
@@ -137,7 +126,6 @@ CASE(a_recorded_failure_is_nothing_to_replay) {
     CHECK_ZU(log_of->block_count, 1);
     CHECK(event_is(0, ASHLAR_RMM_NOTHING, 2, 0, 99) && event_is(1, ASHLAR_RMM_NOTHING, 3, 0, 98));
     CHECK(event_is(2, ASHLAR_RMM_NOTHING, 4, 0, 97) && event_is(3, ASHLAR_RMM_ALLOCATE, 5, 0, 1));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_row_of_ours_says_that_a_step_begins) {
@@ -147,7 +135,6 @@ CASE(a_row_of_ours_says_that_a_step_begins) {
     CHECK(log_of->events[0].action == ASHLAR_RMM_STEP && log_of->events[0].line == 2);
     CHECK(log_of->events[2].action == ASHLAR_RMM_STEP && log_of->events[2].stream == 1);
     CHECK(log_of->block_count == 1 && log_of->recorded_failures == 0);
-    ashlar__rmm_log_free(log_of);
     CHECK(parse(HEADER "1,0,step,,,0\n") == ASHLAR_EFORMAT);
 }
 
@@ -158,11 +145,9 @@ CASE(a_block_of_0_bytes_is_nothing_to_replay) {
     for (size_t i = 0; i < 5; i++) {
         CHECK(log_of->events[i].action == ASHLAR_RMM_NOTHING);
     }
-    ashlar__rmm_log_free(log_of);
     /* A free that does not know its size still frees what is there. */
     REQUIRE(parse(HEADER "1,0,allocate,0x10,7,0\n1,0,free,0x10,0,0\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 /* ---- lines ---- */
@@ -172,7 +157,6 @@ CASE(lines_may_end_in_any_way) {
                   "1,0, allocate ,0x10,\t5,0\r\n \n1,0,free,0x10,5,0") == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 3, 0, 5) && event_is(1, ASHLAR_RMM_FREE, 5, 0, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_bad_log_is_refused_by_its_line) {
@@ -216,17 +200,15 @@ CASE(a_bad_log_is_refused_by_its_line) {
          "stone.csv:4: allocates at 0x10, where the block of line 3 is live"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(parse(bad[i].text) == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), bad[i].want);
+        CHECK_FAILS(parse(bad[i].text), ASHLAR_EFORMAT, bad[i].want);
     }
 }
 
 CASE(what_a_message_shows_is_short_and_printable) {
-    CHECK(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n") == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "not \"?[2J? ~?\"");
-    CHECK(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n") ==
-          ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "dddddddddd\"");
+    CHECK_FAILS(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n"), ASHLAR_EFORMAT,
+                "not \"?[2J? ~?\"");
+    CHECK_FAILS(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n"),
+                ASHLAR_EFORMAT, "dddddddddd\"");
 }
 
 RUN_CASES()

@@ -67,7 +67,8 @@ static const unsigned char packed_large[] = {
 };
 
 static ashlar_status read_log(void) {
-    log_of = NULL;
+    drop_log();
+    (void)check_at_end(drop_log);
     return ashlar__rmm_log_read(path, &log_of);
 }
 
@@ -76,7 +77,6 @@ CASE(a_plain_file_is_read) {
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK(strcmp(log_of->name, path) == 0);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 5));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_long_file_is_read_to_its_end) {
@@ -94,43 +94,32 @@ CASE(a_long_file_is_read_to_its_end) {
     CHECK(close(after) == 0 && after == before); /* the file is closed */
     CHECK_ZU(log_of->event_count, 2 * PAIRS);
     CHECK(event_is(2 * PAIRS - 1, ASHLAR_RMM_FREE, 2 * PAIRS + 1, PAIRS - 1, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {
-    CHECK(ashlar__rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
-    CHECK(ashlar__rmm_log_read(folder, &log_of) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), folder);
+    CHECK_FAILS(ashlar__rmm_log_read("/nowhere/at/all", &log_of), ASHLAR_EIO, "/nowhere/at/all");
+    CHECK_FAILS(ashlar__rmm_log_read(folder, &log_of), ASHLAR_EIO, folder);
     write_bytes("", 0);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, path);
 }
 
 CASE(without_zlib_gzip_is_refused) {
-    if (ashlar__gzip_is_supported()) {
-        SKIP("this build has zlib");
-    }
+    SKIP_IF(ashlar__gzip_is_supported(), "this build has zlib");
     write_bytes(packed_head, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_FAILS(read_log(), ASHLAR_ENOTSUP, path);
     CHECK_HAS(ashlar_error_detail(), "zlib");
 }
 
 CASE(a_gzip_file_is_told_by_its_content) {
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(packed_head, sizeof packed_head);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 1);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 512));
-    ashlar__rmm_log_free(log_of);
     write_bytes(packed_large, sizeof packed_large);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 8000);
     CHECK(event_is(7999, ASHLAR_RMM_FREE, 8001, 3999, 0));
-    ashlar__rmm_log_free(log_of);
 }
 
 /* Two gzip files in a row are one, as gunzip has it; `extra` bytes of `filler` behind them. */
@@ -143,34 +132,26 @@ static size_t join_packed(unsigned char *to, size_t extra, int filler) {
 
 CASE(gzip_files_may_follow_each_other) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     write_bytes(bytes, join_packed(bytes, 0, 0));
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    ashlar__rmm_log_free(log_of);
     write_bytes(bytes, join_packed(bytes, 3, 'x'));
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "3 bytes that are no gzip data");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "3 bytes that are no gzip data");
 }
 
 CASE(a_damaged_gzip_file_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
-    if (!ashlar__gzip_is_supported()) {
-        SKIP("this build has no zlib");
-    }
+    SKIP_IF(!ashlar__gzip_is_supported(), "this build has no zlib");
     for (size_t left = 2; left < sizeof packed_head; left++) { /* cut off anywhere */
         write_bytes(packed_head, left);
-        CHECK(read_log() == ASHLAR_EFORMAT);
-        CHECK_HAS(ashlar_error_detail(), "cut off");
+        CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "cut off");
     }
     memcpy(bytes, packed_head, sizeof packed_head);
     bytes[sizeof packed_head - 8] ^= 1; /* of the checksum */
     write_bytes(bytes, sizeof packed_head);
-    CHECK(read_log() == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "damaged: incorrect data check");
+    CHECK_FAILS(read_log(), ASHLAR_EFORMAT, "damaged: incorrect data check");
     CHECK_HAS(ashlar_error_detail(), path);
 }
 
@@ -191,7 +172,6 @@ CASE(running_out_of_host_memory_is_survived) {
         CHECK(!has_passed || n > 6);
     }
     CHECK(has_passed);
-    ashlar__rmm_log_free(log_of);
 }
 
 RUN_CASES_IN_FOLDER()

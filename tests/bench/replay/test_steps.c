@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/check.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -334,7 +333,6 @@ CASE(marks_are_where_steps_begin) {
     begins[1] = 3;
     begins[2] = 5;
     check_steps(2);
-    ashlar__rmm_log_free(log_of);
 }
 
 /* A mark at the end says where the last step ended. */
@@ -345,11 +343,9 @@ CASE(what_follows_the_last_mark_is_a_step_if_it_allocates) {
     begins[0] = 0;
     begins[1] = 2;
     check_steps(1);
-    ashlar__rmm_log_free(log_of);
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0\n1,0,step,,0,0\n1,0,free,0x10,1,0\n") == ASHLAR_OK);
     REQUIRE(find(log_of));
     check_none();
-    ashlar__rmm_log_free(log_of);
 }
 
 CASE(marks_win_over_a_period) {
@@ -377,12 +373,10 @@ CASE(a_recorded_step_of_a_training_is_none) {
     static const char *const names[] = {"gpt_medium_128_train", "gpt_medium_512_train"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_rmm_log *log = NULL;
-        if (access(recorded(names[i]), R_OK) != 0) {
-            SKIP("no recorded trainings beside the source folder");
-        }
-        if (ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP) {
-            SKIP("a build without zlib");
-        }
+        SKIP_IF(access(recorded(names[i]), R_OK) != 0,
+                "no recorded trainings beside the source folder");
+        SKIP_IF(ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP,
+                "a build without zlib");
         REQUIRE(log != NULL && find(log));
         check_none();
         ashlar__rmm_log_free(log);
@@ -394,12 +388,10 @@ CASE(a_recorded_step_of_a_training_is_none) {
 CASE(a_recorded_step_done_again_is_found) {
     ashlar_rmm_log *log = NULL;
     size_t first = 0, live = 0;
-    if (access(recorded("gpt_medium_128_train"), R_OK) != 0) {
-        SKIP("no recorded trainings beside the source folder");
-    }
-    if (ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP) {
-        SKIP("a build without zlib");
-    }
+    SKIP_IF(access(recorded("gpt_medium_128_train"), R_OK) != 0,
+            "no recorded trainings beside the source folder");
+    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP,
+            "a build without zlib");
     REQUIRE(log != NULL);
     while (log->events[first].action == ASHLAR_RMM_ALLOCATE) { /* what was live before */
         first++;
@@ -435,12 +427,10 @@ CASE(a_recorded_step_done_again_is_found) {
 /* 24 layers behind the weights, and nothing that says they are no steps. */
 CASE(recorded_layers_of_an_inference_are_found) {
     ashlar_rmm_log *log = NULL;
-    if (access(recorded("gpt_medium_128_inference"), R_OK) != 0) {
-        SKIP("no recorded trainings beside the source folder");
-    }
-    if (ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP) {
-        SKIP("a build without zlib");
-    }
+    SKIP_IF(access(recorded("gpt_medium_128_inference"), R_OK) != 0,
+            "no recorded trainings beside the source folder");
+    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP,
+            "a build without zlib");
     REQUIRE(log != NULL && find(log));
     CHECK_ZU(steps.count, 24);
     CHECK_ZU(steps.period, 53);
@@ -462,9 +452,7 @@ CASE(no_host_memory_at_any_call_changes_nothing) {
         put_steps(4, 12, 0);
         while (status == ASHLAR_EHOSTMEM && n < 1000) {
             steps = (ashlar_steps){.count = 77};
-            ashlar__host_fail_at(++n);
-            status = ashlar__steps_find(&made, &steps);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = ashlar__steps_find(&made, &steps));
             CHECK(status == ASHLAR_OK || (steps.count == 77 && steps.boundaries == NULL));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
         }

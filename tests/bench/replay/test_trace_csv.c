@@ -2,7 +2,7 @@
  * test_trace_csv.c - that the lists of allocations say what the trace says, that ours is read back
  * by ashlar-replay's reader, and that half of a block is in neither.
  */
-#include "allocator/trace/trace_csv.h"
+#include "allocator/trace/trace_files.h"
 
 #include <stdlib.h>
 
@@ -166,9 +166,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         while (status == ASHLAR_EHOSTMEM && n < 100) {
             write_bytes("old", 3);
             left_out = 77;
-            ashlar__host_fail_at(++n);
-            status = writers[w](sample, COUNT(sample), path, &left_out);
-            ashlar__host_fail_at(0);
+            HOST_FAILS_AT(++n, status = writers[w](sample, COUNT(sample), path, &left_out));
             CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(names_in_folder() == 1);
@@ -181,12 +179,12 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
 CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     for (size_t w = 0; w < COUNT(writers); w++) {
         left_out = 77;
-        CHECK(writers[w](sample, COUNT(sample), "/nowhere/trace.csv", &left_out) == ASHLAR_EIO);
-        CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.csv");
+        CHECK_FAILS(writers[w](sample, COUNT(sample), "/nowhere/trace.csv", &left_out), ASHLAR_EIO,
+                    "/nowhere/trace.csv");
         CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
         CHECK(left_out == 77);
-        CHECK(writers[w](sample, COUNT(sample), folder, &left_out) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "not a regular file");
+        CHECK_FAILS(writers[w](sample, COUNT(sample), folder, &left_out), ASHLAR_EINVAL,
+                    "not a regular file");
     }
 }
 

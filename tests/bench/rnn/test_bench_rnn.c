@@ -46,10 +46,9 @@ CASE(every_case_is_a_network_and_has_lengths) {
 }
 
 /* Every subject leaves the same gradients, and none keeps a block. */
-CASE(every_subject_runs_the_same_step) {
+CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     float want[2048];
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     const size_t elements = ashlar_rnn_layout_of(setup.rnn)->elements;
     REQUIRE(elements <= 2048);
@@ -76,14 +75,12 @@ CASE(every_subject_runs_the_same_step) {
     CHECK_ZU(after.live_blocks, before.live_blocks);
     ashlar__rnn_setup_finish(&setup);
     ashlar__rnn_setup_finish(&setup); /* zeros */
-    tear_down();
 }
 
-CASE(onednn_takes_part_where_it_can) {
+CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
           (ashlar__onednn_name() != NULL));
@@ -96,7 +93,6 @@ CASE(onednn_takes_part_where_it_can) {
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(!ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
 CASE(inference_has_no_backward) {
@@ -111,14 +107,12 @@ CASE(inference_has_no_backward) {
     CHECK(times.backward_s == 0 && times.forward_s >= 0);
     CHECK(((const float *)setup.dweights)[0] == 0);
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
-CASE(without_memory_a_step_fails_and_keeps_nothing) {
+CASE_WITH(without_memory_a_step_fails_and_keeps_nothing, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_times times;
     ashlar_stats before, after;
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
     ashlar_allocator_get_stats(setup.allocator, &before);
     setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
@@ -128,22 +122,17 @@ CASE(without_memory_a_step_fails_and_keeps_nothing) {
     ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
     ashlar__rnn_setup_finish(&setup);
-    tear_down();
 }
 
 /* What the allocator keeps for speed only may be missing. */
-CASE(without_host_memory_no_stage_is_set_up) {
+CASE_WITH(without_host_memory_no_stage_is_set_up, set_up("memory=1GiB")) {
     size_t refused = 0;
-    REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
         ashlar_rnn_setup setup = {0};
-        ashlar__host_fail_at(n);
-        refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK;
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK);
         ashlar__rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
-    tear_down();
 }
 
 CASE(only_known_names_are_taken) {

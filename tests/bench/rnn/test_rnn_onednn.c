@@ -63,9 +63,7 @@ static void check_shape(const shape *s, const kind *k, bool training) {
 }
 
 static void check_cell(ashlar_rnn_cell cell) {
-    if (ashlar__onednn_name() == NULL) {
-        SKIP("this build has no oneDNN");
-    }
+    SKIP_IF(ashlar__onednn_name() == NULL, "this build has no oneDNN");
     for (size_t i = 0; i < EVEN_COUNT; i++) {
         for (size_t directions = 1; directions <= 2; directions++) {
             const kind k = {.cell = cell, .directions = directions};

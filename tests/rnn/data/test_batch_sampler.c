@@ -122,12 +122,12 @@ CASE(fewer_items_than_a_batch_repeat) {
 CASE(what_cannot_be_supplied_is_refused) {
     const ashlar_batch_sampler_item one[] = {{7, 1}};
     ashlar_batch_sampler *batch_sampler = NULL;
-    CHECK(ashlar__batch_sampler_create(one, 0, 1, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "the number of items is 0");
-    CHECK(ashlar__batch_sampler_create(one, 1, 0, 1, 1, &batch_sampler) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "batch is 0");
-    CHECK(ashlar__batch_sampler_create(one, 1, 1, 0, 1, &batch_sampler) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "window is 0");
+    CHECK_FAILS(ashlar__batch_sampler_create(one, 0, 1, 1, 1, &batch_sampler), ASHLAR_EINVAL,
+                "the number of items is 0");
+    CHECK_FAILS(ashlar__batch_sampler_create(one, 1, 0, 1, 1, &batch_sampler), ASHLAR_EINVAL,
+                "batch is 0");
+    CHECK_FAILS(ashlar__batch_sampler_create(one, 1, 1, 0, 1, &batch_sampler), ASHLAR_EINVAL,
+                "window is 0");
     CHECK(ashlar__batch_sampler_create(one, 1, (size_t)1 << 40, (size_t)1 << 40, 1,
                                        &batch_sampler) == ASHLAR_EOVERFLOW);
     size_t failures = 0;

@@ -361,19 +361,16 @@ CASE(the_seed_decides_the_batches) {
 CASE(bad_sizes_are_refused) {
     ashlar_batcher *batcher = NULL;
     ashlar_batcher_config config = {.batch = 0, .max_steps = 5};
-    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "batch is 0");
+    CHECK_FAILS(ashlar__batcher_create(corpus, &config, &batcher), ASHLAR_EINVAL, "batch is 0");
     config = (ashlar_batcher_config){.batch = 5, .max_steps = 0};
-    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "max_steps is 0");
+    CHECK_FAILS(ashlar__batcher_create(corpus, &config, &batcher), ASHLAR_EINVAL, "max_steps is 0");
     config = (ashlar_batcher_config){.batch = SIZE_MAX / 4, .max_steps = 5};
     CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
     config = (ashlar_batcher_config){.batch = INT32_MAX / 60, .max_steps = 61, .window = 1};
     CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
     CHECK(batcher == NULL);
     config = (ashlar_batcher_config){.batch = 1, .max_steps = 5, .stride = 6};
-    CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "stride of 6");
+    CHECK_FAILS(ashlar__batcher_create(corpus, &config, &batcher), ASHLAR_EINVAL, "stride of 6");
     CHECK(batcher == NULL);
     config = (ashlar_batcher_config){.batch = 1, .max_steps = SIZE_MAX, .window = 1};
     CHECK(ashlar__batcher_create(corpus, &config, &batcher) == ASHLAR_OK);
@@ -386,9 +383,7 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_batcher *batcher = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__batcher_create(corpus, &config, &batcher);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__batcher_create(corpus, &config, &batcher));
         CHECK((status == ASHLAR_OK) == (batcher != NULL));
     }
     CHECK(status == ASHLAR_OK);

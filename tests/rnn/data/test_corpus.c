@@ -171,9 +171,7 @@ CASE(what_holds_no_text_is_refused_by_name) {
 
 CASE(a_file_that_may_not_be_read_is_refused) {
     const char *path = make_text("locked", "text\n");
-    if (geteuid() == 0) {
-        SKIP("the superuser may read every file");
-    }
+    SKIP_IF(geteuid() == 0, "the superuser may read every file");
     CHECK(chmod(path, 0) == 0);
     check_refused(path, ASHLAR_EIO, "Permission denied");
 }
@@ -186,9 +184,7 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_corpus *corpus = NULL;
     while (status == ASHLAR_EHOSTMEM && n < 1000) {
-        ashlar__host_fail_at(++n);
-        status = ashlar__corpus_open(paths, 2, &corpus);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(++n, status = ashlar__corpus_open(paths, 2, &corpus));
         CHECK((status == ASHLAR_OK) == (corpus != NULL));
     }
     CHECK(status == ASHLAR_OK);

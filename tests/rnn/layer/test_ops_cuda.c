@@ -148,16 +148,14 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     char *good = strdup(given == NULL ? "" : given);
     ashlar_ops *ops = NULL;
     setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
-    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuBLAS was not found");
+    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP, "cuBLAS was not found");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
     setenv("ASHLAR_CUBLAS", "libm.so.6", 1);
-    CHECK(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuBLAS lacks cublasGetStatusString");
+    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP,
+                "cuBLAS lacks cublasGetStatusString");
     setenv("ASHLAR_CUBLAS", good, 1);
     CHECK(ops == NULL);
     free(good);
-    check_clean();
 }
 
 CASE(each_operation_launches_what_it_needs_and_no_more) {
@@ -175,7 +173,6 @@ CASE(each_operation_launches_what_it_needs_and_no_more) {
     }
     gpu_give_all();
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 CASE(products_of_fp32_are_in_fp32) {
@@ -193,7 +190,6 @@ CASE(products_of_fp32_are_in_fp32) {
         gpu_give_all();
         ashlar__ops_destroy(ops);
     }
-    check_clean();
 }
 
 CASE(what_cublas_cannot_count_is_refused) {
@@ -210,7 +206,6 @@ CASE(what_cublas_cannot_count_is_refused) {
     }
     CHECK(strcmp(launch_log(), "") == 0);
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 CASE(every_call_of_an_operation_may_fail) {
@@ -240,11 +235,10 @@ CASE(every_call_of_an_operation_may_fail) {
         }
     }
     blas->fail_at = 2;
-    CHECK(multiply(ops, &b) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(), "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
+    CHECK_FAILS(multiply(ops, &b), ASHLAR_EDRIVER,
+                "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
     gpu_give_all();
     ashlar__ops_destroy(ops);
-    check_clean();
 }
 
 /* Returns the status of a creation that fails, or succeeds and is undone. */
@@ -271,9 +265,7 @@ CASE(creation_fails_whole) {
         }
     }
     for (unsigned long n = 1; n <= 2; n++) {
-        ashlar__host_fail_at(n);
-        CHECK(try_creation() == ASHLAR_EHOSTMEM);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, CHECK(try_creation() == ASHLAR_EHOSTMEM));
     }
     static const struct {
         cublasStatus_t cublas;
@@ -288,11 +280,9 @@ CASE(creation_fails_whole) {
         CHECK(try_creation() == refusals[i].want);
     }
     setenv("FAKE_CUDA", "nobinary", 1);
-    CHECK(try_creation() == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "ops: no CUDA kernels for ");
+    CHECK_FAILS(try_creation(), ASHLAR_ENOTSUP, "ops: no CUDA kernels for ");
     unsetenv("FAKE_CUDA");
     CHECK(try_creation() == ASHLAR_OK);
-    check_clean();
 }
 
 /* Operations are still queued when it goes. */
@@ -303,7 +293,6 @@ CASE(destroying_waits_for_what_is_queued) {
     CHECK(embed(ops, &b) == ASHLAR_OK && multiply(ops, &b) == ASHLAR_OK);
     ashlar__ops_destroy(ops);
     gpu_give_all();
-    check_clean();
 }
 
 static void find(void *library, const char *name, void *function) {
@@ -323,6 +312,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuBLAS\n");
         return 1;
     }
+    check_each = check_clean;
     check_run_cases();
     gpu_end();
     return check_report();

@@ -121,11 +121,10 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
     }
 }
 
-CASE(the_type_is_that_of_the_ops) {
+CASE_WITH(the_type_is_that_of_the_ops, set_up("memory=64MiB")) {
     float logits[3] = {1, 3, 2};
     int32_t label = -1;
     ashlar_ops *ops = NULL;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
     const ashlar_argmax_args args = {1, 3, logits, &label};
     CHECK(ashlar__ops_argmax(ops, &args, streams[0]) == ASHLAR_OK);
@@ -133,7 +132,6 @@ CASE(the_type_is_that_of_the_ops) {
     CHECK(label == 1);
     CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 1000), 0);
     ashlar__ops_destroy(ops);
-    tear_down();
 }
 
 CASE(each_operation_says_when_it_cannot_be_queued) {
@@ -144,26 +142,21 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
     REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
     for (uint64_t n = 1; n <= OPERATIONS + 1; n++) {
         fill_memory(&m);
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(queue_all(ops, &m, streams[0]) == (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK));
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN,
+                        CHECK(queue_all(ops, &m, streams[0]) ==
+                              (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK)));
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
     ashlar__ops_destroy(ops);
-    tear_down();
 }
 
-CASE(half_precision_is_refused_and_failures_leave_nothing) {
+CASE_WITH(half_precision_is_refused_and_failures_leave_nothing, set_up("memory=64MiB")) {
     ashlar_ops *ops = NULL;
-    REQUIRE(set_up("memory=64MiB"));
     CHECK(ashlar__ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
     CHECK(strstr(ashlar_error_detail(), "ASHLAR_F32") != NULL);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM));
     CHECK(ops == NULL);
     ashlar__ops_destroy(NULL);
-    tear_down();
 }
 
 RUN_CASES()

@@ -1,7 +1,7 @@
 /*
  * test_real.c - the float functions under the LSTM and the other operations.
  */
-#include "rnn/layer/real_f32.h"
+#include "rnn/layer/real.h"
 
 #include <float.h>
 

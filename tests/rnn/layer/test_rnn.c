@@ -185,17 +185,14 @@ static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengt
                                 const ashlar_rnn_buffers *buffers, const char *message) {
     const ashlar_rnn_batch shape = {.steps = steps, .batch = batch, .lengths = lengths};
     const size_t before = CALLS(launch_host_func);
-    CHECK(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
-    CHECK(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
-    CHECK(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_FAILS(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL, message);
+    CHECK_FAILS(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL, message);
+    CHECK_FAILS(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]), ASHLAR_EINVAL,
+                message);
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 
-CASE(bad_batches_are_refused_and_nothing_is_queued) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(bad_batches_are_refused_and_nothing_is_queued, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     tensors t;
     open_tensors(&t, true);
     const int32_t zero[] = {4, 4, 0}, negative[] = {-1, 4, 4}, beyond[] = {4, 5, 4};
@@ -212,7 +209,6 @@ CASE(bad_batches_are_refused_and_nothing_is_queued) {
     CHECK(ashlar_rnn_backward_weights(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
     CHECK_ZU(CALLS(launch_host_func), before);
     give(t.memory);
-    finish();
 }
 
 CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
@@ -246,7 +242,6 @@ CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
               strstr(ashlar_error_detail(), "a buffer that this pass needs is NULL") != NULL);
     }
     give(t.memory);
-    finish();
 }
 
 /* What a back end was asked, and with what. */
@@ -281,9 +276,8 @@ static void check_asked(ashlar_rnn_pass pass, bool training) {
 }
 
 /* Sizes and pass alike go to whichever back end the stack has. */
-CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
+CASE_WITH(a_back_end_is_asked_for_the_pass_and_its_sizes, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     static const ashlar_rnn_backend asking = {.sizes = asked_sizes, .queue = asked_queue};
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t;
     open_tensors(&t, true);
@@ -298,11 +292,9 @@ CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
     CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
     check_asked(ASHLAR_RNN_FORWARD, false);
     give(t.memory);
-    finish();
 }
 
-CASE(a_pass_that_cannot_be_queued_is_reported) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(a_pass_that_cannot_be_queued_is_reported, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t, untouched;
     open_tensors(&t, true);
@@ -318,7 +310,6 @@ CASE(a_pass_that_cannot_be_queued_is_reported) {
     check_same(&t, &untouched);
     give(t.memory);
     give(untouched.memory);
-    finish();
 }
 
 RUN_CASES()

@@ -14,20 +14,18 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     const ashlar_rnn_config config = small_config();
     ashlar_rnn *rnn = NULL;
     setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
-    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuDNN 9 was not found");
+    CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_ENOTSUP, "cuDNN 9 was not found");
     CHECK_HAS(ashlar_error_detail(), "/nowhere/libcudnn.so.9");
     setenv("ASHLAR_CUDNN", "libm.so.6", 1);
-    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "cuDNN 9 lacks cudnnGetVersion");
+    CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_ENOTSUP,
+                "cuDNN 9 lacks cudnnGetVersion");
     setenv("ASHLAR_CUDNN", good, 1);
     setenv("FAKE_CUDNN", "old", 1);
-    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "version 80907; it must be 9.x");
+    CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_ENOTSUP,
+                "version 80907; it must be 9.x");
     unsetenv("FAKE_CUDNN");
     CHECK(rnn == NULL);
     free(good);
-    check_clean();
 }
 
 /* ---- descriptions ---- */
@@ -76,7 +74,6 @@ CASE(a_stack_is_described_as_it_was_asked_for) {
     c.directions = 2;
     c.projection = 2;
     CHECK_HAS(described(&c), "direction=1,input=0,type=0,precision=0,math=3,3x4x2x2,");
-    check_clean();
 }
 
 CASE(a_persistent_algorithm_is_refused_where_cudnn_has_none) {
@@ -94,7 +91,6 @@ CASE(a_persistent_algorithm_is_refused_where_cudnn_has_none) {
     }
     c[2].algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
     CHECK_HAS(described(&c[2]), "algorithm=2,cell=2,bias=2,direction=0,input=0,type=1,");
-    check_clean();
 }
 
 CASE(a_layout_that_differs_is_refused_by_name) {
@@ -109,12 +105,10 @@ CASE(a_layout_that_differs_is_refused_by_name) {
     for (int i = 1; i < FAKE_CUDNN_CHANGE_COUNT; i++) {
         ashlar_rnn *rnn = NULL;
         fake->change = (fake_cudnn_change)i;
-        CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
-        CHECK_HAS(ashlar_error_detail(), messages[i]);
+        CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_ENOTSUP, messages[i]);
         CHECK(rnn == NULL);
         CHECK_ZU((size_t)fake->live, 0);
     }
-    check_clean();
 }
 
 /* ---- passes ---- */
@@ -134,7 +128,6 @@ CASE(a_step_is_one_call_for_each_pass) {
     CHECK(strcmp(take_log(), "sizes(0,5x3) forward(inference) ") == 0);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 CASE(backward_without_the_output_is_refused) {
@@ -145,12 +138,11 @@ CASE(backward_without_the_output_is_refused) {
     REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
     far.all.y = NULL;
-    CHECK(ashlar_rnn_backward_data(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "y is NULL");
+    CHECK_FAILS(ashlar_rnn_backward_data(far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_EINVAL,
+                "y is NULL");
     CHECK(ashlar_rnn_backward_weights(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 /* The dynamic one is compiled for a number of sequences: once for each change. */
@@ -171,12 +163,10 @@ CASE(a_persistent_algorithm_takes_full_lengths_only) {
     CHECK(run_far(&far, true) == ASHLAR_OK);
     CHECK(strncmp(take_log(), "forward", 7) == 0);
     s.lengths[1] = 2;
-    CHECK(run_far(&far, true) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "full length");
+    CHECK_FAILS(run_far(&far, true), ASHLAR_ENOTSUP, "full length");
     CHECK(strcmp(take_log(), "") == 0);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 CASE(sizes_beyond_cudnns_integers_are_refused) {
@@ -197,7 +187,6 @@ CASE(sizes_beyond_cudnns_integers_are_refused) {
     CHECK(ashlar_rnn_sizes(rnn, 1, 0, true, &reserve, &work) == ASHLAR_EINVAL);
     CHECK(reserve == most && work == most);
     ashlar_rnn_destroy(rnn);
-    check_clean();
 }
 
 static size_t aligned(size_t bytes) {
@@ -229,7 +218,6 @@ CASE(sizes_are_cudnns_and_room_for_two_gradients) {
         check_sizes(rnn, 1 + i % 7, 1 + i / 14, i / 7 % 2 == 0);
     }
     ashlar_rnn_destroy(rnn);
-    check_clean();
 }
 
 /* ---- dropout ---- */
@@ -277,7 +265,6 @@ CASE(masks_follow_from_the_first_seed) {
     close_gpu_copy(&far);
     close_problem(&near);
     CHECK_ZU(free_memory(), before);
-    check_clean();
 }
 
 CASE(masks_may_follow_from_every_seed) {
@@ -302,7 +289,6 @@ CASE(masks_may_follow_from_every_seed) {
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 /* One layer passes nothing on; inference drops nothing. */
@@ -312,7 +298,6 @@ CASE(dropout_that_drops_nothing_has_no_states) {
     CHECK_HAS(described(&config), "dropout(0,none,0) ");
     config = small_config();
     CHECK_HAS(described(&config), "dropout(0,none,0) ");
-    check_clean();
 }
 
 /* ---- capture ---- */
@@ -339,7 +324,6 @@ CASE(a_step_can_be_captured) {
     CHECK(gpu->driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 CASE(the_first_forward_with_dropout_is_not_captured) {
@@ -349,8 +333,8 @@ CASE(the_first_forward_with_dropout_is_not_captured) {
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
     REQUIRE(open_gpu_copy(&far, &near, &config, true));
     begin_capture();
-    CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "may not be captured");
+    CHECK_FAILS(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_ENOTSUP,
+                "may not be captured");
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
     CHECK(run_far(&far, true) == ASHLAR_OK);
     begin_capture();
@@ -358,7 +342,6 @@ CASE(the_first_forward_with_dropout_is_not_captured) {
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 int main(void) {
@@ -367,6 +350,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuDNN\n");
         return 1;
     }
+    check_each = check_clean;
     check_run_cases();
     gpu_end();
     return check_report();

@@ -42,10 +42,8 @@ CASE(every_refusal_has_its_status) {
     fake->fail_at = 1;
     fake->fail_status = (int)CUDNN_STATUS_BAD_PARAM;
     ashlar_rnn *rnn = NULL;
-    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_EDRIVER);
-    CHECK_HAS(ashlar_error_detail(),
-              "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
-    check_clean();
+    CHECK_FAILS(ashlar_rnn_create(gpu, &config, &rnn), ASHLAR_EDRIVER,
+                "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
 }
 
 /* The first training forward fails at each of its calls, and is queued again. */
@@ -73,7 +71,6 @@ CASE(a_seed_that_was_refused_is_set_again) {
         close_problem(&near);
         CHECK(n > 7 || has_failed);
     }
-    check_clean();
 }
 
 typedef ashlar_status (*pass_call)(const ashlar_rnn *, const ashlar_rnn_batch *,
@@ -120,7 +117,6 @@ static void fail_step(bool (*arm)(unsigned n), ashlar_status want) {
     compare_backward(&far);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 static bool arm_cudnn(unsigned n) {
@@ -186,7 +182,6 @@ static void creation_fails_whole(bool (*arm)(unsigned n), ashlar_status want) {
     CHECK(rnn != NULL && failures > 0);
     ashlar_rnn_destroy(rnn);
     CHECK_ZU(free_memory(), before);
-    check_clean();
 }
 
 CASE(creation_fails_whole_where_the_driver_refuses) {
@@ -268,7 +263,6 @@ CASE(threads_may_share_a_stack) {
     }
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 /* The rnn goes while its work is queued. */
@@ -284,7 +278,6 @@ CASE(destroying_waits_for_what_is_queued) {
     ashlar_rnn_destroy(NULL);
     close_gpu_copy(&far);
     close_problem(&near);
-    check_clean();
 }
 
 int main(void) {
@@ -293,6 +286,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuDNN\n");
         return 1;
     }
+    check_each = check_clean;
     check_run_cases();
     gpu_end();
     return check_report();

@@ -87,9 +87,7 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
     size_t described = 0;
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     for (int i = 0; i < CONFIG_COUNT; i++) {
         const ashlar_rnn_config config = random_config();
         ashlar_rnn rnn = {.backend = &ashlar__rnn_backend_cudnn};
@@ -113,9 +111,7 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
 CASE(another_stack_is_found_out) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
-    if (why != NULL) {
-        SKIP(why);
-    }
+    SKIP_IF(why != NULL, why);
     const ashlar_rnn_config lstm = {.input = 3, .hidden = 4, .layers = 2};
     ashlar_rnn_config other = lstm;
     other.bias = ASHLAR_RNN_BIAS_INPUT;
@@ -125,8 +121,7 @@ CASE(another_stack_is_found_out) {
     REQUIRE(ashlar_rnn_layout_init(&layout, &other) == ASHLAR_OK);
     REQUIRE(ashlar__cudnn_state_seed(&rnn, &s, 0) == ASHLAR_OK);
     CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
-    CHECK(ashlar__cudnn_check_layout(&layout, &s) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "bytes for this cuDNN");
+    CHECK_FAILS(ashlar__cudnn_check_layout(&layout, &s), ASHLAR_ENOTSUP, "bytes for this cuDNN");
     close_state(&s);
 }
 
@@ -137,8 +132,7 @@ CASE(a_machine_without_a_gpu_is_told_so) {
         ashlar_device_close(device);
         SKIP("a GPU is here");
     }
-    CHECK(status == ASHLAR_ENODEVICE);
-    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
+    CHECK_FAILS(status, ASHLAR_ENODEVICE, "ASHLAR_DEVICE=soft");
 }
 
 RUN_CASES()

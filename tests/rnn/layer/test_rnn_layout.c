@@ -175,8 +175,8 @@ CASE(cells_have_names) {
     }
     ashlar_rnn_cell cell = ASHLAR_RNN_TANH;
     CHECK(ashlar_rnn_cell_name(ASHLAR_RNN_CELL_COUNT) == NULL);
-    CHECK(ashlar_rnn_cell_parse("LSTM", &cell) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "\"LSTM\" is no cell; there are lstm gru tanh relu");
+    CHECK_FAILS(ashlar_rnn_cell_parse("LSTM", &cell), ASHLAR_EINVAL,
+                "\"LSTM\" is no cell; there are lstm gru tanh relu");
     CHECK(cell == ASHLAR_RNN_TANH);
 }
 

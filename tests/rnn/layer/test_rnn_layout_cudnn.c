@@ -149,9 +149,8 @@ CASE(cudnn_places_every_weight_where_the_layout_does) {
     oracle cudnn = {0};
     const bool has_handle = cudnnCreate(&cudnn.handle) == CUDNN_STATUS_SUCCESS;
     if (!has_handle) {
-        if (cudnnGetVersion() != ORACLE_VERSION) {
-            SKIP("no GPU, and not the cuDNN version that answers without one");
-        }
+        SKIP_IF(cudnnGetVersion() != ORACLE_VERSION,
+                "no GPU, and not the cuDNN version that answers without one");
         cudnn.handle = (cudnnHandle_t)(void *)page;
     }
     REQUIRE(cudnnCreateRNNDescriptor(&cudnn.rnn) == CUDNN_STATUS_SUCCESS);

@@ -61,8 +61,7 @@ static void check_declared(const ashlar_rnn_config *config) {
     ashlar_arena_destroy(arena);
 }
 
-CASE(weights_are_declared_in_packed_order_under_pytorchs_names) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(weights_are_declared_in_packed_order_under_pytorchs_names, set_up("memory=16MiB")) {
     for (int i = 0; i < ASHLAR_DTYPE_COUNT * ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
         ashlar_rnn_config config = config_of((ashlar_dtype)(i % ASHLAR_DTYPE_COUNT));
         config.cell = (ashlar_rnn_cell)(i / ASHLAR_DTYPE_COUNT % ASHLAR_RNN_CELL_COUNT);
@@ -105,12 +104,10 @@ CASE(the_names_of_a_projected_bidirectional_lstm_are_pytorchs) {
         CHECK((info.rank == 1) == (want[i].cols == 0));
     }
     ashlar_arena_destroy(arena);
-    finish();
 }
 
 /* "PREFIX.weight_ih_l0" and its end fill 128 bytes: a prefix of 114 letters is the last to fit. */
-CASE(a_prefix_too_long_for_a_name_is_refused) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(a_prefix_too_long_for_a_name_is_refused, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     ashlar_arena *arena = NULL;
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     char prefix[128];
@@ -118,44 +115,38 @@ CASE(a_prefix_too_long_for_a_name_is_refused) {
     memset(prefix, 'p', sizeof prefix);
     for (size_t length = 127; length > 114; length -= 12) {
         prefix[length] = '\0';
-        CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) ==
-              ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "too long");
+        CHECK_FAILS(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first),
+                    ASHLAR_EINVAL, "too long");
         CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
         CHECK_ZU(first, 77);
     }
     prefix[114] = '\0';
     CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
     ashlar_arena_destroy(arena);
-    finish();
 }
 
-CASE(a_declaration_that_fails_adds_nothing) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+CASE_WITH(a_declaration_that_fails_adds_nothing, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     ashlar_arena *arena = NULL;
     size_t first = 77;
     unsigned long n = 1;
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status =
+                             ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((first == 0) == (status == ASHLAR_OK));
         CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
         CHECK(n > 2 || strstr(ashlar_error_detail(), "a stack of 2 pseudo-layers") != NULL);
     }
     CHECK(n > 3);
-    CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "stack.weight_ih_l0 is declared twice");
+    CHECK_FAILS(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first),
+                ASHLAR_EINVAL, "stack.weight_ih_l0 is declared twice");
     ashlar_arena_destroy(arena);
-    finish();
 }
 
 /* ---- creation and sizes ---- */
 
-CASE(a_stack_that_cannot_be_is_refused) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(a_stack_that_cannot_be_is_refused, set_up("memory=16MiB")) {
     ashlar_rnn_config config = config_of(ASHLAR_F32);
     rnn = NULL;
     config.hidden = 0;
@@ -163,12 +154,9 @@ CASE(a_stack_that_cannot_be_is_refused) {
     config = config_of(ASHLAR_F32);
     device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
     setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
+    CHECK_FAILS(ashlar_rnn_create(device, &config, &rnn), ASHLAR_ENOTSUP, "ASHLAR_DEVICE=soft");
     device->info.kind = ASHLAR_DEVICE_SOFT;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM));
     CHECK(rnn == NULL);
     REQUIRE(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK);
     const ashlar_rnn_config got = ashlar_rnn_layout_of(rnn)->config;
@@ -179,8 +167,7 @@ CASE(a_stack_that_cannot_be_is_refused) {
 }
 
 /* The layout knows more types than the CPU. */
-CASE(the_cpu_computes_in_float_and_double_only) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE_WITH(the_cpu_computes_in_float_and_double_only, set_up("memory=16MiB")) {
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
         const bool is_known = dtype == ASHLAR_F32 || dtype == ASHLAR_F64;
         const ashlar_rnn_config config = config_of((ashlar_dtype)dtype);
@@ -194,8 +181,7 @@ CASE(the_cpu_computes_in_float_and_double_only) {
     finish();
 }
 
-CASE(sizes_are_those_of_the_back_end) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F64));
+CASE_WITH(sizes_are_those_of_the_back_end, set_up_rnn("memory=16MiB", ASHLAR_F64)) {
     for (int training = 0; training < 2; training++) {
         size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
         CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
@@ -209,7 +195,6 @@ CASE(sizes_are_those_of_the_back_end) {
     CHECK(ashlar_rnn_sizes(rnn, 0, BATCH, true, &reserve, &work) == ASHLAR_EINVAL);
     CHECK(ashlar_rnn_sizes(rnn, SIZE_MAX / 8, 8, true, &reserve, &work) == ASHLAR_EOVERFLOW);
     CHECK(reserve == 77 && work == 77);
-    finish();
 }
 
 RUN_CASES()

@@ -59,6 +59,14 @@ static inline void make_batch(made_batch *made, size_t steps, size_t count,
     }
 }
 
+static inline void close_model(void) {
+    CHECK(ashlar_free(allocator, results) == ASHLAR_OK);
+    ashlar__model_destroy(model);
+    model = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 /* With caches of that size; of 0 bytes, there are none, and no plans. */
 static inline bool open_model_cached(const char *spec, unsigned regions, uint64_t cache_bytes) {
     void *memory = NULL;
@@ -70,19 +78,11 @@ static inline bool open_model_cached(const char *spec, unsigned regions, uint64_
     CHECK(ashlar_alloc(allocator, sizeof *results, streams[1], &memory) == ASHLAR_OK);
     results = memory;
     results->loss = -1;
-    return true;
+    return check_at_end(close_model);
 }
 
 static inline bool open_model(const char *spec, unsigned regions) {
     return open_model_cached(spec, regions, 0);
-}
-
-static inline void close_model(void) {
-    CHECK(ashlar_free(allocator, results) == ASHLAR_OK);
-    ashlar__model_destroy(model);
-    model = NULL;
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
 }
 
 /* Copy a batch to where the step finds it, and clear what it adds to. */

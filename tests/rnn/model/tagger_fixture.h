@@ -73,6 +73,16 @@ static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const i
     }
 }
 
+static inline void close_tagger(void) {
+    CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
+    ashlar__tagger_destroy(tagger);
+    tagger = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+    usual_tagger();
+}
+
 /* With caches of that size; of 0 bytes, there are none, and no plans. */
 static inline bool open_tagger_cached(const char *spec, uint64_t cache_bytes) {
     void *memory = NULL;
@@ -87,21 +97,11 @@ static inline bool open_tagger_cached(const char *spec, uint64_t cache_bytes) {
     *loss = -1;
     CHECK(ashlar_alloc(allocator, CELLS_MAX * sizeof *on_device, streams[1], &memory) == ASHLAR_OK);
     on_device = memory;
-    return true;
+    return check_at_end(close_tagger);
 }
 
 static inline bool open_tagger(const char *spec) {
     return open_tagger_cached(spec, 0);
-}
-
-static inline void close_tagger(void) {
-    CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
-    ashlar__tagger_destroy(tagger);
-    tagger = NULL;
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-    usual_tagger();
 }
 
 static inline ashlar_tagger_bytes sizes_of(ashlar_tagger_shape shape) {

@@ -68,10 +68,9 @@ CASE(each_seed_drops_its_own_outputs) {
 }
 
 /* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
-CASE(the_reference_is_the_slope_of_its_loss) {
+CASE_WITH(the_reference_is_the_slope_of_its_loss, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     made_batch made;
     reference r, moved;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     open_reference(&r);
     open_reference(&moved);
@@ -93,12 +92,10 @@ CASE(the_reference_is_the_slope_of_its_loss) {
     }
     close_reference(&r);
     close_reference(&moved);
-    close_model();
 }
 
-CASE(padding_a_batch_longer_changes_nothing) {
+CASE_WITH(padding_a_batch_longer_changes_nothing, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     made_batch made, longer;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     longer = made; /* time comes first: the longer grid begins with the shorter one */
     longer.batch.inputs = longer.inputs;
@@ -115,7 +112,6 @@ CASE(padding_a_batch_longer_changes_nothing) {
     CHECK_NEAR(results->loss, loss, 0, 1e-6);
     check_gradients(want);
     free(want);
-    close_model();
 }
 
 CASE(gradients_are_overwritten_and_other_regions_left_alone) {
@@ -135,7 +131,6 @@ CASE(gradients_are_overwritten_and_other_regions_left_alone) {
     CHECK(memcmp(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
     CHECK(ashlar_arena_check(model->arena) == ASHLAR_OK);
     free(first);
-    close_model();
 }
 
 /* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
@@ -163,7 +158,6 @@ CASE(gradients_are_exactly_zero_where_nothing_adds_to_them) {
     CHECK(unused > (size_t)(CLASSES - 1) * EMBEDDING);
     CHECK_ZU(wrong, 0);
     free(is_used);
-    close_model();
 }
 
 /* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
@@ -212,7 +206,6 @@ CASE(the_batch_is_read_before_the_call_returns) {
     memset(&made, 0x7f, sizeof made);
     wait_for(streams[1]);
     CHECK(results->loss == loss);
-    close_model();
 }
 
 RUN_CASES()

@@ -26,7 +26,6 @@ CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     /* x, y, dy and the logits; dx comes after y and the logits have gone. */
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, s.x + 2 * s.y + s.logits);
-    close_model();
 }
 
 /* What is live while each pass of the RNN is queued. */
@@ -52,15 +51,14 @@ CASE(no_buffer_is_held_longer_than_it_is_needed) {
     CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_DATA], always + s.y + s.x); /* dy, dx */
     CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_WEIGHTS], always + s.x);    /* dx */
-    close_model();
+    close_model(); /* before the back end goes */
 }
 
 /* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
-CASE(activations_go_back_as_soon_as_they_can) {
+CASE_WITH(activations_go_back_as_soon_as_they_can, set_up("memory=64MiB")) {
     const ashlar_model_config wide = {.classes = 2, .embedding = 64, .hidden = 3, .layers = 1};
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
             ASHLAR_OK);
     results = (step_memory *)(void *)take(sizeof *results, streams[1]);
@@ -74,12 +72,10 @@ CASE(activations_go_back_as_soon_as_they_can) {
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, 2 * s.x + s.y);
     give(results);
     ashlar__model_destroy(model);
-    tear_down();
 }
 
-CASE(sizes_are_those_of_the_shapes) {
+CASE_WITH(sizes_are_those_of_the_shapes, open_model("memory=64MiB", 1)) {
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", 1));
     CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.x, 6 * 4 * EMBEDDING * 4);
     CHECK_ZU(s.y, 6 * 4 * HIDDEN * 4);
@@ -92,7 +88,6 @@ CASE(sizes_are_those_of_the_shapes) {
     CHECK(ashlar__model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
     CHECK(ashlar__model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
     CHECK_ZU(s.x, 77);
-    close_model();
 }
 
 CASE(a_projection_narrows_the_outputs) {
@@ -121,8 +116,8 @@ CASE(sizes_that_overflow_are_refused) {
         const size_t steps[] = {SIZE_MAX / 4 / (i == 0 ? 1 : 64) + 1, SIZE_MAX, SIZE_MAX / 8};
         const size_t batches[] = {1, 1, 16};
         for (size_t j = 0; j < 3; j++) {
-            CHECK(ashlar__model_sizes(model, steps[j], batches[j], &s) == ASHLAR_EOVERFLOW);
-            CHECK_HAS(ashlar_error_detail(), "too large to address");
+            CHECK_FAILS(ashlar__model_sizes(model, steps[j], batches[j], &s), ASHLAR_EOVERFLOW,
+                        "too large to address");
             CHECK_ZU(s.x, 77);
         }
         CHECK(ashlar__model_sizes(model, 1, SIZE_MAX / 4 + 1, &s) == ASHLAR_EOVERFLOW);
@@ -166,7 +161,6 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
         CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
     }
     wait_for(streams[1]);
-    close_model();
 }
 
 CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
@@ -178,13 +172,10 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const uint64_t live_blocks = stats_now().live_blocks;
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = queue_step(&made);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = queue_step(&made));
         check_recovers(&made, live_blocks, loss);
     }
     CHECK(n > 16);
-    close_model();
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
@@ -198,9 +189,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         const ashlar_step_sizes sizes = {
             .x = big, .y = big, .logits = big, .reserve = big, .work = big};
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = queue_step_sized(&made, &sizes);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = queue_step_sized(&made, &sizes));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_model();
@@ -244,7 +234,7 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_step(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
-    close_model();
+    close_model(); /* before the back end goes */
 }
 
 RUN_CASES()

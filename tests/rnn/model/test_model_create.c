@@ -31,7 +31,6 @@ CASE(the_arena_holds_the_tensors_of_the_model) {
     CHECK(config.dtype == ASHLAR_F32);
     CHECK(model->device == device && model->allocator == allocator && model->stream == streams[1]);
     CHECK(memcmp(&model->config, &model_config, sizeof model_config) == 0);
-    close_model();
 }
 
 static void check_views(const ashlar_model_views *views, ashlar_region region) {
@@ -93,8 +92,7 @@ static void check_uniform(size_t tensor, double shift, double bound) {
     CHECK(fabs(sum / (double)info.elements) < 0.5 * bound);
 }
 
-CASE(weights_start_uniform_within_their_bounds) {
-    REQUIRE(open_model("memory=64MiB", 1));
+CASE_WITH(weights_start_uniform_within_their_bounds, open_model("memory=64MiB", 1)) {
     const double bound = 1 / sqrt((double)HIDDEN);
     check_uniform(0, 0, sqrt(3.0));
     for (size_t tensor = 1; tensor < TENSORS; tensor++) {
@@ -102,12 +100,10 @@ CASE(weights_start_uniform_within_their_bounds) {
             check_uniform(tensor, 0, bound);
         }
     }
-    close_model();
 }
 
 /* Of gates i f g o only the second part of the first bias. */
-CASE(forget_gates_start_raised_by_one) {
-    REQUIRE(open_model("memory=64MiB", 1));
+CASE_WITH(forget_gates_start_raised_by_one, open_model("memory=64MiB", 1)) {
     const double bound = 1 / sqrt((double)HIDDEN);
     for (size_t layer = 0; layer < LAYERS; layer++) {
         const float *bias = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS,
@@ -117,7 +113,6 @@ CASE(forget_gates_start_raised_by_one) {
             CHECK(fabs((double)bias[i] - want) <= bound * 1.000001);
         }
     }
-    close_model();
 }
 
 /* Only an LSTM has forget gates; each cell's tensors have its name. */
@@ -170,11 +165,9 @@ CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     memset(region_of(ASHLAR_REGION_PARAMETERS), 0xff, bytes);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(memcmp(first, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
-    close_model();
 }
 
-CASE(padding_between_the_weights_is_zero) {
-    REQUIRE(open_model("memory=64MiB", 1));
+CASE_WITH(padding_between_the_weights_is_zero, open_model("memory=64MiB", 1)) {
     bool *is_weight = calloc(region_count(), sizeof *is_weight);
     REQUIRE(is_weight != NULL);
     for (size_t tensor = 0; tensor < TENSORS; tensor++) {
@@ -192,20 +185,15 @@ CASE(padding_between_the_weights_is_zero) {
     CHECK(padding > 0);
     CHECK_ZU(wrong, 0);
     free(is_weight);
-    close_model();
 }
 
-CASE(weights_that_cannot_be_written_are_reported) {
-    REQUIRE(open_model("memory=64MiB", 1));
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+CASE_WITH(weights_that_cannot_be_written_are_reported, open_model("memory=64MiB", 1)) {
+    HOST_FAILS_AT(1, CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "bytes of weights");
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
-    close_model();
 }
 
 /* ---- models that cannot be ---- */
@@ -245,7 +233,6 @@ CASE(impossible_shapes_are_refused) {
     device->info.kind = ASHLAR_DEVICE_SOFT;
     CHECK(model == NULL);
     ashlar__model_destroy(NULL);
-    tear_down();
 }
 
 /* ENOMEM is the software device's, for its part; and the allocator may do without some memory. */
@@ -277,10 +264,9 @@ CASE(failing_driver_calls_leave_nothing_behind) {
     for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
         REQUIRE(set_up("memory=64MiB"));
         model = NULL;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN);
-        status =
-            ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN,
+                        status = ashlar__model_create(allocator, streams[1], &model_config,
+                                                      ASHLAR_REGIONS_ALL, &model));
         CHECK((model != NULL) == (status == ASHLAR_OK));
         ashlar__model_destroy(model);
         CHECK_ZU(stats_now().live_blocks, 0);

@@ -53,15 +53,13 @@ static ashlar_status queue_nothing(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = queue_nothing};
 
-CASE(sizes_that_cannot_be_told_are_reported) {
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(sizes_that_cannot_be_told_are_reported, open_model("memory=1GiB", ASHLAR_REGIONS_ALL)) {
     model->rnn->backend = &odd;
     for (failing_steps = 1; failing_steps <= MAX_STEPS; failing_steps++) {
         CHECK(warm_up() == ASHLAR_EOVERFLOW);
         CHECK(!stats_now().is_sealed);
     }
     failing_steps = 0;
-    close_model();
 }
 
 /* ---- the run ---- */
@@ -89,12 +87,10 @@ CASE(buffers_have_had_their_largest_size_and_go_back) {
     CHECK(after.live_blocks == before.live_blocks && after.driver_calls_sealed == 0);
     CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, reserve);
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, work);
-    close_model();
 }
 
-CASE(a_run_that_fails_does_not_seal) {
+CASE_WITH(a_run_that_fails_does_not_seal, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (size_t i = 0; i < 2; i++) {
         ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
         CHECK(warm_up() == ASHLAR_EDRIVER);
@@ -102,7 +98,6 @@ CASE(a_run_that_fails_does_not_seal) {
     }
     CHECK(warm_up() == ASHLAR_OK);
     CHECK(stats_now().is_sealed);
-    close_model();
 }
 
 /* A rehearsal takes what a step takes, in its order: the n-th failure says how many there are. */
@@ -125,7 +120,6 @@ CASE(a_rehearsal_is_a_step_without_work) {
     const uint64_t live_blocks = stats_now().live_blocks;
     CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
-    close_model();
 }
 
 /*
@@ -157,7 +151,6 @@ CASE(lengths_are_rehearsed_until_a_pass_changes_nothing) {
     for (size_t steps = 1; steps < MAX_STEPS; steps++) {
         CHECK_ZU(visits[steps], 4); /* two passes map memory, the third finds it there */
     }
-    close_model();
 }
 
 CASE(a_rehearsal_that_fails_does_not_seal) {
@@ -200,7 +193,7 @@ CASE(a_rehearsal_may_have_to_wait_for_memory) {
     CHECK_ZU(visits[3], 2); /* two passes */
     const ashlar_stats stats = stats_now();
     CHECK(stats.is_sealed && stats.served_after_sync == 1);
-    close_model();
+    close_model(); /* before the back end goes */
 }
 
 /* ---- after it ---- */
@@ -281,7 +274,6 @@ CASE(without_the_warm_up_they_would) {
     make_batch(&longest, MAX_STEPS, BATCH, lengths);
     run_step(&longest);
     CHECK(run_random_steps(100, 11, &as) > 0);
-    close_model();
 }
 
 /* Every length of a model of this shape, in a drawn order, twice. */

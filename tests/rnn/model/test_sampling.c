@@ -181,16 +181,14 @@ CASE(of_equal_symbols_the_lower_ones_are_kept) {
     CHECK_ZU(count_kept(0.51, 2), 2);
 }
 
-CASE(a_symbol_begins_where_the_one_before_it_ends) {
-    REQUIRE(open_sampling(4, 1, 0, 1));
+CASE_WITH(a_symbol_begins_where_the_one_before_it_ends, open_sampling(4, 1, 0, 1)) {
     CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
     CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
     ashlar__sampling_finish(&sampling);
 }
 
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
-CASE(a_share_of_1_drops_nothing) {
-    REQUIRE(open_sampling(CLASSES_MAX, 1, 0, 1));
+CASE_WITH(a_share_of_1_drops_nothing, open_sampling(CLASSES_MAX, 1, 0, 1)) {
     sampling.logits[7] = -60;
     CHECK(draw(0) == 0);
     CHECK(sampling.probabilities[7] > 0 && sampling.probabilities[7] < 1e-20f);
@@ -226,8 +224,7 @@ CASE(the_lowest_temperature_that_is_one_draws_among_the_equal) {
 }
 
 /* At a high temperature these two have the same probability in fp32, and still an order. */
-CASE(one_kept_symbol_is_the_likeliest_by_its_logit) {
-    REQUIRE(open_sampling(3, 100, 1, 1));
+CASE_WITH(one_kept_symbol_is_the_likeliest_by_its_logit, open_sampling(3, 100, 1, 1)) {
     memcpy(sampling.logits, (float[]){1, 1 + FLT_EPSILON, 0}, 3 * sizeof(float));
     CHECK(draw(0) == 1 && draw(almost_one) == 1);
     CHECK(sampling.probabilities[0] == 0);
@@ -235,9 +232,8 @@ CASE(one_kept_symbol_is_the_likeliest_by_its_logit) {
 }
 
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
-CASE(the_last_number_is_the_last_symbol_that_is_kept) {
+CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES_MAX, 1, 100, 1)) {
     int before_the_end = 0;
-    REQUIRE(open_sampling(CLASSES_MAX, 1, 100, 1));
     for (uint64_t seed = 1; seed <= 300; seed++) {
         make_logits(seed);
         int32_t last = CLASSES_MAX - 1;
@@ -253,9 +249,8 @@ CASE(the_last_number_is_the_last_symbol_that_is_kept) {
     ashlar__sampling_finish(&sampling);
 }
 
-CASE(what_was_drawn_before_decides_nothing) {
+CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 30, 0.9)) {
     static float first[CLASSES_MAX];
-    REQUIRE(open_sampling(CLASSES_MAX, 1, 30, 0.9));
     make_logits(5);
     const int32_t symbol = draw(0.7);
     memcpy(first, sampling.probabilities, sizeof first);

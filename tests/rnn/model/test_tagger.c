@@ -114,9 +114,8 @@ CASE(so_they_are_with_labels_fed_back) {
     usual_tagger();
 }
 
-CASE(both_are_added_to_what_is_there) {
+CASE_WITH(both_are_added_to_what_is_there, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double once = run_tags(&made);
     size_t count = 0;
@@ -132,12 +131,10 @@ CASE(both_are_added_to_what_is_there) {
     wait_for(streams[1]);
     CHECK_NEAR(*loss, (2 + 0.5 * 15) * once, 0, 1e-12); /* of 15 words */
     CHECK_NEAR(gradient[1], (2 + 0.5 * 15) * first, 0, 1e-12);
-    close_tagger();
 }
 
-CASE(the_loss_scale_is_the_gradients_alone) {
+CASE_WITH(the_loss_scale_is_the_gradients_alone, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     double *scale = (double *)(void *)take(sizeof *scale, streams[1]);
     const double once = run_tags(&made);
@@ -148,7 +145,6 @@ CASE(the_loss_scale_is_the_gradients_alone) {
     CHECK(run_tags(&made) == once);
     CHECK_NEAR(gradient[1], 8 * first, 0, 1e-13);
     give(scale);
-    close_tagger();
 }
 
 /* ---- what changes nothing ---- */
@@ -211,7 +207,6 @@ CASE(a_prediction_drops_nothing_and_leaves_the_gradients_alone) {
     CHECK(run_tags(&made) != dropped);
     tagger->dropout_seed = 1;
     CHECK(run_tags(&made) == dropped);
-    close_tagger();
 }
 
 CASE(single_precision_agrees_with_double) {
@@ -241,11 +236,6 @@ CASE(the_batch_is_read_before_the_call_returns) {
     memset(&made, 0x7f, sizeof made);
     wait_for(streams[1]);
     CHECK(*loss == want);
-    close_tagger();
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "rnn/layer/backend.h"
-#include "rnn/model/tagger_estimate.h"
+#include "rnn/model/tagger_memory.h"
 
 static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {
@@ -124,8 +124,7 @@ CASE(the_estimate_is_what_is_live_at_the_peak) {
 
 /* ---- sizes ---- */
 
-CASE(sizes_are_those_of_the_shapes) {
-    REQUIRE(open_tagger("memory=64MiB"));
+CASE_WITH(sizes_are_those_of_the_shapes, open_tagger("memory=64MiB")) {
     const size_t words = 6 * 4, letters = 5 * words;
     ashlar_tagger_bytes s = sizes_of(SHAPE);
     CHECK_ZU(s.steps, 6);
@@ -149,7 +148,6 @@ CASE(sizes_are_those_of_the_shapes) {
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS], 8 * 4 * 3);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 8 * 4 * 5);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LOGITS], 8 * 4 * 5);
-    close_tagger();
 }
 
 CASE(sizes_that_overflow_are_refused) {
@@ -171,7 +169,6 @@ CASE(sizes_that_overflow_are_refused) {
         CHECK_ZU(sizes.steps, 77);
     }
     tagger->config.tags = 1;
-    close_tagger();
 }
 
 /* ---- failures ---- */
@@ -221,25 +218,22 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     check_failing_calls(16 + 6 * 7 + 5 * 3, 16 + 6 * 7 + 1 + 5 * 3);
 }
 
-CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
+CASE_WITH(a_failing_copy_of_labels_gives_every_buffer_back, open_tagger("memory=64MiB")) {
     made_tags made;
     int32_t labels[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
-    CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    DRIVER_FAILS_AT(
+        ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN,
+        CHECK(ashlar__tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER));
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     wait_for(streams[1]);
-    close_tagger();
 }
 
-CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
+CASE_WITH(failing_host_memory_at_any_point_gives_every_buffer_back, open_tagger("memory=64MiB")) {
     made_tags made;
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double want = run_tags(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
@@ -247,13 +241,10 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const ashlar_tagger_batch batch = copied(&made);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar__host_fail_at(0);
+        HOST_FAILS_AT(n, status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss));
         check_recovers(&made, live_blocks, want);
     }
     CHECK(n > 19);
-    close_tagger();
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
@@ -270,9 +261,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         }
         const ashlar_tagger_batch batch = copied(&made);
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_tagger();
@@ -316,11 +306,7 @@ CASE(a_buffer_that_cannot_be_given_back_is_reported) {
         CHECK(queue_tags(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
-    close_tagger();
+    close_tagger(); /* before the back end goes */
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

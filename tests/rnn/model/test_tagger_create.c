@@ -29,7 +29,6 @@ CASE(the_arena_holds_the_tensors_under_their_names) {
     check_tensor("linear.bias", 5, 0);
     CHECK(tagger->parameters.label_embedding == NULL);
     CHECK(memcmp(&tagger->config, &tagger_config, sizeof tagger_config) == 0);
-    close_tagger();
 }
 
 CASE(with_other_options_it_has_other_tensors) {
@@ -49,7 +48,6 @@ CASE(with_other_options_it_has_other_tensors) {
     REQUIRE(open_tagger("memory=64MiB"));
     check_tensor("char_gru.weight_ih_l0", 12, 3);
     check_tensor("gru.weight_ih_l0_reverse", 15, 14);
-    close_tagger();
 }
 
 /* The arena watches *pointer: if it points elsewhere, that is found. */
@@ -82,13 +80,11 @@ CASE(views_point_into_the_arena_and_are_watched) {
             check_watched(all[j].pointer);
         }
     }
-    close_tagger();
 }
 
-CASE(without_gradients_it_predicts_all_the_same) {
+CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB")) {
     made_tags made;
     int32_t labels[64], want[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const double reference = predict_tags(&made, want);
     close_tagger();
@@ -131,7 +127,6 @@ CASE(weights_start_uniform_within_their_bounds) {
     check_uniform("lstm.weight_hh_l0", 1 / sqrt(5.0));
     check_uniform("lstm.weight_hh_l0_reverse", 1 / sqrt(5.0));
     check_uniform("linear.weight", 1 / sqrt(13.0));
-    close_tagger();
 }
 
 /* Of gates i f g o only the second part of the first bias, in both directions. */
@@ -151,13 +146,11 @@ CASE(forget_gates_start_raised_by_one) {
     tagger_config.cell = ASHLAR_RNN_GRU;
     REQUIRE(open_tagger("memory=64MiB"));
     check_uniform("gru.bias_ih_l0", 1 / sqrt(5.0));
-    close_tagger();
 }
 
-CASE(the_seed_decides_the_weights_in_both_types) {
+CASE_WITH(the_seed_decides_the_weights_in_both_types, open_tagger("memory=64MiB")) {
     size_t count = 0;
     static double first[64];
-    REQUIRE(open_tagger("memory=64MiB"));
     const double *weights = tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", &count);
     memcpy(first, weights, count * sizeof *weights);
     CHECK(ashlar__tagger_init_weights(tagger, 4) == ASHLAR_OK);
@@ -172,21 +165,15 @@ CASE(the_seed_decides_the_weights_in_both_types) {
     for (size_t i = 0; i < count; i++) {
         CHECK(narrow[i] == (float)first[i]);
     }
-    close_tagger();
 }
 
-CASE(weights_that_cannot_be_written_are_told) {
-    REQUIRE(open_tagger("memory=64MiB"));
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+CASE_WITH(weights_that_cannot_be_written_are_told, open_tagger("memory=64MiB")) {
+    HOST_FAILS_AT(1, CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM));
     const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async, ASHLAR_DRIVER_FN_stream_synchronize};
     for (size_t i = 0; i < 2; i++) {
-        ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
-        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
+                        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER));
     }
-    close_tagger();
 }
 
 /* ---- failures ---- */
@@ -196,8 +183,7 @@ static ashlar_status create(void) {
                                  &tagger);
 }
 
-CASE(configurations_that_cannot_be_are_refused) {
-    REQUIRE(set_up("memory=64MiB"));
+CASE_WITH(configurations_that_cannot_be_are_refused, set_up("memory=64MiB")) {
     size_t *const counts[] = {&tagger_config.words,
                               &tagger_config.characters,
                               &tagger_config.tags,
@@ -243,8 +229,4 @@ CASE(whatever_fails_nothing_is_left_behind) {
     usual_tagger();
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

@@ -7,7 +7,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/warmup.h>
 
-#include "rnn/model/tagger_estimate.h"
+#include "rnn/model/tagger_memory.h"
 
 /* ---- the warm-up ---- */
 
@@ -127,7 +127,6 @@ CASE(without_the_warm_up_they_would) {
     const ashlar_warmup_options as = warmup_to(false);
     run_drawn_steps(&as, 200);
     CHECK(management_calls() > calls);
-    close_tagger();
 }
 
 /* Other shapes of models, larger than what an allocator maps at once: misses would be seen. */
@@ -234,11 +233,6 @@ CASE(the_estimate_is_printed_with_its_reasons) {
     CHECK_HAS(text, " MiB at CHAR_FORWARD, the peak (*): ");
     CHECK_HAS(text, "1.020 times that.");
     CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
-    close_tagger();
 }
 
-int main(void) {
-    usual_tagger();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tagger())

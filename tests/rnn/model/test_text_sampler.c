@@ -28,14 +28,14 @@ static ashlar_status create_sampler(double temperature, uint64_t seed) {
     return ashlar__text_sampler_create(model, &config, &sampler);
 }
 
-static bool open_sampler(double temperature, uint64_t seed) {
-    return create_sampler(temperature, seed) == ASHLAR_OK;
-}
-
 static void close_sampler(void) {
     ashlar__text_sampler_destroy(sampler);
     sampler = NULL;
     close_model();
+}
+
+static bool open_sampler(double temperature, uint64_t seed) {
+    return create_sampler(temperature, seed) == ASHLAR_OK && check_at_end(close_sampler);
 }
 
 static void draw(int32_t *symbols, size_t count) {
@@ -168,7 +168,6 @@ CASE(a_low_temperature_draws_the_likeliest_and_a_high_one_everything) {
     for (size_t j = 0; j < CLASSES; j++) {
         CHECK(counts[j] > 60 && counts[j] < 140); /* 100, four standard deviations aside */
     }
-    close_sampler();
 }
 
 /* What else there is to sampling, test_sampling.c has. */
@@ -192,10 +191,9 @@ CASE(the_choice_is_the_one_that_was_configured) {
 
 /* ---- memory ---- */
 
-CASE(nothing_is_allocated_after_create) {
+CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) {
     int32_t symbols[DRAWN];
     ashlar_driver_counts before, after;
-    REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t live_blocks = stats_now().live_blocks;
     REQUIRE(open_sampler(1, 9));
     CHECK_ZU(stats_now().live_blocks, live_blocks + 1);
@@ -213,16 +211,14 @@ CASE(nothing_is_allocated_after_create) {
 }
 
 /* Every part is a multiple of 64 bytes; the workspace is the last of them. */
-CASE(the_block_is_as_large_as_its_parts) {
+CASE_WITH(the_block_is_as_large_as_its_parts, open_lively_model("memory=64MiB")) {
     size_t reserve = 77, work = 0;
-    REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
     REQUIRE(open_sampler(1, 9));
     CHECK(ashlar_rnn_sizes(model->rnn, 1, 1, false, &reserve, &work) == ASHLAR_OK);
     CHECK_ZU(reserve, 0);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes - before,
              64 + 64 + 128 + 128 + 4 * 192 + 128 + (work + 63) / 64 * 64);
-    close_sampler();
 }
 
 /* Blocks below and above the sampler's, which come back as they were. */
@@ -250,7 +246,6 @@ CASE(nothing_outside_the_block_is_written) {
         }
     }
     CHECK_ZU(wrong, 0);
-    close_sampler();
 }
 
 /* ---- failures ---- */
@@ -304,18 +299,15 @@ CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     int32_t symbol = 77;
     CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_OK);
     CHECK(symbol != 77);
-    close_sampler();
 }
 
-CASE(weights_that_are_no_numbers_draw_nothing) {
-    REQUIRE(open_lively_model("memory=64MiB"));
+CASE_WITH(weights_that_are_no_numbers_draw_nothing, open_lively_model("memory=64MiB")) {
     ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
     REQUIRE(open_sampler(1, 9));
     int32_t symbol = 77;
-    CHECK(ashlar__text_sampler_next(sampler, &symbol) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "weights are no numbers");
+    CHECK_FAILS(ashlar__text_sampler_next(sampler, &symbol), ASHLAR_EFORMAT,
+                "weights are no numbers");
     CHECK(symbol == 77);
-    close_sampler();
 }
 
 static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
@@ -324,8 +316,7 @@ static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch,
     return ASHLAR_EOVERFLOW;
 }
 
-CASE(a_sampler_without_room_is_refused) {
-    REQUIRE(open_lively_model("memory=16MiB"));
+CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) {
     const uint64_t live_blocks = stats_now().live_blocks;
     const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     model->rnn->backend = &sizeless;
@@ -347,13 +338,12 @@ CASE(a_sampler_without_room_is_refused) {
     for (size_t i = 0; i < count; i++) {
         CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
     }
-    close_model();
+    close_model(); /* before the back end goes */
 }
 
 /* The state moves on only with a symbol that was read: after a failure it is fed again. */
-CASE(a_feed_that_failed_can_be_repeated) {
+CASE_WITH(a_feed_that_failed_can_be_repeated, open_lively_model("memory=64MiB")) {
     int32_t whole[DRAWN], repeated[DRAWN];
-    REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
     CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     draw(whole, DRAWN);
@@ -367,7 +357,6 @@ CASE(a_feed_that_failed_can_be_repeated) {
     CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     draw(repeated, DRAWN);
     CHECK(memcmp(whole, repeated, sizeof whole) == 0);
-    close_sampler();
 }
 
 RUN_CASES()

@@ -12,9 +12,7 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
-#include "rnn/train/progress.h"
 #include "rnn/programs/report.h"
-#include "rnn/programs/report_memory.h"
 #include "rnn/train/task_options.h"
 
 static const ashlar_train_config config = {
@@ -355,9 +353,7 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     (void)snprintf(path, sizeof path, "%s/absent/report.json", folder);
     CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EIO);
     (void)snprintf(path, sizeof path, "%s/report.json", folder);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM));
     CHECK(access(path, F_OK) != 0);
     CHECK(rmdir(folder) == 0);
 }
@@ -368,19 +364,20 @@ static char *shown;
 static size_t shown_bytes;
 static FILE *shown_file;
 
+static void close_shown(void) {
+    check_forget(close_shown);
+    CHECK(fclose(shown_file) == 0);
+    free(shown);
+    shown = NULL;
+}
+
 static bool open_shown(ashlar_progress *p) {
     shown_file = open_memstream(&shown, &shown_bytes);
     if (shown_file == NULL) {
         return false;
     }
     ashlar__progress_init(p, shown_file);
-    return true;
-}
-
-static void close_shown(void) {
-    CHECK(fclose(shown_file) == 0);
-    free(shown);
-    shown = NULL;
+    return check_at_end(close_shown);
 }
 
 static void show_step(ashlar_progress *p, size_t step, double seconds) {
@@ -418,14 +415,11 @@ CASE(progress_elsewhere_is_a_plain_line_every_five_seconds) {
     show_step(&p, 48, 12.01); /* and the last */
     CHECK_ZU(lines('\n'), 4);
     CHECK_ZU(lines('\r'), 0);
-    close_shown();
 }
 
 CASE(a_terminal_is_told_from_other_files) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        SKIP("no pseudo-terminal here");
-    }
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
     FILE *terminal = fopen(ptsname(master), "w");
     REQUIRE(terminal != NULL);
     ashlar_progress p = {.shown_at = 77};
@@ -452,7 +446,6 @@ CASE(progress_on_a_terminal_is_a_bar) {
     CHECK_HAS(shown, "\r[########################] 48/48  ");
     CHECK_HAS(shown, "  0 s left \033[K\n");
     CHECK_ZU(lines('\n'), 1);
-    close_shown();
 }
 
 RUN_CASES()

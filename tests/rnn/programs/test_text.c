@@ -18,18 +18,19 @@
 enum { BYTES = 600, TEXT_MAX = 4096 };
 
 
+static void close_byte_model(void) {
+    ashlar__model_destroy(model);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
 /* Equal weights throughout: every byte is as likely as any other, the mark too. */
 static bool open_byte_model(void) {
     const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
     return set_up("memory=64MiB") &&
            ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
-               ASHLAR_OK;
-}
-
-static void close_byte_model(void) {
-    ashlar__model_destroy(model);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
+               ASHLAR_OK &&
+           check_at_end(close_byte_model);
 }
 
 static ashlar_text_config config_of(const char *prime, size_t bytes) {
@@ -70,11 +71,10 @@ static void prefer(int32_t symbol) {
     ((float *)model->parameters.bias)[symbol] = 4;
 }
 
-CASE(a_file_gets_every_byte_as_it_is) {
+CASE_WITH(a_file_gets_every_byte_as_it_is, open_byte_model()) {
     static char want[TEXT_MAX];
     char *text = NULL;
     size_t bytes = 0;
-    REQUIRE(open_byte_model());
     prefer(ASHLAR_BATCHER_MARK);
     const size_t want_bytes = expected_text("\x1bOnce\xff\x01", false, want);
     FILE *out = open_memstream(&text, &bytes);
@@ -86,15 +86,12 @@ CASE(a_file_gets_every_byte_as_it_is) {
     CHECK(bytes == want_bytes && memcmp(text, want, bytes) == 0);
     CHECK(memmem(text, bytes, "\n%\n", 3) != NULL);
     free(text);
-    close_byte_model();
 }
 
 CASE(a_terminal_gets_no_control_characters) {
     static char want[TEXT_MAX], got[TEXT_MAX];
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        SKIP("no pseudo-terminal here");
-    }
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
     FILE *terminal = fopen(ptsname(master), "w");
     REQUIRE(terminal != NULL);
     struct termios raw;
@@ -114,13 +111,11 @@ CASE(a_terminal_gets_no_control_characters) {
     CHECK(bytes == want_bytes && memcmp(got, want, bytes) == 0);
     CHECK(memcmp(got, "??\t\n??? ~???\xa0\xff", 14) == 0);
     CHECK(fclose(terminal) == 0 && close(master) == 0);
-    close_byte_model();
 }
 
-CASE(a_prime_may_hold_the_mark) {
+CASE_WITH(a_prime_may_hold_the_mark, open_byte_model()) {
     char *text = NULL;
     size_t bytes = 0;
-    REQUIRE(open_byte_model());
     FILE *out = open_memstream(&text, &bytes);
     REQUIRE(out != NULL);
     ashlar_text_config config = config_of("", 1);
@@ -132,7 +127,6 @@ CASE(a_prime_may_hold_the_mark) {
     CHECK(fclose(out) == 0);
     CHECK(bytes == 7 && memcmp(text, "a\n%\nbc\n", 7) == 0);
     free(text);
-    close_byte_model();
 }
 
 /* ---- what it takes ---- */
@@ -212,7 +206,6 @@ CASE(a_block_that_was_taken_shows_where_it_was_taken) {
     CHECK_ZU(r.end.alloc_count, r.start.alloc_count + 2);
     CHECK(ashlar_free(allocator, extra[0]) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, extra[1]) == ASHLAR_OK);
-    close_model();
 }
 
 /* ---- failures ---- */
@@ -236,7 +229,6 @@ CASE(text_that_cannot_be_drawn_ends_with_its_status) {
         free(text);
     }
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    close_byte_model();
 }
 
 /* A reader that went away does not want the rest of a text without end. */
@@ -246,12 +238,11 @@ CASE(a_text_that_cannot_be_written_ends_at_once) {
     REQUIRE(open_byte_model());
     FILE *full = fopen("/dev/full", "w");
     REQUIRE(full != NULL);
-    CHECK(ashlar__text_write(model, full, &config, &report) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "could not be written");
+    CHECK_FAILS(ashlar__text_write(model, full, &config, &report), ASHLAR_EIO,
+                "could not be written");
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
     (void)fclose(full);
-    close_byte_model();
 }
 
 CASE(a_text_without_room_for_its_sampler_is_refused) {
@@ -259,11 +250,8 @@ CASE(a_text_without_room_for_its_sampler_is_refused) {
     REQUIRE(open_byte_model());
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(1, CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM));
     CHECK(fclose(out) == 0);
-    close_byte_model();
 }
 
 /* ---- the report ---- */
@@ -334,13 +322,11 @@ CASE(the_report_has_each_number_under_its_name) {
     check_uint(config, "seed", 21);
     check_uint(config, "prime_bytes", 2);
     ashlar__json_free(json);
-    close_byte_model();
 }
 
-CASE(a_short_text_has_no_early_look_to_report) {
+CASE_WITH(a_short_text_has_no_early_look_to_report, open_byte_model()) {
     ashlar_json *json = NULL;
     ashlar_text_report report = made_report;
-    REQUIRE(open_byte_model());
     report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
     REQUIRE(open_report(&report, &json));
     CHECK(ashlar__json_member(json, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);
@@ -351,7 +337,6 @@ CASE(a_short_text_has_no_early_look_to_report) {
     REQUIRE(open_report(&report, &json));
     check_uint(json, "bytes_live_after_1000", 11);
     ashlar__json_free(json);
-    close_byte_model();
 }
 
 CASE(a_report_that_cannot_be_written_is_an_error) {
@@ -359,11 +344,9 @@ CASE(a_report_that_cannot_be_written_is_an_error) {
     REQUIRE(open_byte_model());
     (void)unlink(path);
     CHECK(ashlar__text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
+    HOST_FAILS_AT(
+        1, CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM));
     CHECK(names_in_folder() == 0);
-    close_byte_model();
 }
 
 RUN_CASES_IN_FOLDER()

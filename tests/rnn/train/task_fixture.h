@@ -13,6 +13,16 @@
 static ashlar_task *task;
 static double *losses; /* device */
 
+static inline void close_task(void) {
+    check_forget(close_task);
+    give(losses);
+    task->table->close(task);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    task->table->destroy(task);
+    ashlar_allocator_destroy(allocator);
+    task = NULL;
+}
+
 static inline bool open_task(const ashlar_train_config *config) {
     if (ashlar__task_text_create(corpus, config, &task) != ASHLAR_OK ||
         ashlar_allocator_create(device, &allocator) != ASHLAR_OK ||
@@ -20,16 +30,7 @@ static inline bool open_task(const ashlar_train_config *config) {
         return false;
     }
     losses = (double *)(void *)take(task->max_parts * sizeof *losses, streams[1]);
-    return true;
-}
-
-static inline void close_task(void) {
-    give(losses);
-    task->table->close(task);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    task->table->destroy(task);
-    ashlar_allocator_destroy(allocator);
-    task = NULL;
+    return check_at_end(close_task);
 }
 
 /* Forward and backward of the buffer's batch, in one part, to its end. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "allocator/base/random.h"
-#include "rnn/train/task_tagger.h"
+#include "rnn/train/tasks.h"
 
 enum { SENTENCES = 300, WORDS_MAX = 9, BATCH = 4, STEPS_MAX = 200 };
 
@@ -59,6 +59,13 @@ static inline void write_sentences(FILE *file) {
     }
 }
 
+static inline void close_tags(void) {
+    ashlar__tagger_corpus_destroy(corpus);
+    (void)rmdir(folder);
+    tear_down_device();
+    usual_tags();
+}
+
 static inline bool open_tags(const char *spec, size_t held_out) {
     const ashlar_tagger_corpus_config config = {
         .max_words = WORDS_MAX, .max_bytes = 8, .min_count = 2, .held_out = held_out};
@@ -77,14 +84,7 @@ static inline bool open_tags(const char *spec, size_t held_out) {
     const ashlar_status status =
         ashlar__tagger_corpus_open(&(const char *){path}, 1, &config, &corpus);
     (void)unlink(path);
-    return status == ASHLAR_OK;
-}
-
-static inline void close_tags(void) {
-    ashlar__tagger_corpus_destroy(corpus);
-    (void)rmdir(folder);
-    tear_down_device();
-    usual_tags();
+    return status == ASHLAR_OK && check_at_end(close_tags);
 }
 
 /* What was shown, step by step. */

@@ -53,15 +53,13 @@ static void check_micro(size_t micro, size_t recompute) {
     }
 }
 
-CASE(gradients_are_those_of_the_whole_batch) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
     for (size_t micro = 1; micro <= B; micro++) {
         if (B % micro == 0) {
             check_micro(micro, 0);
         }
     }
     check_micro(3, 5); /* in chunks too */
-    close_text();
 }
 
 /* To the last bit: as N times the batch is not, but one piece is. */
@@ -104,9 +102,8 @@ CASE(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory) {
 }
 
 /* Of sequences that are all the same, the second half would else lose what the first one does. */
-CASE(each_micro_batch_drops_its_own_outputs) {
+CASE_WITH(each_micro_batch_drops_its_own_outputs, open_text("memory=256MiB")) {
     double found[3];
-    REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < 3; i++) {
         ashlar_train_config config = config_in(i == 0 ? 1 : i);
         config.batch = i == 0 ? B / 2 : B;
@@ -121,14 +118,12 @@ CASE(each_micro_batch_drops_its_own_outputs) {
     close_text();
 }
 
-CASE(a_batch_that_cannot_be_divided_is_refused) {
+CASE_WITH(a_batch_that_cannot_be_divided_is_refused, open_text("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report;
-    REQUIRE(open_text("memory=256MiB"));
     const ashlar_train_config config = config_in(5);
-    CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "--accumulate: 5 does not divide the 12 sequences of --batch");
-    close_text();
+    CHECK_FAILS(train(&config, &seen, &report), ASHLAR_EINVAL,
+                "--accumulate: 5 does not divide the 12 sequences of --batch");
 }
 
 RUN_CASES()

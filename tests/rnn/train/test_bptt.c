@@ -177,10 +177,9 @@ CASE(parts_longer_than_every_sequence_change_nothing) {
 }
 
 /* Sequences four times as long in the same memory, but for the states and the tokens. */
-CASE(memory_is_that_of_a_part) {
+CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
     static shown seen;
     ashlar_train_report parts, whole, shorter;
-    REQUIRE(open_text("memory=256MiB"));
     ashlar_train_config config = config_in_parts(10);
     REQUIRE(train(&config, &seen, &parts) == ASHLAR_OK);
     CHECK(parts.stats.live_blocks == 8); /* the states as well */
@@ -200,14 +199,12 @@ CASE(memory_is_that_of_a_part) {
     CHECK(strcmp(parts.savings[0].option, "bptt") == 0 && parts.savings[0].value == PART);
     CHECK_ZU(parts.savings[0].bytes, whole.step_memory.bound_bytes);
     CHECK(whole.step_bytes > 3 * parts.step_bytes);
-    close_text();
 }
 
 /* All three ways to save at once, each accounted for. */
-CASE(options_go_together) {
+CASE_WITH(options_go_together, open_text("memory=256MiB")) {
     static shown alone, together;
     ashlar_train_report report, without[3];
-    REQUIRE(open_text("memory=256MiB"));
     ashlar_train_config config = config_in_parts(12);
     REQUIRE(train(&config, &alone, &report) == ASHLAR_OK);
     config.accumulate = 2;
@@ -232,13 +229,11 @@ CASE(options_go_together) {
         CHECK(without[i].step_memory.bound_bytes > report.step_bytes);
     }
     CHECK(report.training.management == 0 && report.step_memory.misses == 0);
-    close_text();
 }
 
-CASE(a_training_in_parts_can_be_resumed) {
+CASE_WITH(a_training_in_parts_can_be_resumed, open_case("memory=256MiB")) {
     static shown whole, tail;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_in_parts(20);
     REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
     config.steps = 9;
@@ -250,7 +245,6 @@ CASE(a_training_in_parts_can_be_resumed) {
     for (size_t i = 0; i < tail.count; i++) {
         CHECK(tail.steps[i].loss_step == whole.steps[9 + i].loss_step);
     }
-    close_case();
 }
 
 RUN_CASES()

@@ -166,10 +166,9 @@ CASE(no_pass_is_run_that_is_not_needed) {
     model_config = before;
 }
 
-CASE(buffers_are_those_of_a_chunk_and_go_back) {
+CASE_WITH(buffers_are_those_of_a_chunk_and_go_back, open_window("memory=64MiB")) {
     made_batch made;
     ashlar_step_sizes s, all, one;
-    REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 13, 4, LENGTHS);
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 0, &all) == ASHLAR_OK);
@@ -189,7 +188,6 @@ CASE(buffers_are_those_of_a_chunk_and_go_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes,
              2 * s.x + 2 * s.y + s.logits + s.states);
-    close_window();
 }
 
 /* Sizes that shrink with the length, as a back end's may: the rest of 1 needs more than the 4. */
@@ -202,10 +200,9 @@ static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
     return status;
 }
 
-CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
+CASE_WITH(sizes_are_those_of_the_largest_chunk_and_of_the_rest, open_window("memory=64MiB")) {
     const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = ashlar__rnn_backend_cpu.queue};
     ashlar_step_sizes s;
-    REQUIRE(open_window("memory=64MiB"));
     model->rnn->backend = &odd;
     CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.reserve, 1000000 - 1);
@@ -218,7 +215,7 @@ CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
     CHECK(ashlar__model_chunk_sizes(model, 0, 4, 4, &s) == ASHLAR_EINVAL);
     CHECK(ashlar__model_chunk_sizes(model, 4, SIZE_MAX / 64, 2, &s) == ASHLAR_EOVERFLOW);
     CHECK(ashlar__model_chunk_sizes(model, SIZE_MAX / 16, 4, 1, &s) == ASHLAR_EOVERFLOW);
-    close_window();
+    close_window(); /* before the back end goes */
 }
 
 static void check_peak(size_t chunk, size_t loss_work) {
@@ -291,9 +288,7 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = i == 0 ? 1 : 2; /* the fixture's own copy comes first */
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 200; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = queue_window(&made, &r);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = queue_window(&made, &r));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             CHECK_ZU(stats_now().live_blocks, live_blocks);
         }
@@ -302,7 +297,6 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     wait_for(streams[1]);
     run_window(&made, &r, &chunked);
     check_same(&chunked, &whole, 0);
-    close_window();
 }
 
 CASE(each_allocation_may_be_the_one_that_fails) {
@@ -318,9 +312,8 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
         REQUIRE(open_window("memory=256MiB"));
         const uint64_t live_blocks = stats_now().live_blocks;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar__model_dry_run(model, true, &sizes);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
+                        status = ashlar__model_dry_run(model, true, &sizes));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
         close_window();

@@ -131,7 +131,6 @@ CASE(more_than_once_and_without_a_plan) {
         CHECK(tail.steps[7].loss == whole.steps[first + 7].loss);
     }
     CHECK(are_files_same(path, other_path));
-    close_case();
 }
 
 /* ---- while it runs ---- */
@@ -170,7 +169,6 @@ CASE(every_so_many_steps_the_training_is_saved) {
     config.resume_file = path;
     REQUIRE(train_and_save(&config, other_path, &tail, &report) == ASHLAR_OK);
     check_tail(&watched.seen, &tail, 30);
-    close_case();
 }
 
 CASE(a_save_that_fails_ends_the_training) {
@@ -180,15 +178,13 @@ CASE(a_save_that_fails_ends_the_training) {
     REQUIRE(open_case("memory=256MiB"));
     config.save_file = "/nowhere/at/all";
     config.save_every = 4;
-    CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    CHECK_FAILS(train_and_save(&config, path, &seen, &report), ASHLAR_EIO, "/nowhere/at/all");
     CHECK_ZU(seen.count, 4);
     config.save_every = 0; /* not at all */
     CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     config.save_every = 4; /* nowhere */
     config.save_file = NULL;
     CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
-    close_case();
 }
 
 RUN_CASES()

@@ -180,7 +180,6 @@ CASE(the_host_is_one_step_behind) {
     CHECK(strcmp(log_text, "UUWUWSUWSUWSUWSS") == 0);
     CHECK(steps_stream != copies_stream);
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 /* Before a step is saved, nothing of the next one is drawn: its place would be in the file. */
@@ -205,7 +204,6 @@ CASE(a_step_that_is_saved_is_waited_for) {
     CHECK_ZU(runs[0].count, 5);
     ashlar__trainer_destroy(trainer);
     (void)unlink(path);
-    close_text();
 }
 
 /* A training that ends amid queued work: page-locked memory is not taken from under it. */
@@ -216,9 +214,8 @@ CASE(an_end_amid_queued_work_waits_for_it) {
         ashlar_trainer *trainer = NULL;
         REQUIRE(open_text(ADVERSARIAL[n % SEEDS]));
         REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN);
-        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN,
+                        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER));
         ashlar__trainer_destroy(trainer);
         CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
         close_text();

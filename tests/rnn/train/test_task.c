@@ -113,8 +113,7 @@ CASE(steps_add_to_what_is_there) {
 }
 
 /* A step takes what the dry run took, whatever the options. */
-CASE(a_rehearsal_takes_what_a_step_takes) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(a_rehearsal_takes_what_a_step_takes, open_text("memory=256MiB")) {
     for (size_t i = 0; i < 8; i++) {
         ashlar_train_config config = small_config(1);
         config.accumulate = i % 2 == 0 ? 1 : 2;
@@ -194,11 +193,9 @@ CASE(chunks_of_two_roots_are_rounded_up) {
         CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), want) == 0);
         task->table->destroy(task);
     }
-    close_text();
 }
 
-CASE(the_fingerprint_tells_what_sizes_depend_on) {
-    REQUIRE(open_text("memory=256MiB"));
+CASE_WITH(the_fingerprint_tells_what_sizes_depend_on, open_text("memory=256MiB")) {
     char first[256], other[256];
     for (size_t i = 0; i < 10; i++) {
         ashlar_train_config config = small_config(1);
@@ -216,7 +213,6 @@ CASE(the_fingerprint_tells_what_sizes_depend_on) {
         task->table->destroy(task);
     }
     CHECK(strlen(first) > 40);
-    close_text();
 }
 
 CASE(the_options_are_in_the_report) {
@@ -249,7 +245,6 @@ CASE(the_options_are_in_the_report) {
         CHECK_HAS(text, want[i]);
     }
     task->table->destroy(task);
-    close_text();
 }
 
 /* ---- failures ---- */
@@ -280,7 +275,6 @@ CASE(failures_at_each_point_leave_nothing_behind) {
     }
     CHECK(n > 12);
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
-    close_text();
 }
 
 RUN_CASES()

@@ -176,14 +176,12 @@ static double share_right(const ashlar_train_config *config) {
 }
 
 /* A tag is of the word's last letter and the next one's; most words of the test are unknown. */
-CASE(it_learns_from_letters_and_neighbours) {
-    REQUIRE(open_tags("memory=256MiB", 5));
+CASE_WITH(it_learns_from_letters_and_neighbours, open_tags("memory=256MiB", 5)) {
     const ashlar_train_config config = small_config(160);
     CHECK(share_right(&config) > 0.97);
     tags_config.is_unidirectional = true; /* what comes next is a guess then */
     const double one_way = share_right(&config);
     CHECK(one_way > 0.3 && one_way < 0.6);
-    close_tags();
 }
 
 /* ---- memory ---- */
@@ -218,13 +216,12 @@ CASE(no_step_after_the_warm_up_asks_the_driver_for_memory) {
     check_memory(&config);
 }
 
-CASE(the_test_is_served_from_the_plans) {
+CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_tagger_evaluation test;
     ashlar_plan_stats before, after;
-    REQUIRE(open_tags("memory=64MiB", 7));
     const ashlar_train_config config = small_config(4);
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
@@ -235,16 +232,14 @@ CASE(the_test_is_served_from_the_plans) {
     CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
     ashlar__trainer_destroy(trainer);
     CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
-    close_tags();
 }
 
 /* The allocator may have mapped a piece more than there is need for; at 2 MiB each. */
-CASE(the_estimate_is_what_the_training_takes) {
+CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_tagger_estimate estimate;
-    REQUIRE(open_tags("memory=1GiB", 5));
     tags_config.character_hidden = 200;
     ashlar_train_config config = small_config(2);
     config.batch = 64;
@@ -257,17 +252,15 @@ CASE(the_estimate_is_what_the_training_takes) {
     CHECK((double)report.stats.reserved_peak_bytes <=
           1.05 * (double)estimate.needed_bytes + 2 * (double)MIB);
     ashlar__trainer_destroy(trainer);
-    close_tags();
 }
 
 /* ---- files ---- */
 
-CASE(a_training_goes_on_with_a_file) {
+CASE_WITH(a_training_goes_on_with_a_file, open_tags("memory=256MiB", 5)) {
     static shown whole, head, tail;
     ashlar_train_report report;
     ashlar_tagger_evaluation want, test;
     char path[96];
-    REQUIRE(open_tags("memory=256MiB", 5));
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     ashlar_train_config config = small_config(40);
     REQUIRE(train(&config, NULL, &whole, &report, &want) == ASHLAR_OK);
@@ -283,15 +276,13 @@ CASE(a_training_goes_on_with_a_file) {
     }
     CHECK(test.right == want.right && test.loss == want.loss);
     (void)unlink(path);
-    close_tags();
 }
 
-CASE(a_file_of_another_tagger_or_text_is_refused) {
+CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB", 5)) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tagger_evaluation test;
     char path[96], other[96];
-    REQUIRE(open_tags("memory=256MiB", 5));
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     (void)snprintf(other, sizeof other, "/tmp/ashlar-tags-%ld", (long)getpid());
     ashlar_train_config config = small_config(3);
@@ -300,32 +291,29 @@ CASE(a_file_of_another_tagger_or_text_is_refused) {
     config.steps = 6;
     config.resume_file = other;
     tags_config.character_hidden = 9;
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.char_hidden is 8 there, and 9 here");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.char_hidden is 8 there, and 9 here");
     usual_tags();
     tags_config.is_unidirectional = true;
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.directions is 2 there, and 1 here");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.directions is 2 there, and 1 here");
     close_tags();
     REQUIRE(open_tags("memory=256MiB", 6)); /* the same file, another share held out */
-    CHECK(train(&config, NULL, &seen, &report, &test) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "ashlar.text is 300 sentences");
+    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+                "ashlar.text is 300 sentences");
     (void)unlink(other);
-    close_tags();
 }
 
 /* ---- edges and failures ---- */
 
-CASE(without_held_out_sentences_there_is_nothing_to_test) {
+CASE_WITH(without_held_out_sentences_there_is_nothing_to_test, open_tags("memory=256MiB", 0)) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tagger_evaluation test = {.words = 77};
-    REQUIRE(open_tags("memory=256MiB", 0));
     const ashlar_train_config config = small_config(2);
     REQUIRE(train(&config, NULL, &seen, &report, &test) == ASHLAR_OK);
     CHECK(test.words == 0 && test.right == 0 && test.loss == 0);
     CHECK_ZU(report.sequences, SENTENCES);
-    close_tags();
 }
 
 /*
@@ -384,18 +372,12 @@ CASE(whatever_call_fails_nothing_is_left_behind) {
     check_failures(arm_host_memory, 4, ASHLAR_ENOMEM, 2);
 }
 
-CASE(batches_that_cannot_be_counted_are_refused) {
+CASE_WITH(batches_that_cannot_be_counted_are_refused, open_tags("memory=64MiB", 5)) {
     ashlar_task *task = NULL;
-    REQUIRE(open_tags("memory=64MiB", 5));
     ashlar_train_config config = small_config(2);
     config.batch = (size_t)1 << 30;
     CHECK(ashlar__task_tagger_create(corpus, &config, &tags_config, &task) == ASHLAR_EOVERFLOW);
     CHECK(task == NULL);
-    close_tags();
 }
 
-int main(void) {
-    usual_tags();
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_AFTER(usual_tags())

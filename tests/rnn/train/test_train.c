@@ -151,7 +151,6 @@ CASE(losses_and_report_are_those_of_the_loop_written_out) {
     CHECK(report.weights_contiguous);
     CHECK(report.device.kind == ASHLAR_DEVICE_SOFT && report.device.ordinal == 0);
     CHECK(strcmp(report.device.name, device->info.name) == 0);
-    close_text();
 }
 
 /* Each step drops by its own seed, which its number and that of the training give. */
@@ -210,7 +209,6 @@ CASE(driver_calls_are_counted_by_phase) {
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
     CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
     CHECK(CALLS(event_create) == CALLS(event_destroy));
-    close_text();
 }
 
 /* The plan decides where blocks lie, and nothing else. */
@@ -261,7 +259,6 @@ CASE(the_loss_falls) {
     REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
     CHECK(report.loss_first > 5 && report.loss_first < 6.5); /* log 256 is 5.5 */
     CHECK(report.loss_last < 0.65 * report.loss_first);
-    close_text();
 }
 
 CASE(the_seed_decides_and_the_order_of_execution_does_not) {
@@ -297,7 +294,6 @@ CASE(show_may_be_left_out_and_the_model_is_there_afterwards) {
     CHECK(model->config.embedding == 8 && model->config.layers == 2);
     ashlar__trainer_destroy(trainer);
     ashlar__trainer_destroy(NULL);
-    close_text();
 }
 
 /* What leaks, from its fifth step on. */
@@ -345,7 +341,6 @@ CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
         CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
     }
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 CASE(without_a_leak_nothing_grows) {
@@ -362,7 +357,6 @@ CASE(without_a_leak_nothing_grows) {
         CHECK(report.growth[tag].held_bytes == report.growth[tag].first_bytes);
     }
     CHECK(report.growth[ASHLAR_TAG_WEIGHTS].held_bytes > 0);
-    close_text();
 }
 
 RUN_CASES()

@@ -84,10 +84,9 @@ static void check_words(ashlar_train_config *c) {
     c->schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
 }
 
-CASE(another_configuration_is_refused_and_named) {
+CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
@@ -101,7 +100,6 @@ CASE(another_configuration_is_refused_and_named) {
     check_refused(&c, ASHLAR_EINVAL, "--steps");
     c.steps = 6;
     CHECK(train_and_save(&c, path, &seen, &report) == ASHLAR_OK); /* the control */
-    close_case();
 }
 
 /* The corpus with a byte changed, with as many records cut elsewhere, or with one more of them. */
@@ -135,10 +133,9 @@ static ashlar_corpus *other_text(difference kind) {
     return other;
 }
 
-CASE(another_text_is_refused) {
+CASE_WITH(another_text_is_refused, open_case("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report;
-    REQUIRE(open_case("memory=256MiB"));
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     config.steps = 9;
@@ -153,7 +150,6 @@ CASE(another_text_is_refused) {
     ashlar_trainer *trainer = NULL; /* the control */
     CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
     ashlar__trainer_destroy(trainer);
-    close_case();
 }
 
 /* ---- files with something wrong in them ---- */
@@ -300,7 +296,6 @@ CASE(metadata_that_is_missing_or_damaged_is_named) {
         check_forged(&f, STATE, states[i], "no good ashlar.optimizer_state");
     }
     close_forge(&f);
-    close_case();
 }
 
 CASE(weights_alone_are_no_training) {
@@ -314,7 +309,6 @@ CASE(weights_alone_are_no_training) {
     (void)unlink(path);
     check_refused(&config, ASHLAR_EIO, "cannot read");
     close_forge(&f);
-    close_case();
 }
 
 /* ---- failures outside ---- */
@@ -341,12 +335,10 @@ CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
     CHECK(failures > 40 && n < 2000);
     for (uint64_t call = 1; call <= 4; call++) { /* the first is that of the initial weights */
         ashlar_trainer *trainer = NULL;
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN);
-        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN,
+                        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER));
         CHECK(trainer == NULL);
     }
-    close_case();
 }
 
 RUN_CASES()

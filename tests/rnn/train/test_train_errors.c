@@ -60,7 +60,6 @@ CASE(batches_are_staged_in_one_page_locked_block) {
         CHECK_ZU(given.uploads[upload].bytes, (2 * length + 1) * row);
     }
     CHECK_ZU(given.upload_count, 7);
-    close_text();
 }
 
 /* ---- what goes wrong while it runs ---- */
@@ -92,10 +91,9 @@ CASE(gradients_that_are_no_numbers_are_an_error) {
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "step 3:");
+    CHECK_FAILS(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report),
+                ASHLAR_EFORMAT, "step 3:");
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 CASE(with_loss_scaling_such_steps_are_skipped) {
@@ -109,7 +107,6 @@ CASE(with_loss_scaling_such_steps_are_skipped) {
     CHECK(report.steps_skipped == 3); /* from the third on */
     CHECK(*ashlar__trainer_task(trainer)->loss_scale == 1024 / 8);
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 static double now_seconds(void) {
@@ -138,7 +135,6 @@ CASE(seconds_are_those_that_have_passed) {
     CHECK(seen.steps[1].seconds - seen.steps[0].seconds >= 0.02);
     CHECK(report.seconds <= passed);
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 static void move_a_view(void *context, const ashlar_train_progress *progress) {
@@ -157,7 +153,6 @@ CASE(a_weight_that_left_the_arena_is_reported) {
     CHECK(ashlar__trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
     CHECK(!report.weights_contiguous);
     ashlar__trainer_destroy(trainer);
-    close_text();
 }
 
 /* ---- what cannot be ---- */
@@ -174,13 +169,11 @@ CASE(a_learning_rate_that_diverges_is_an_error) {
     CHECK_HAS(ashlar_error_detail(), "--learning-rate");
     CHECK(seen.count >= 1 && seen.count < 5); /* the steps before were good ones */
     CHECK_ZU(report.steps, 77);
-    close_text();
 }
 
-CASE(bad_configurations_are_refused) {
+CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
     static shown seen;
     ashlar_train_report report = {.steps = 77};
-    REQUIRE(open_text("memory=256MiB"));
     for (int i = 0; i < 6; i++) {
         ashlar_train_config config = small_config(3);
         size_t *const fields[] = {&config.layers, &config.hidden, &config.embedding, &config.batch,
@@ -196,7 +189,6 @@ CASE(bad_configurations_are_refused) {
     ashlar_train_config config = small_config(3);
     config.hidden = 4000;
     CHECK(train(&config, &seen, &report) == ASHLAR_ENOMEM);
-    close_text();
 }
 
 /*
@@ -254,9 +246,7 @@ CASE(each_call_of_a_step_may_fail) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
             REQUIRE(open_text("memory=256MiB"));
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            status = train(&config, &seen, &report);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = train(&config, &seen, &report));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }

@@ -23,17 +23,17 @@ static inline ashlar_train_config config_of(size_t steps) {
     return config;
 }
 
-static inline bool open_case(const char *spec) {
-    const bool is_open = open_text(spec);
-    (void)snprintf(path, sizeof path, "%s/training", folder);
-    (void)snprintf(other_path, sizeof other_path, "%s/other", folder);
-    return is_open;
-}
-
 static inline void close_case(void) {
     (void)unlink(path);
     (void)unlink(other_path);
     close_text();
+}
+
+static inline bool open_case(const char *spec) {
+    const bool is_open = open_text(spec);
+    (void)snprintf(path, sizeof path, "%s/training", folder);
+    (void)snprintf(other_path, sizeof other_path, "%s/other", folder);
+    return is_open && check_at_end(close_case);
 }
 
 /* ---- gradients that are no numbers, in steps 3, 4 and 25 of a case that wants them ---- */

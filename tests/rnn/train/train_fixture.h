@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rnn/train/task_text.h"
+#include "rnn/train/tasks.h"
 
 enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
 
@@ -47,6 +47,12 @@ static inline void write_text(const char *path) {
     CHECK(file != NULL && fclose(file) == 0);
 }
 
+static inline void close_text(void) {
+    ashlar__corpus_destroy(corpus);
+    (void)rmdir(folder);
+    tear_down_device();
+}
+
 static inline bool open_text(const char *spec) {
     char path[96];
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-train-XXXXXX");
@@ -57,13 +63,7 @@ static inline bool open_text(const char *spec) {
     write_text(path);
     const ashlar_status status = ashlar__corpus_open(&(const char *){path}, 1, &corpus);
     (void)unlink(path);
-    return status == ASHLAR_OK;
-}
-
-static inline void close_text(void) {
-    ashlar__corpus_destroy(corpus);
-    (void)rmdir(folder);
-    tear_down_device();
+    return status == ASHLAR_OK && check_at_end(close_text);
 }
 
 enum { STEPS_MAX = 64 };

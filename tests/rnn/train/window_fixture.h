@@ -32,18 +32,18 @@ typedef struct answer {
 static int32_t *image; /* device */
 static ashlar_model_config usual;
 
+static inline void close_window(void) {
+    give(image);
+    close_model();
+    model_config = usual;
+}
+
 static inline bool open_window(const char *spec) {
     usual = model_config;
     model_config.dtype = ASHLAR_F64;
     const bool is_open = open_model(spec, ASHLAR_REGIONS_ALL);
     image = is_open ? (int32_t *)(void *)take(IMAGE_MAX * sizeof *image, streams[1]) : NULL;
-    return is_open;
-}
-
-static inline void close_window(void) {
-    give(image);
-    close_model();
-    model_config = usual;
+    return is_open && check_at_end(close_window);
 }
 
 static inline double *doubles_of(ashlar_region region) {

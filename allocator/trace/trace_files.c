@@ -1,0 +1,262 @@
+/* trace_files.c - the blocks of a trace, found by pairing its events, written in each format. */
+#include "allocator/trace/trace_files.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/compiler.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file_buffer.h"
+#include "allocator/base/host.h"
+#include "allocator/trace/picture.h"
+
+/* ---- pairs ---- */
+
+/*
+ * An event's partner, by its position in the trace:
+ *     ALLOC    its FREE; LIVE where there is none; UNPAIRED where the trace lacks it
+ *     FREE     its ALLOC; UNPAIRED where the trace lacks it
+ *     others   UNPAIRED, which is not counted
+ */
+#define LIVE (SIZE_MAX - 1)
+#define UNPAIRED SIZE_MAX
+
+typedef struct trace_pairs {
+    size_t *partners; /* [count] */
+    uint64_t unpaired_count;
+} trace_pairs;
+
+static bool is_of_block(const ashlar_trace_event *event) {
+    return event->action == ASHLAR_TRACE_ALLOC || event->action == ASHLAR_TRACE_FREE;
+}
+
+/* By address, then by position. */
+static int compare_addresses(const void *a, const void *b, void *context) {
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const ashlar_trace_event *events = context;
+    if (events[i].address != events[j].address) {
+        return events[i].address < events[j].address ? -1 : 1;
+    }
+    return (i > j) - (i < j);
+}
+
+/* `positions` are sorted by the address of their events, then ascending. */
+static void pair_sorted(const ashlar_trace_event *events, const size_t *positions, size_t count,
+                        trace_pairs *p) {
+    for (size_t k = 0; k < count; k++) {
+        const size_t i = positions[k];
+        const bool has_next =
+            k + 1 < count && events[positions[k + 1]].address == events[i].address;
+        if (events[i].action == ASHLAR_TRACE_FREE) {
+            /* Its ALLOC would have set this just before. */
+            p->unpaired_count += p->partners[i] == UNPAIRED;
+        } else if (!has_next) {
+            p->partners[i] = LIVE;
+        } else if (events[positions[k + 1]].action == ASHLAR_TRACE_FREE) {
+            ASHLAR_CHECK2(i < positions[k + 1]);
+            ASHLAR_CHECK2(p->partners[positions[k + 1]] == UNPAIRED);
+            p->partners[i] = positions[k + 1];
+            p->partners[positions[k + 1]] = i;
+        } else {
+            p->unpaired_count++;
+        }
+    }
+}
+
+/* Pair each ALLOC with the next FREE of its address. The caller ends *out with pairs_finish(). */
+static ashlar_status find_pairs(const ashlar_trace_event *events, size_t count, trace_pairs *out) {
+    size_t *partners = ashlar__host_calloc(count + 1, sizeof *partners); /* count may be 0 */
+    size_t *positions = ashlar__host_calloc(count + 1, sizeof *positions);
+    if (partners == NULL || positions == NULL) {
+        ashlar__host_free(partners);
+        ashlar__host_free(positions);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
+                            count);
+    }
+    *out = (trace_pairs){.partners = partners};
+    size_t position_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        partners[i] = UNPAIRED;
+        if (is_of_block(&events[i])) {
+            positions[position_count++] = i;
+        }
+    }
+    ASHLAR_CHECK2(position_count <= count);
+    qsort_r(positions, position_count, sizeof *positions, compare_addresses,
+            (void *)(uintptr_t)events);
+    pair_sorted(events, positions, position_count, out);
+    ashlar__host_free(positions);
+    return ASHLAR_OK;
+}
+
+static void pairs_finish(trace_pairs *pairs) {
+    ashlar__host_free(pairs->partners);
+    *pairs = (trace_pairs){0};
+}
+
+/* ---- RMM ---- */
+
+static void write_rmm_row(ashlar_file_buffer *file, const ashlar_trace_event *event) {
+#define RMM_NAME(name, pytorch, rmm) rmm,
+    static const char *const names[] = {ASHLAR_TRACE_ACTION_MAP(RMM_NAME)};
+#undef RMM_NAME
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_TRACE_ACTION_COUNT);
+    enum { MINUTE = 60, HOUR = 60 * MINUTE };
+    const uint64_t us = event->time_ns / 1000, s = us / 1000000;
+    ASHLAR_CHECK2(event->action < ASHLAR_TRACE_ACTION_COUNT);
+    ASHLAR_CHECK2(names[event->action] != NULL); /* MAP and UNMAP have no partner */
+    ashlar__file_buffer_print(file,
+                              "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64
+                              ",%s,0x%" PRIx64 ",%" PRIu64 ",0x%" PRIx64 "\n",
+                              event->thread, s / HOUR, s % HOUR / MINUTE, s % MINUTE, us % 1000000,
+                              names[event->action], event->address, event->requested,
+                              event->stream);
+}
+
+static void write_rmm(ashlar_file_buffer *file, const ashlar_trace_event *events, size_t count,
+                      const trace_pairs *p) {
+    ashlar__file_buffer_print(file, "Thread,Time,Action,Pointer,Size,Stream\n");
+    for (size_t i = 0; i < count; i++) {
+        if (p->partners[i] != UNPAIRED || events[i].action == ASHLAR_TRACE_OOM) {
+            write_rmm_row(file, &events[i]);
+        }
+    }
+}
+
+/* ---- MiniMalloc ---- */
+
+static void write_minimalloc(ashlar_file_buffer *file, const ashlar_trace_event *events,
+                             size_t count, const trace_pairs *p) {
+    size_t id = 0;
+    ashlar__file_buffer_print(file, "id,lower,upper,size\n");
+    for (size_t i = 0; i < count; i++) {
+        const size_t end = p->partners[i];
+        if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
+            ASHLAR_CHECK2(i < end); /* LIVE too is above */
+            ashlar__file_buffer_print(file, "%zu,%zu,%zu,%" PRIu64 "\n", id++, i,
+                                      end == LIVE ? count : end, events[i].bytes);
+        }
+    }
+}
+
+/* ---- all lists ---- */
+
+typedef void (*write_fn)(ashlar_file_buffer *, const ashlar_trace_event *, size_t,
+                         const trace_pairs *);
+
+static ashlar_status write_paired(write_fn write, const ashlar_trace_event *events, size_t count,
+                                  const char *path, uint64_t *left_out) {
+    trace_pairs p = {0};
+    ashlar_file_buffer *file = NULL;
+    ashlar_status status = find_pairs(events, count, &p);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = ashlar__file_buffer_create(path, &file);
+    if (status == ASHLAR_OK) {
+        write(file, events, count, &p);
+        status = ashlar__file_buffer_commit(file);
+    }
+    if (status == ASHLAR_OK) {
+        *left_out = p.unpaired_count;
+    }
+    pairs_finish(&p);
+    return status;
+}
+
+ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events, size_t count,
+                                      const char *path, uint64_t *left_out) {
+    return write_paired(write_rmm, events, count, path, left_out);
+}
+
+ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events, size_t count,
+                                             const char *path, uint64_t *left_out) {
+    return write_paired(write_minimalloc, events, count, path, left_out);
+}
+
+/* ---- a picture ---- */
+
+#define GAP_BYTES ((size_t)1 << 30)
+
+static int compare_offsets(const void *a, const void *b) {
+    const ashlar_picture_block *x = a, *y = b;
+    if (x->offset != y->offset) {
+        return x->offset < y->offset ? -1 : 1;
+    }
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static int compare_begins(const void *a, const void *b) {
+    const ashlar_picture_block *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static size_t list_blocks(const ashlar_trace_event *events, size_t count,
+                          const trace_pairs *pairs, ashlar_picture_block *blocks) {
+    size_t block_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t end = pairs->partners[i];
+        if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
+            ASHLAR_CHECK2(i < end && events[i].bytes > 0);
+            blocks[block_count++] = (ashlar_picture_block){
+                .begin = i,
+                .end = end == LIVE ? count : end,
+                .offset = events[i].address,
+                .bytes = events[i].bytes,
+                .tag = events[i].tag,
+            };
+        }
+    }
+    return block_count;
+}
+
+/* Turn addresses into offsets without wide gaps: a segment far away would make all the others too
+ * small to see. */
+static void close_gaps(ashlar_picture_block *blocks, size_t count) {
+    size_t end = 0, shift = 0; /* end: of all blocks so far, before the shift */
+    qsort(blocks, count, sizeof *blocks, compare_offsets);
+    for (size_t i = 0; i < count; i++) {
+        const size_t begin = blocks[i].offset;
+        if (i == 0 || (begin > end && begin - end >= GAP_BYTES)) {
+            shift += begin - end;
+        }
+        if (begin + blocks[i].bytes > end) {
+            end = begin + blocks[i].bytes;
+        }
+        ASHLAR_CHECK2(shift <= begin && begin <= end); /* so that offsets grow with addresses */
+        blocks[i].offset -= shift;
+    }
+    qsort(blocks, count, sizeof *blocks, compare_begins);
+}
+
+ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events, size_t count,
+                                      const char *path, uint64_t *left_out) {
+    trace_pairs pairs = {0};
+    ashlar_status status = find_pairs(events, count, &pairs);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_picture_block *blocks = ashlar__host_calloc(count + 1, sizeof *blocks); /* may be 0 */
+    if (blocks == NULL) {
+        status =
+            ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw a trace of %zu events", count);
+    } else {
+        const ashlar_picture picture = {
+            .title = "Blocks of the allocator, from its trace",
+            .time_unit = "events",
+            .blocks = blocks,
+            .count = list_blocks(events, count, &pairs, blocks),
+            .has_tags = true,
+        };
+        close_gaps(blocks, picture.count);
+        status = ashlar__picture_write(&picture, path);
+    }
+    if (status == ASHLAR_OK) {
+        *left_out = pairs.unpaired_count;
+    }
+    ashlar__host_free(blocks);
+    pairs_finish(&pairs);
+    return status;
+}

@@ -1,0 +1,164 @@
+/*
+ * gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
+ * meson.build compiles this file for (real.h).
+ *
+ * Of the right factor a block of panels is packed, which all rows then pass; the left one is read
+ * where it lies, or packed where it is stored transposed.
+ */
+#include <string.h>
+
+#include "allocator/base/compiler.h"
+#include "rnn/layer/blas_impl.h"
+#include "rnn/layer/panel.h"
+
+/* Up to so many rows a factor is not worth packing, which reads it all and writes it once. */
+enum { THIN_ROWS = 3 };
+
+/* A block of panels is 256 KiB, whatever the type. All that is packed lies on the stack. */
+enum { BLOCK_COLUMNS = 256 * 1024 / DEPTH / sizeof(real) };
+_Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) < 512 * 1024,
+               "less than half a MiB");
+
+static const real *left_at(const ashlar_gemm_args *p, size_t row, size_t k) {
+    const real *a = p->a;
+    return p->trans_a ? a + k * p->lda + row : a + row * p->lda + k;
+}
+
+static const real *right_at(const ashlar_gemm_args *p, size_t k, size_t column) {
+    const real *b = p->b;
+    return p->trans_b ? b + column * p->ldb + k : b + k * p->ldb + column;
+}
+
+static real *sum_at(const ashlar_gemm_args *p, size_t row, size_t column) {
+    return (real *)p->c + row * p->ldc + column;
+}
+
+/* Rows that follow each other are often pages apart, where the processor foresees nothing. */
+enum { ROWS_AHEAD = 16, LINE = ASHLAR_CACHE_LINE / sizeof(real) };
+
+static void prefetch_row(const real *row) {
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < CACHED_ROWS; i += LINE) {
+        ASHLAR_PREFETCH(row + i);
+    }
+}
+
+/* Blocks of rows of a factor that is stored transposed: its column p is a row here. */
+static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld, real *packed) {
+    const size_t blocks = block_count(count);
+    for (size_t p = 0; p < depth; p++) {
+        const real *restrict row = from + p * ld;
+        if (count == CACHED_ROWS) {
+            prefetch_row(p + ROWS_AHEAD < depth ? row + ROWS_AHEAD * ld : row);
+            for (size_t i = 0; i < CACHED_ROWS / BLOCK_ROWS; i++) { /* the same, and faster */
+                memcpy(packed + (i * depth + p) * BLOCK_ROWS, row + i * BLOCK_ROWS,
+                       BLOCK_ROWS * sizeof(real));
+            }
+            continue;
+        }
+        for (size_t i = 0; i < blocks; i++) {
+            const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
+            real *restrict to = packed + first * depth + p * rows;
+            for (size_t r = 0; r < rows; r++) {
+                to[r] = row[first + r];
+            }
+        }
+    }
+}
+
+/* All rows of a tile times one block of panels. */
+static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k, size_t depth,
+                      size_t column, size_t width, const real *panels) {
+    real packed[CACHED_ROWS * DEPTH];
+    for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
+        const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;
+        left_rows rows = {.at = left_at(p, row, k), .row = p->lda, .column = 1};
+        if (p->trans_a) {
+            pack_rows_of(count, depth, rows.at, p->lda, packed);
+            rows = (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
+        }
+        multiply_panels(count, width, depth, rows, panels, depth * PANEL, p->adds || k > 0,
+                        sum_at(p, row, column), p->ldc);
+    }
+}
+
+static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    _Alignas(64) real panels[BLOCK_COLUMNS * DEPTH];
+    for (size_t k = 0; k < p->k; k += DEPTH) {
+        const size_t depth = p->k - k < DEPTH ? p->k - k : DEPTH;
+        for (size_t column = tile->column; column < tile->column_end; column += BLOCK_COLUMNS) {
+            const size_t left = tile->column_end - column;
+            const size_t width = left < BLOCK_COLUMNS ? left : BLOCK_COLUMNS;
+            pack_panels(p->trans_b, width, depth, right_at(p, k, column), p->ldb, (real)p->scale,
+                        depth * PANEL, panels);
+            pass_rows(p, tile, k, depth, column, width, panels);
+        }
+    }
+}
+
+/* ---- a few rows ---- */
+
+/* The rows' product, in as many sums as four registers have lanes. */
+static real dot(const real *a, size_t stride, const real *b, size_t count) {
+    enum { REGISTERS = 4, TOGETHER = REGISTERS * LANE_COUNT };
+    vector sums[REGISTERS] = {{0}};
+    real sum = 0;
+    size_t p = 0;
+    for (; stride == 1 && p + TOGETHER <= count; p += TOGETHER) {
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < REGISTERS; i++) {
+            sums[i] += *(const loose_vector *)(a + p + i * LANE_COUNT) *
+                       *(const loose_vector *)(b + p + i * LANE_COUNT);
+        }
+    }
+    const vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    ASHLAR_UNROLL
+    for (size_t lane = 0; lane < LANE_COUNT; lane++) {
+        sum += all[lane];
+    }
+    for (; p < count; p++) {
+        sum += a[p * stride] * b[p];
+    }
+    return sum;
+}
+
+/* The right factor's rows are columns of c. */
+static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    for (size_t column = tile->column; column < tile->column_end; column++) {
+        for (size_t row = tile->row; row < tile->row_end; row++) {
+            const real sum = (real)p->scale * dot(left_at(p, row, 0), p->trans_a ? p->lda : 1,
+                                                  right_at(p, 0, column), p->k);
+            real *const c = sum_at(p, row, column);
+            *c = p->adds ? *c + sum : sum;
+        }
+    }
+}
+
+/* The right factor's rows are added up. */
+static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    const size_t width = tile->column_end - tile->column;
+    for (size_t row = tile->row; row < tile->row_end; row++) {
+        real *restrict c = sum_at(p, row, tile->column);
+        for (size_t j = 0; j < width && !p->adds; j++) {
+            c[j] = 0;
+        }
+        for (size_t k = 0; k < p->k; k++) {
+            const real factor = (real)p->scale * *left_at(p, row, k);
+            const real *restrict b = right_at(p, k, tile->column);
+            for (size_t j = 0; j < width; j++) {
+                c[j] += factor * b[j];
+            }
+        }
+    }
+}
+
+/* By the product's own rows, not the tile's: these must not decide about bits. */
+void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    if (p->m > THIN_ROWS) {
+        compute_thick(p, tile);
+    } else if (p->trans_b) {
+        compute_thin_transposed(p, tile);
+    } else {
+        compute_thin_plain(p, tile);
+    }
+}

@@ -1,0 +1,243 @@
+/*
+ * ops_cpu.c - embedding, linear layer, softmax and loss on plain memory, for the element type that
+ * meson.build compiles this file for (real.h).
+ */
+#include "rnn/layer/ops_cpu.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "rnn/layer/real.h"
+
+/*
+ * Sums and maxima of a row run in LANES partial results that are joined at the end: the order
+ * is fixed, so the compiler may use vector instructions without being allowed to reorder.
+ */
+enum { LANES = 8 };
+
+static real row_max(const real *row, size_t width) {
+    real best[LANES];
+    for (size_t k = 0; k < LANES; k++) {
+        best[k] = row[0];
+    }
+    size_t j = 0;
+    for (; j + LANES <= width; j += LANES) {
+        for (size_t k = 0; k < LANES; k++) {
+            best[k] = row[j + k] > best[k] ? row[j + k] : best[k];
+        }
+    }
+    for (; j < width; j++) {
+        best[0] = row[j] > best[0] ? row[j] : best[0];
+    }
+    for (size_t k = 1; k < LANES; k++) {
+        best[0] = best[k] > best[0] ? best[k] : best[0];
+    }
+    return best[0];
+}
+
+static real row_sum(const real *row, size_t width) {
+    real sum[LANES] = {0};
+    size_t j = 0;
+    for (; j + LANES <= width; j += LANES) {
+        for (size_t k = 0; k < LANES; k++) {
+            sum[k] += row[j + k];
+        }
+    }
+    for (; j < width; j++) {
+        sum[0] += row[j];
+    }
+    for (size_t k = 1; k < LANES; k++) {
+        sum[0] += sum[k];
+    }
+    return sum[0];
+}
+
+/* The sum of exp(row - shift), as row_sum() would add it. */
+static real exp_sum(const real *row, size_t width, real shift) {
+    real sum[LANES] = {0};
+    size_t j = 0;
+    for (; j + LANES <= width; j += LANES) {
+        for (size_t k = 0; k < LANES; k++) {
+            sum[k] += real_exp(row[j + k] - shift);
+        }
+    }
+    for (; j < width; j++) {
+        sum[0] += real_exp(row[j] - shift);
+    }
+    for (size_t k = 1; k < LANES; k++) {
+        sum[0] += sum[k];
+    }
+    return sum[0];
+}
+
+/* out[j] = exp((row[j] - shift) * scale); out may be row. */
+static void exp_row(const real *row, size_t width, real shift, real scale, real *out) {
+    for (size_t j = 0; j < width; j++) {
+        out[j] = real_exp((row[j] - shift) * scale);
+    }
+}
+
+static void scale_row(real *row, size_t width, real factor) {
+    for (size_t j = 0; j < width; j++) {
+        row[j] *= factor;
+    }
+}
+
+static void add_row(real *restrict sum, const real *restrict row, size_t width) {
+    for (size_t j = 0; j < width; j++) {
+        sum[j] += row[j];
+    }
+}
+
+void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
+    const size_t width = args->width;
+    const real *const table = args->table;
+    real *const out = args->out;
+    for (size_t t = 0; t < args->steps; t++) {
+        for (size_t b = 0; b < args->batch; b++) {
+            const size_t at = t * args->batch + b;
+            if (t >= (size_t)args->lengths[b]) {
+                memset(out + at * width, 0, width * sizeof(real));
+                continue;
+            }
+            const size_t token = (size_t)args->tokens[at];
+            ASHLAR_ASSERT(token < args->classes);
+            memcpy(out + at * width, table + token * width, width * sizeof(real));
+        }
+    }
+}
+
+void REAL(ashlar__embedding_backward)(const ashlar_embedding_args *args) {
+    const size_t width = args->width;
+    const real *const dout = args->dout;
+    real *const dtable = args->dtable;
+    for (size_t t = 0; t < args->steps; t++) {
+        for (size_t b = 0; b < args->batch; b++) {
+            if (t >= (size_t)args->lengths[b]) {
+                continue;
+            }
+            const size_t at = t * args->batch + b;
+            const size_t token = (size_t)args->tokens[at];
+            ASHLAR_ASSERT(token < args->classes);
+            add_row(dtable + token * width, dout + at * width, width);
+        }
+    }
+}
+
+void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
+    const real *const bias = args->bias;
+    real *const y = args->y;
+    for (size_t row = 0; bias != NULL && row < args->rows; row++) {
+        memcpy(y + row * args->out, bias, args->out * sizeof(real));
+    }
+    REAL(ashlar__gemm)
+    (false, true, args->rows, args->out, args->in, 1, args->x, args->in, args->weight, args->in,
+     bias != NULL, y, args->out);
+}
+
+void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
+    const real *const dy = args->dy;
+    if (args->dx != NULL) {
+        REAL(ashlar__gemm)
+        (false, false, args->rows, args->in, args->out, 1, dy, args->out, args->weight, args->in, 0,
+         args->dx, args->in);
+    }
+    if (args->dweight != NULL) {
+        REAL(ashlar__gemm)
+        (true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x, args->in, 1,
+         args->dweight, args->in);
+    }
+    for (size_t row = 0; args->dbias != NULL && row < args->rows; row++) {
+        add_row(args->dbias, dy + row * args->out, args->out);
+    }
+}
+
+/* Minus the log-probability of `target`; the logits keep their values. */
+static double position_loss(const real *logits, size_t classes, size_t target) {
+    const real top = row_max(logits, classes);
+    return log((double)exp_sum(logits, classes, top)) + ((double)top - (double)logits[target]);
+}
+
+/* dlogits = weight * (softmax(logits) - one-hot target); it may be logits. Returns the loss. */
+static double position_gradient(const real *logits, size_t classes, size_t target, real weight,
+                                real *dlogits) {
+    const real top = row_max(logits, classes);
+    const double gap = (double)top - (double)logits[target];
+    exp_row(logits, classes, top, 1, dlogits);
+    const real sum = row_sum(dlogits, classes);
+    scale_row(dlogits, classes, weight / sum);
+    dlogits[target] -= weight;
+    return log((double)sum) + gap;
+}
+
+double REAL(ashlar__loss)(const ashlar_loss_args *args) {
+    const size_t classes = args->classes;
+    const real *const logits = args->logits;
+    real *const dlogits = args->dlogits;
+    size_t valid = 0;
+    for (size_t b = 0; b < args->batch; b++) {
+        valid += (size_t)args->lengths[b];
+    }
+    const double scale = args->scale == NULL ? 1.0 : *args->scale;
+    const real weight = (real)(args->weight == 0 ? scale / (double)valid : scale * args->weight);
+    double loss = 0;
+    for (size_t at = 0; at < args->steps * args->batch; at++) {
+        const real *const row = logits + at * classes;
+        real *const drow = dlogits == NULL ? NULL : dlogits + at * classes;
+        const bool is_valid = at / args->batch < (size_t)args->lengths[at % args->batch];
+        if (!is_valid) {
+            if (drow != NULL) {
+                memset(drow, 0, classes * sizeof(real));
+            }
+            continue;
+        }
+        const size_t target = (size_t)args->targets[at];
+        ASHLAR_ASSERT(target < classes);
+        loss += drow == NULL ? position_loss(row, classes, target)
+                             : position_gradient(row, classes, target, weight, drow);
+    }
+    return args->weight == 0 ? loss / (double)valid : loss * args->weight;
+}
+
+void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
+    const size_t classes = args->classes;
+    const real *const logits = args->logits;
+    real *const probs = args->probs;
+    ASHLAR_ASSERT(args->temperature > 0);
+    for (size_t row = 0; row < args->rows; row++) {
+        real *const out = probs + row * classes;
+        const real *const in = logits + row * classes;
+        exp_row(in, classes, row_max(in, classes), (real)(1.0 / args->temperature), out);
+        scale_row(out, classes, 1 / row_sum(out, classes));
+    }
+}
+
+void REAL(ashlar__columns)(const ashlar_columns_args *args) {
+    const real *const from = args->from;
+    real *const to = args->to;
+    for (size_t row = 0; row < args->rows; row++) {
+        const real *const source = from + row * args->from_stride;
+        real *const target = to + row * args->to_stride;
+        if (args->adds) {
+            add_row(target, source, args->width);
+        } else {
+            memcpy(target, source, args->width * sizeof(real));
+        }
+    }
+}
+
+void REAL(ashlar__argmax)(const ashlar_argmax_args *args) {
+    const real *const logits = args->logits;
+    for (size_t row = 0; row < args->rows; row++) {
+        const real *const in = logits + row * args->classes;
+        size_t best = 0;
+        for (size_t j = 1; j < args->classes; j++) {
+            if (in[j] > in[best] || isnan(in[best])) { /* NaN is never the largest */
+                best = j;
+            }
+        }
+        args->labels[row] = isnan(in[best]) ? 0 : (int32_t)best;
+    }
+}

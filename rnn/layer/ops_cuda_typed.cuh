@@ -1,0 +1,202 @@
+/*
+ * ops_cuda_typed.cuh - the kernels' bodies for ASHLAR_TYPE (internal; CUDA C). No include guard:
+ * ops_cuda.cu includes it for each element type.
+ */
+#include "arena/compute/element.h"
+#include "rnn/layer/ops_cuda.h"
+
+/* Element number k of the thread's, of its block's piece. */
+#define PIECE_ELEMENT(k) ((size_t)blockIdx.x * ASHLAR_OPS_PIECE + (k)*THREADS + threadIdx.x)
+enum { ASHLAR_NAME(items) = ASHLAR_OPS_PIECE / THREADS };
+
+/* A token that is no class becomes NaN, which cannot be overlooked, and no stray read. */
+static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_embedding_args *args) {
+    const ASHLAR_STORED *table = (const ASHLAR_STORED *)args->table;
+    ASHLAR_STORED *out = (ASHLAR_STORED *)args->out;
+    const size_t count = args->steps * args->batch * args->width;
+    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
+        const size_t i = PIECE_ELEMENT(k);
+        if (i >= count) {
+            return;
+        }
+        const size_t at = i / args->width;
+        if (!is_inside(at, args->batch, args->lengths)) {
+            out[i] = 0; /* of every type */
+            continue;
+        }
+        const size_t token = (size_t)args->tokens[at];
+        out[i] = token < args->classes ? table[token * args->width + i % args->width]
+                                       : ASHLAR_NARROW((ASHLAR_REAL)NAN);
+    }
+}
+
+/* Each element of dtable has one thread, which adds in the order of the positions. */
+static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_args *args) {
+    __shared__ uint32_t words[THREADS];
+    const size_t width = args->width, tiles = (width + THREADS - 1) / THREADS;
+    const size_t class_ = blockIdx.x / tiles;
+    const size_t column = blockIdx.x % tiles * THREADS + threadIdx.x;
+    const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->dout;
+    ASHLAR_STORED *place = (ASHLAR_STORED *)args->dtable + class_ * width + column;
+    ASHLAR_REAL sum = column < width ? ASHLAR_WIDEN(*place) : 0;
+    for (size_t first = 0; first < args->steps * args->batch; first += CHUNK) {
+        find_token(args, class_, first, words);
+        __syncthreads();
+        for (unsigned k = 0; k < THREADS && column < width; k++) {
+            for (uint32_t left = words[k], i = 0; left != 0; left >>= 1, i++) {
+                if ((left & 1) != 0) {
+                    sum += ASHLAR_WIDEN(dout[(first + k * WORD_BITS + i) * width + column]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+    if (column < width) {
+        *place = ASHLAR_NARROW(sum);
+    }
+}
+
+static __device__ void ASHLAR_NAME(bias_forward)(const ashlar_linear_args *args) {
+    const ASHLAR_STORED *bias = (const ASHLAR_STORED *)args->bias;
+    ASHLAR_STORED *y = (ASHLAR_STORED *)args->y;
+    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
+        const size_t i = PIECE_ELEMENT(k);
+        if (i < args->rows * args->out) {
+            y[i] = bias[i % args->out];
+        }
+    }
+}
+
+/* LANES threads for a column: each adds up every LANES-th row, then the first adds them up. */
+static __device__ void ASHLAR_NAME(bias_backward)(const ashlar_linear_args *args) {
+    enum { LANES = THREADS / ASHLAR_OPS_COLUMNS };
+    __shared__ ASHLAR_REAL sums[LANES][ASHLAR_OPS_COLUMNS];
+    const unsigned lane = threadIdx.x / ASHLAR_OPS_COLUMNS;
+    const unsigned place = threadIdx.x % ASHLAR_OPS_COLUMNS;
+    const size_t column = (size_t)blockIdx.x * ASHLAR_OPS_COLUMNS + place;
+    const ASHLAR_STORED *dy = (const ASHLAR_STORED *)args->dy;
+    ASHLAR_REAL sum = 0;
+    for (size_t row = lane; row < args->rows && column < args->out; row += LANES) {
+        sum += ASHLAR_WIDEN(dy[row * args->out + column]);
+    }
+    sums[lane][place] = sum;
+    __syncthreads();
+    if (lane == 0 && column < args->out) {
+        ASHLAR_STORED *dbias = (ASHLAR_STORED *)args->dbias + column;
+        for (unsigned i = 1; i < LANES; i++) {
+            sum += sums[i][place];
+        }
+        *dbias = ASHLAR_NARROW(ASHLAR_WIDEN(*dbias) + sum);
+    }
+}
+
+/* The largest value of a row; every thread gets it. */
+static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, size_t width) {
+    __shared__ ASHLAR_REAL tops[THREADS];
+    ASHLAR_REAL top = ASHLAR_WIDEN(row[0]);
+    for (size_t j = threadIdx.x; j < width; j += THREADS) {
+        const ASHLAR_REAL value = ASHLAR_WIDEN(row[j]);
+        top = value > top ? value : top;
+    }
+    tops[threadIdx.x] = top;
+    for (unsigned left = THREADS / 2; left > 0; left /= 2) {
+        __syncthreads();
+        if (threadIdx.x < left && tops[threadIdx.x + left] > tops[threadIdx.x]) {
+            tops[threadIdx.x] = tops[threadIdx.x + left];
+        }
+    }
+    __syncthreads();
+    top = tops[0];
+    __syncthreads(); /* the next row has the same memory, and dlogits may be logits */
+    return top;
+}
+
+static __device__ void ASHLAR_NAME(loss)(const ashlar_loss_args *args) {
+    const size_t at = blockIdx.x, width = args->classes;
+    const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->logits + at * width;
+    ASHLAR_STORED *drow =
+        args->dlogits == NULL ? NULL : (ASHLAR_STORED *)args->dlogits + at * width;
+    double *part = (double *)args->work + at;
+    if (!is_inside(at, args->batch, args->lengths)) {
+        for (size_t j = threadIdx.x; drow != NULL && j < width; j += THREADS) {
+            drow[j] = 0; /* of every type */
+        }
+        if (threadIdx.x == 0) {
+            *part = 0;
+        }
+        return;
+    }
+    const size_t target = (size_t)args->targets[at];
+    const double wanted = target < width ? (double)ASHLAR_WIDEN(row[target]) : (double)NAN;
+    const ASHLAR_REAL top = ASHLAR_NAME(row_max)(row, width);
+    ASHLAR_REAL own = 0;
+    for (size_t j = threadIdx.x; j < width; j += THREADS) {
+        own += ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top);
+    }
+    const double sum = block_sum((double)own);
+    if (threadIdx.x == 0) {
+        *part = log(sum) + ((double)top - wanted);
+    }
+    if (drow == NULL) {
+        return;
+    }
+    const double scale = args->scale == NULL ? 1 : *args->scale;
+    const ASHLAR_REAL weight = (ASHLAR_REAL)(scale * position_weight(args));
+    const ASHLAR_REAL factor = weight / (ASHLAR_REAL)sum;
+    for (size_t j = threadIdx.x; j < width; j += THREADS) {
+        const ASHLAR_REAL gradient = ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor;
+        drow[j] = ASHLAR_NARROW(j == target ? gradient - weight : gradient);
+    }
+}
+
+static __device__ void ASHLAR_NAME(columns)(const ashlar_columns_args *args) {
+    const ASHLAR_STORED *from = (const ASHLAR_STORED *)args->from;
+    ASHLAR_STORED *to = (ASHLAR_STORED *)args->to;
+    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
+        const size_t i = PIECE_ELEMENT(k);
+        if (i >= args->rows * args->width) {
+            return;
+        }
+        const size_t row = i / args->width, column = i % args->width;
+        const ASHLAR_STORED value = from[row * args->from_stride + column];
+        ASHLAR_STORED *place = &to[row * args->to_stride + column];
+        *place = args->adds ? ASHLAR_NARROW(ASHLAR_WIDEN(*place) + ASHLAR_WIDEN(value)) : value;
+    }
+}
+
+/* Whether value `a` of class i is to be taken before `b` of class j; NaN is never the largest. */
+static __device__ bool ASHLAR_NAME(is_before)(ASHLAR_REAL a, size_t i, ASHLAR_REAL b, size_t j) {
+    return !isnan(a) && (isnan(b) || a > b || (a == b && i < j));
+}
+
+static __device__ void ASHLAR_NAME(argmax)(const ashlar_argmax_args *args) {
+    __shared__ ASHLAR_REAL values[THREADS];
+    __shared__ size_t classes[THREADS];
+    const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->logits + blockIdx.x * args->classes;
+    ASHLAR_REAL best = (ASHLAR_REAL)NAN;
+    size_t label = 0;
+    for (size_t j = threadIdx.x; j < args->classes; j += THREADS) {
+        const ASHLAR_REAL value = ASHLAR_WIDEN(row[j]);
+        if (ASHLAR_NAME(is_before)(value, j, best, label)) {
+            best = value;
+            label = j;
+        }
+    }
+    values[threadIdx.x] = best;
+    classes[threadIdx.x] = label;
+    for (unsigned left = THREADS / 2; left > 0; left /= 2) {
+        __syncthreads();
+        const unsigned other = threadIdx.x + left;
+        if (threadIdx.x < left &&
+            ASHLAR_NAME(is_before)(values[other], classes[other], values[threadIdx.x],
+                                   classes[threadIdx.x])) {
+            values[threadIdx.x] = values[other];
+            classes[threadIdx.x] = classes[other];
+        }
+    }
+    if (threadIdx.x == 0) {
+        args->labels[blockIdx.x] = (int32_t)classes[0];
+    }
+}
+
+#undef PIECE_ELEMENT

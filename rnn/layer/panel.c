@@ -1,0 +1,164 @@
+/* panel.c - packs a factor into panels, and multiplies blocks of rows with them. */
+#include "rnn/layer/panel.h"
+
+#include <string.h>
+
+#include "allocator/base/compiler.h"
+
+/* ---- packing ---- */
+
+void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld, real scale,
+                 size_t stride, real *panels) {
+    for (size_t j = 0; j < columns; j += PANEL) {
+        real *restrict panel = panels + j / PANEL * stride;
+        const size_t width = columns - j < PANEL ? columns - j : PANEL;
+        if (width < PANEL) {
+            memset(panel, 0, depth * PANEL * sizeof(real));
+        }
+        for (size_t p = 0; p < depth; p++) {
+            const real *restrict row = trans ? from + j * ld + p : from + p * ld + j;
+            if (trans) {
+                for (size_t x = 0; x < width; x++) {
+                    panel[p * PANEL + x] = scale * row[x * ld];
+                }
+            } else {
+                for (size_t x = 0; x < width; x++) {
+                    panel[p * PANEL + x] = scale * row[x];
+                }
+            }
+        }
+    }
+}
+
+/* ---- products ---- */
+
+/* c [rows, PANEL] = or += a block of rows times a panel; `rows` is known where it is compiled. */
+static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, left_rows a,
+                                               const real *panel, bool adds, real *c, size_t ldc) {
+    vector sum[BLOCK_ROWS][2];
+    const real *at = a.at;
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        sum[i][0] = sum[i][1] = (vector){0};
+        ASHLAR_PREFETCH(c + i * ldc);
+    }
+    for (size_t p = 0; p < depth; p++) {
+        const vector low = *(const loose_vector *)panel;
+        const vector high = *(const loose_vector *)(panel + LANE_COUNT);
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            sum[i][0] += at[i * a.row] * low;
+            sum[i][1] += at[i * a.row] * high;
+        }
+        at += a.column;
+        panel += PANEL;
+    }
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        loose_vector *const low = (loose_vector *)(c + i * ldc);
+        loose_vector *const high = (loose_vector *)(c + i * ldc + LANE_COUNT);
+        if (adds) {
+            sum[i][0] += *low;
+            sum[i][1] += *high;
+        }
+        *low = sum[i][0];
+        *high = sum[i][1];
+    }
+}
+
+/* The same for one row and two panels: more sums at once than there are to wait for. */
+static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t stride, bool adds,
+                          real *c) {
+    vector sum[4] = {{0}};
+    for (size_t p = 0; p < depth; p++) {
+        const real left = a.at[p * a.column];
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < 4; i++) {
+            sum[i] += left * *(const loose_vector *)(panel + i / 2 * stride + i % 2 * LANE_COUNT);
+        }
+        panel += PANEL;
+    }
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
+        if (adds) {
+            sum[i] += *to;
+        }
+        *to = sum[i];
+    }
+}
+
+static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
+                           real *c, size_t ldc) {
+    switch (rows) {
+    case 1:
+        multiply_rows(1, depth, a, panel, adds, c, ldc);
+        break;
+    case 2:
+        multiply_rows(2, depth, a, panel, adds, c, ldc);
+        break;
+    case 3:
+        multiply_rows(3, depth, a, panel, adds, c, ldc);
+        break;
+    case 4:
+        multiply_rows(4, depth, a, panel, adds, c, ldc);
+        break;
+    case 5:
+        multiply_rows(5, depth, a, panel, adds, c, ldc);
+        break;
+    default:
+        multiply_rows(BLOCK_ROWS, depth, a, panel, adds, c, ldc);
+        break;
+    }
+}
+
+/* The same for a panel that is not full: its other columns of c are not c's. */
+static void multiply_last_block(size_t rows, size_t depth, left_rows a, const real *panel,
+                                bool adds, size_t width, real *c, size_t ldc) {
+    real whole[BLOCK_ROWS * PANEL];
+    multiply_block(rows, depth, a, panel, false, whole, PANEL);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t x = 0; x < width; x++) {
+            c[i * ldc + x] = adds ? c[i * ldc + x] + whole[i * PANEL + x] : whole[i * PANEL + x];
+        }
+    }
+}
+
+/* Rows of the panel that comes next, while this one has other rows to meet, if it has. */
+enum { FETCHING_BLOCKS = 3 };
+static void prefetch_panel(const real *panel, size_t first, size_t end) {
+    for (size_t p = first; p < end; p++) {
+        ASHLAR_PREFETCH_FAR(panel + p * PANEL);
+    }
+}
+
+void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
+                     size_t stride, bool adds, real *c, size_t ldc) {
+    const size_t blocks = block_count(count);
+    size_t j = 0;
+    for (; count == 1 && j + 2 * PANEL <= columns; j += 2 * PANEL) {
+        multiply_pair(depth, a, panels + j / PANEL * stride, stride, adds, c + j);
+    }
+    for (; j < columns; j += PANEL) {
+        const real *const panel = panels + j / PANEL * stride;
+        const size_t width = columns - j < PANEL ? columns - j : PANEL;
+        for (size_t i = 0; i < blocks; i++) {
+            const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
+            left_rows block = a;
+            if (blocks >= FETCHING_BLOCKS && j + PANEL < columns) {
+                prefetch_panel(panel + stride, depth * i / blocks, depth * (i + 1) / blocks);
+            }
+            block.at += first * (a.is_packed ? depth : a.row);
+            if (a.is_packed) {
+                block.row = 1;
+                block.column = rows;
+            }
+            if (width == PANEL) {
+                multiply_block(rows, depth, block, panel, adds, c + first * ldc + j, ldc);
+            } else {
+                multiply_last_block(rows, depth, block, panel, adds, width, c + first * ldc + j,
+                                    ldc);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+/*
+ * rnn_part.h - one pseudo-layer of one call, and copies of rows between a caller's tensors and
+ * packed ones (internal; compiled for each element type and instruction set, see real.h).
+ *
+ * No loop outside rnn_part.c knows of padding or of the callers' order of sequences.
+ */
+#ifndef ASHLAR_RNN_PART_H
+#define ASHLAR_RNN_PART_H
+
+#include "rnn/layer/real.h"
+#include "rnn/layer/rnn_rows.h"
+
+/* One pseudo-layer of one call. */
+typedef struct pseudo_layer_view {
+    size_t layer, direction;
+    size_t input;  /* in(l) */
+    size_t hidden; /* H */
+    size_t state;  /* P */
+    ashlar_rnn_view place[ASHLAR_RNN_TENSOR_COUNT];
+    real *gates;    /* [N, K] */
+    real *states;   /* [B + N, P] */
+    real *cells;    /* [B + N, H] or [2B, H] */
+    real *fulls;    /* [N, H] */
+    real *doutputs; /* [N, P] */
+} pseudo_layer_view;
+
+/* At an offset of the map. */
+static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
+    return (real *)(void *)((char *)args->work + offset);
+}
+
+static inline pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
+                                                  const ashlar_rnn_cpu_args *args, size_t layer,
+                                                  size_t direction) {
+    const size_t pseudo_layer = layer * batch->layout->config.directions + direction;
+    char *const slice = ashlar__rnn_rows_slice(batch, args, pseudo_layer);
+    pseudo_layer_view view = {
+        .layer = layer,
+        .direction = direction,
+        .hidden = batch->layout->config.hidden,
+        .state = batch->layout->state,
+        .gates = (real *)(void *)(slice + batch->map.gates),
+        .states = (real *)(void *)(slice + batch->map.states),
+        .cells = (real *)(void *)(slice + batch->map.cells),
+        .fulls = (real *)(void *)(slice + batch->map.fulls),
+        .doutputs = (real *)(void *)(slice + batch->map.doutputs),
+    };
+    for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
+        view.place[tensor] =
+            ashlar_rnn_layout_view(args->layout, pseudo_layer, (ashlar_rnn_tensor)tensor);
+    }
+    view.input = view.place[ASHLAR_RNN_W].cols;
+    return view;
+}
+
+/* The first row of the states, or of the cells, that step t of a direction starts from. */
+static inline size_t states_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
+    return ashlar__rnn_rows_state(batch, direction == 0 ? t : t + 1);
+}
+
+static inline size_t cells_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
+    return ashlar__rnn_rows_cell(batch, direction == 0 ? t : t + 1);
+}
+
+/* And of those that it leaves. */
+static inline size_t states_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
+    return ashlar__rnn_rows_state(batch, direction == 0 ? t + 1 : t);
+}
+
+static inline size_t cells_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
+    return ashlar__rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
+}
+
+/* A pseudo-layer's outputs as packed rows. Forward only: in reverse they lie apart. */
+static inline const real *forward_outputs(const ashlar_rnn_rows *batch,
+                                          const pseudo_layer_view *pseudo_layer) {
+    return pseudo_layer->states + batch->batch * pseudo_layer->state;
+}
+
+/* The output of step t of sequence p. */
+static inline const real *output_row(const ashlar_rnn_rows *batch,
+                                     const pseudo_layer_view *pseudo_layer, size_t t, size_t p) {
+    return pseudo_layer->states +
+           (states_after(batch, pseudo_layer->direction, t) + p) * pseudo_layer->state;
+}
+
+/* Where a row of R's products, or a row of R's biases, has its column of gates. */
+static inline size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
+    return row < batch->split ? row : row + batch->gate_rows - batch->split;
+}
+
+/* The input of layer l > 0 where it is a copy; in inference all of them share one. */
+static inline real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                                 size_t l) {
+    char *const reserve = args->reserve;
+    return batch->training
+               ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
+               : in_work(args, batch->map.rows);
+}
+
+static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
+    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
+}
+
+#define pack_rows ASHLAR_VARIANT(ashlar__pack_rows)
+#define unpack_rows ASHLAR_VARIANT(ashlar__unpack_rows)
+#define write_outputs ASHLAR_VARIANT(ashlar__write_outputs)
+#define join_outputs ASHLAR_VARIANT(ashlar__join_outputs)
+#define drop_rows ASHLAR_VARIANT(ashlar__drop_rows)
+#define read_first_states ASHLAR_VARIANT(ashlar__read_first_states)
+#define write_last_states ASHLAR_VARIANT(ashlar__write_last_states)
+#define read_state_gradients ASHLAR_VARIANT(ashlar__read_state_gradients)
+#define write_state_gradients ASHLAR_VARIANT(ashlar__write_state_gradients)
+
+/* packed [N, width] = padded [T, B, width]; padded NULL = zeros. */
+void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed);
+/* padded [T, B, width] = packed [N, width], and zeros past each length. */
+void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded);
+/* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
+void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *y);
+/* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
+void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *input);
+/* rows [N, D*P] times the mask between `layer` and the one below: an input, or its gradient. */
+void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows);
+void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                       const pseudo_layer_view *pseudo_layer);
+void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                       const pseudo_layer_view *pseudo_layer);
+/* dh [B, P] and dc [B, H] of the last states; dc is of the LSTM only. */
+void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                          const pseudo_layer_view *pseudo_layer, real *dh, real *dc);
+void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                           const pseudo_layer_view *pseudo_layer, const real *dh, const real *dc);
+
+#endif /* ASHLAR_RNN_PART_H */

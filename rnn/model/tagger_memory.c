@@ -1,0 +1,157 @@
+/* tagger_memory.c - the table of a step's buffers, what it adds up to, and how that is printed. */
+#include "rnn/model/tagger_memory.h"
+
+#include "rnn/model/tagger.h"
+
+#define BUFFER_INFO(name, text, shape, tag, first, last) \
+    {text, shape, ASHLAR_TAG_##tag, ASHLAR_TAGGER_##first, ASHLAR_TAGGER_##last},
+const ashlar_tagger_buffer_info ashlar__tagger_buffers[] = {ASHLAR_TAGGER_BUFFER_MAP(BUFFER_INFO)};
+
+#define PHASE_TEXT(name, text) text,
+static const char *const phase_texts[] = {ASHLAR_TAGGER_PHASE_MAP(PHASE_TEXT)};
+
+ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
+                                              ashlar_tagger_buffer buffer) {
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS) {
+        return ASHLAR_TAGGER_CHAR_WEIGHTS;
+    }
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS) {
+        return ASHLAR_TAGGER_WORD_WEIGHTS;
+    }
+    return ashlar__tagger_buffers[buffer].last;
+}
+
+size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase) {
+    size_t sum = 0;
+    for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
+        const ashlar_tagger_phase last = ashlar__tagger_last_phase(bytes, (ashlar_tagger_buffer)i);
+        sum += ashlar__tagger_buffers[i].first <= phase && phase <= last ? bytes->of[i] : 0;
+    }
+    return sum;
+}
+
+ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes) {
+    ashlar_tagger_phase peak = 0;
+    for (int i = 1; i < ASHLAR_TAGGER_PHASE_COUNT; i++) {
+        const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
+        peak = ashlar__tagger_bytes_at(bytes, phase) > ashlar__tagger_bytes_at(bytes, peak) ? phase
+                                                                                            : peak;
+    }
+    return peak;
+}
+
+ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
+                                           const ashlar_tagger_shape *shape, size_t batches,
+                                           ashlar_tagger_estimate *out) {
+    ashlar_tagger_estimate made = {.tagger = tagger, .shape = *shape};
+    ashlar_status status = ashlar__tagger_sizes(tagger, shape, &made.buffers);
+    if (status == ASHLAR_OK) {
+        status = ashlar__tagger_batch_bytes(shape, &made.batches_bytes);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const ashlar_region region = (ashlar_region)i;
+        if ((ashlar_arena_regions(tagger->arena) & ASHLAR_REGION_BIT(i)) != 0) {
+            made.weights_bytes += ashlar_arena_region_bytes(tagger->arena, region);
+        }
+    }
+    made.batches_bytes *= batches;
+    made.peak = ashlar__tagger_peak_phase(&made.buffers);
+    made.step_bytes = ashlar__tagger_bytes_at(&made.buffers, made.peak);
+    made.needed_bytes = made.weights_bytes + made.batches_bytes + made.step_bytes;
+    *out = made;
+    return ASHLAR_OK;
+}
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+static void print_letters(FILE *out, const ashlar_tagger_estimate *a) {
+    const ashlar_tagger_config *c = &a->tagger->config;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(a->tagger->word_rnn);
+    fprintf(out,
+            "\nWhat the tagger needs for %zu words (T) of %zu sentences (B), %zu characters (C):\n"
+            "vectors of %zu (E_c) and %zu (E_w), %zu directions (D) of %zu (H_c) and %zu (P), %zu "
+            "labels (K)",
+            a->shape.steps, a->shape.batch, a->shape.width, c->character_embedding,
+            c->word_embedding, c->directions, c->character_hidden, layout->state, c->tags);
+    if (c->label_embedding > 0) {
+        fprintf(out, ",\nvectors of labels of %zu (F)", c->label_embedding);
+    }
+    fprintf(out, ".\n");
+}
+
+static void print_row(FILE *out, const char *text, const char *shape, uint64_t bytes, char mark) {
+    fprintf(out, "%c %-34s %-24s %9.2f", mark, text, shape, mib(bytes));
+}
+
+static void print_regions(FILE *out, const ashlar_tagger_estimate *a) {
+    char elements[48];
+    (void)snprintf(elements, sizeof elements, "[%zu]", ashlar_arena_elements(a->tagger->arena));
+    for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const ashlar_region region = (ashlar_region)i;
+        const size_t bytes = ashlar_arena_region_bytes(a->tagger->arena, region);
+        if ((ashlar_arena_regions(a->tagger->arena) & ASHLAR_REGION_BIT(i)) != 0 && bytes > 0) {
+            print_row(out, ashlar_region_text(region), elements, bytes, '*');
+            fprintf(out, "  always\n");
+        }
+    }
+}
+
+static void print_batches(FILE *out, const ashlar_tagger_estimate *a) {
+    print_row(out, "batches", "int32 [(3 + C)T + 2, B]", a->batches_bytes, '*');
+    fprintf(out, "  always\n");
+}
+
+static const char *phase_name(ashlar_tagger_phase phase) {
+#define PHASE_NAME(name, text) #name,
+    static const char *const names[] = {ASHLAR_TAGGER_PHASE_MAP(PHASE_NAME)};
+    return names[phase];
+}
+
+static void print_buffers(FILE *out, const ashlar_tagger_estimate *a) {
+    for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
+        const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
+        if (a->buffers.of[i] == 0) {
+            continue;
+        }
+        const ashlar_tagger_phase last =
+            ashlar__tagger_last_phase(&a->buffers, (ashlar_tagger_buffer)i);
+        const bool is_at_peak = b->first <= a->peak && a->peak <= last;
+        print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
+        fprintf(out, "  %s%s%s\n", phase_name(b->first), b->first == last ? "" : " to ",
+                b->first == last ? "" : phase_name(last));
+    }
+}
+
+static void print_phases(FILE *out, const ashlar_tagger_estimate *a) {
+    fprintf(out, "\n  phase of a step                                             needs, MiB\n");
+    for (int i = 0; i < ASHLAR_TAGGER_PHASE_COUNT; i++) {
+        const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
+        if (phase != ASHLAR_TAGGER_TOKEN || a->tagger->config.label_embedding > 0) {
+            fprintf(out, "%c %-16s %-41s %11.2f\n", phase == a->peak ? '*' : ' ', phase_name(phase),
+                    phase_texts[phase], mib(ashlar__tagger_bytes_at(&a->buffers, phase)));
+        }
+    }
+}
+
+void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *a,
+                                   uint64_t measured_bytes) {
+    print_letters(out, a);
+    fprintf(out,
+            "\n  what                               shape                          MiB  live\n");
+    print_regions(out, a);
+    print_batches(out, a);
+    print_buffers(out, a);
+    print_phases(out, a);
+    fprintf(out, "\nNeeded: %.2f MiB always and %.2f MiB at %s, the peak (*): %.2f MiB.\n",
+            mib(a->weights_bytes + a->batches_bytes), mib(a->step_bytes), phase_name(a->peak),
+            mib(a->needed_bytes));
+    if (measured_bytes > 0) {
+        fprintf(out, "Measured: %.2f MiB from the device, %.3f times that.\n", mib(measured_bytes),
+                (double)measured_bytes / (double)a->needed_bytes);
+    }
+}

@@ -1,0 +1,72 @@
+/*
+ * tasks.h - the two tasks for the training loop: the character model on a text, and the tagger on
+ * sentences, with how well it labels those that were held out (internal).
+ */
+#ifndef ASHLAR_TASKS_H
+#define ASHLAR_TASKS_H
+
+#include "rnn/data/corpus.h"
+#include "rnn/data/tagger_corpus.h"
+#include "rnn/model/model.h"
+#include "rnn/model/tagger.h"
+#include "rnn/train/train.h"
+
+/*
+ * Make the task of training a character model on a text. Its batch sampler is ready; open() builds
+ * its model.
+ *
+ * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
+ * Errors:    those of ashlar__batcher_create().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
+                                                         const ashlar_train_config *config,
+                                                         ashlar_task **out);
+
+/* The model of such a task, while it is open. */
+ashlar_model *ashlar__task_text_model(ashlar_task *task);
+
+/* A tagger's options beside those of every model in ashlar_train_config. */
+typedef struct ashlar_task_tagger_config {
+    size_t character_embedding; /* width of a character's vector */
+    size_t character_hidden;    /* width of the characters' layer, of each direction */
+    size_t label_embedding;     /* width of the vector of a fed-back label; 0: no feedback */
+    bool is_unidirectional;     /* both layers read forward only */
+} ashlar_task_tagger_config;
+
+/*
+ * Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
+ * `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
+ * seed. The buffers of a step depend on its number of words and on the corpus's longest word, as
+ * the dry run assumes. With label feedback the number of allocations grows with the words: then
+ * max_length is the best config->buckets, a plan for each number of words.
+ *
+ * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
+ * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
+                                                           const ashlar_train_config *config,
+                                                           const ashlar_task_tagger_config *tags,
+                                                           ashlar_task **out);
+
+/* How well a tagger labels held-out sentences; all 0 where there are none. */
+typedef struct ashlar_tagger_evaluation {
+    size_t words;
+    size_t right;              /* words whose predicted label is the given one */
+    double loss;               /* mean, nats per word */
+    uint64_t management_calls; /* of the driver, beside copies, launches and waits */
+} ashlar_tagger_evaluation;
+
+/*
+ * Predict the labels of all held-out sentences, on the trainer's plans, after its run. The task
+ * keeps the outcome for the report.
+ *
+ * Stream: waits for it.  Errors: those of ashlar__tagger_predict().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer,
+                                                             ashlar_tagger_evaluation *out);
+
+/* Estimate the memory that an open task needs. Errors: those of ashlar__tagger_estimate_make(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_estimate(ashlar_task *task,
+                                                             ashlar_tagger_estimate *out);
+
+#endif /* ASHLAR_TASKS_H */

@@ -1,0 +1,115 @@
+/*
+ * test_train_rule.c - the optimizers, schedules and the loss scale that a training may go by.
+ */
+#include "rnn/programs/train_command.h"
+
+#include "tests/rnn/train/train_fixture.h"
+
+static ashlar_train_rule usual(void) {
+    return (ashlar_train_rule){.optimizer = "adamw",
+                               .schedule = "constant",
+                               .warmup_steps = 3,
+                               .floor = 0.25,
+                               .step_size = 7,
+                               .gamma = 0.5};
+}
+
+/* ---- names ---- */
+
+CASE(every_name_is_known) {
+    const char *const optimizers[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
+    const char *const schedules[] = {"constant", "cosine", "step"};
+    for (int i = 0; i < 5; i++) {
+        ashlar_train_config config = small_config(20);
+        ashlar_train_rule rule = usual();
+        rule.optimizer = optimizers[i];
+        rule.schedule = schedules[i % 3];
+        CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
+        CHECK((int)config.optimizer.kind == i && (int)config.schedule.kind == i % 3);
+        CHECK(config.schedule.rate == config.optimizer.learning_rate);
+        CHECK(config.schedule.total_steps == 20 && config.schedule.warmup_steps == 3);
+        CHECK(config.schedule.floor == 0.25);
+        CHECK(config.schedule.step_size == 7 && config.schedule.gamma == 0.5);
+    }
+}
+
+CASE(what_cannot_be_is_refused) {
+    ashlar_train_config config = small_config(20);
+    ashlar_train_rule rule = usual();
+    rule.optimizer = "Adam";
+    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
+                "--optimizer: \"Adam\" is none of");
+    rule = usual();
+    rule.schedule = "linear";
+    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
+                "--schedule: \"linear\" is none of");
+    rule = usual();
+    rule.schedule = "cosine";
+    rule.warmup_steps = 21;
+    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
+                "20 steps with 21 of warm-up");
+    rule = usual();
+    rule.optimizer = "sgd";
+    config.optimizer.nesterov = true;
+    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL, "momentum");
+}
+
+/* ---- trainings ---- */
+
+static void train_all(const ashlar_train_config *config, shown *seen, ashlar_train_report *report) {
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(train(config, seen, report) == ASHLAR_OK);
+    close_text();
+}
+
+CASE(every_optimizer_makes_the_loss_fall) {
+    static shown seen;
+    const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
+    const double rates[] = {1, 0.02, 0.02, 0.1, 0.01};
+    for (int i = 0; i < 5; i++) {
+        ashlar_train_report report;
+        ashlar_train_config config = small_config(40);
+        ashlar_train_rule rule = usual();
+        config.optimizer.learning_rate = rates[i];
+        config.optimizer.momentum = i == 0 ? 0.5 : 0;
+        rule.optimizer = names[i];
+        REQUIRE(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
+        train_all(&config, &seen, &report);
+        CHECK(report.loss_last < 0.8 * report.loss_first);
+        CHECK(report.steps_skipped == 0);
+    }
+}
+
+CASE(the_schedule_decides_each_steps_rate) {
+    static shown seen[2];
+    ashlar_train_report reports[2];
+    ashlar_train_config config = small_config(6);
+    config.schedule.warmup_steps = 4;
+    train_all(&config, &seen[0], &reports[0]);
+    config.optimizer.learning_rate = 77; /* nobody looks at it here */
+    config.schedule.warmup_steps = 0;
+    config.schedule.rate /= 4;
+    train_all(&config, &seen[1], &reports[1]);
+    CHECK(seen[0].steps[1].loss == seen[1].steps[1].loss); /* after the first step: the same rate */
+    CHECK(seen[0].steps[2].loss != seen[1].steps[2].loss);
+    config.schedule.rate = 0;
+    REQUIRE(open_text("memory=256MiB"));
+    CHECK(train(&config, &seen[0], &reports[0]) == ASHLAR_EINVAL);
+}
+
+/* A power of two that nothing overflows with changes no bit. */
+CASE(a_loss_scale_changes_no_loss) {
+    static shown seen[2];
+    ashlar_train_report reports[2];
+    ashlar_train_config config = small_config(12);
+    train_all(&config, &seen[0], &reports[0]);
+    config.optimizer.loss_scale = 65536;
+    config.optimizer.scale_interval = 5;
+    train_all(&config, &seen[1], &reports[1]);
+    for (size_t i = 0; i < 12; i++) {
+        CHECK(seen[0].steps[i].loss == seen[1].steps[i].loss);
+    }
+    CHECK(reports[1].steps_skipped == 0);
+}
+
+RUN_CASES()
