@@ -41,6 +41,7 @@ static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
 
 /* Put a mark behind the work of a stream. False: not possible. */
 static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_event_node **marks) {
+    ASHLAR_OWNS(&f->lock);
     ashlar_event_node *made = new_mark_locked(f);
     if (made == NULL) {
         return false;
@@ -82,6 +83,7 @@ static bool is_capture_on(const ashlar_frees *f) {
  * made. A stream that takes no event may have been destroyed by a way that we do not watch.
  */
 static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
+    ASHLAR_OWNS(&f->lock);
     if (is_any_captured_locked(f)) {
         return false;
     }
@@ -200,6 +202,7 @@ bool ashlar__frees_has_pending(const ashlar_frees *f) {
 
 /* No capture of the device begins while the lock is held. */
 static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
+    ASHLAR_OWNS(&f->lock);
     ASHLAR_CHECK2(batches_max > 0);
     if (!is_capture_on(f) && !needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
         make_batch_locked(f);

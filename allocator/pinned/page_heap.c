@@ -225,6 +225,7 @@ static ashlar_status begin_growing(ashlar_page_heap *heap, size_t least, size_t 
 }
 
 static void insert_locked(ashlar_page_heap *heap, ashlar_segment *segment) {
+    ASHLAR_OWNS(&heap->lock);
     const size_t idx = segments_behind(heap, segment->base);
     ASHLAR_CHECK2(heap->segment_count < heap->segment_capacity);
     memmove(heap->segments + idx + 1, heap->segments + idx,

@@ -106,6 +106,7 @@ static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
 
 /* Have an open batch with room for `handle`. One that stays empty does no harm. */
 static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
+    ASHLAR_OWNS(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     if (stream == NULL) {
         stream = ashlar__host_calloc(1, sizeof *stream);
@@ -138,6 +139,7 @@ static bool is_named_before(const ashlar_stream *streams, size_t idx) {
 
 static void join_batch_locked(ashlar_pending *pending, ashlar_stream handle,
                               ashlar_pinned_block *block) {
+    ASHLAR_OWNS(&pending->lock);
     const ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     ashlar_pending_batch *batch = stream->last;
     ASHLAR_CHECK2(!batch->is_recorded && batch->block_count < BATCH_BLOCKS);
@@ -152,6 +154,7 @@ static void join_batch_locked(ashlar_pending *pending, ashlar_stream handle,
 
 static ashlar_status add_locked(ashlar_pending *pending, ashlar_block_table *table, const void *ptr,
                                 const ashlar_stream *streams, size_t count) {
+    ASHLAR_OWNS(&pending->lock);
     for (size_t i = 0; i < count; i++) {
         if (!make_room_locked(pending, streams[i])) {
             return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory to note who uses %p", ptr);
@@ -193,6 +196,7 @@ ashlar_status ashlar__pending_add(ashlar_pending *pending, ashlar_block_table *t
 /* Release what has completed. A stream's batches complete in order: stop at one that has not. */
 static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                                         ashlar_pinned_block **released) {
+    ASHLAR_OWNS(&pending->lock);
     while (stream->first != NULL) {
         ashlar_pending_batch *batch = stream->first;
         bool is_done = batch->block_count == 0;
@@ -307,6 +311,7 @@ void ashlar__pending_drop_spares(ashlar_pending *pending) {
 /* If the driver takes no event any more, waiting for the stream itself is what is left. */
 static void finish_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                           ashlar_pinned_block **released) {
+    ASHLAR_OWNS(&pending->lock);
     while (stream->first != NULL) {
         ashlar_pending_batch *batch = stream->first;
         ashlar_status status = batch->is_recorded || batch->block_count == 0

@@ -1,4 +1,5 @@
-/* plan_control.c - what a program asks of its plans: to be made, dropped, recorded anew, counted. */
+/* plan_control.c - what a program asks of its plans: to be made, dropped, recorded anew, counted.
+ */
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"

@@ -260,6 +260,7 @@ static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key 
 static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_stream *streams, ashlar_plan_image *image,
                                  arrival *in) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
         status = find_states(a, streams, in);

@@ -28,6 +28,7 @@ static uint32_t idx_of(const ashlar_plan *plan, const ashlar_stream_state *state
 
 static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                                  ashlar_stream user, slots *out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = NULL, *user_state = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK) {
@@ -98,6 +99,7 @@ typedef struct drawing {
 
 static ashlar_status copy_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                                  ashlar_stream user, drawing *out) {
+    ASHLAR_OWNS(&a->lock);
     slots s;
     const ashlar_status status = find_locked(a, stream, key, user, &s);
     if (status != ASHLAR_OK) {

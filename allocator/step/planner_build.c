@@ -16,6 +16,7 @@
 static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
                                        ashlar_stream_state *state, size_t bytes,
                                        ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
     const ashlar_request request = {.stream_state = state, .bytes = bytes, .own = own};
     ashlar_block *block = NULL;
     ashlar_rung unused;
@@ -58,6 +59,7 @@ static bool are_rising(const needs *n) {
  */
 static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
                                           ashlar_plan_memory **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
     ASHLAR_CHECK3(are_rising(n));
@@ -202,6 +204,7 @@ static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state)
 }
 
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *plan) {
+    ASHLAR_OWNS(&a->lock);
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
         const ashlar_plan_memory *memory =
             ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
@@ -259,6 +262,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
 
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key *key) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
     ASHLAR_CHECK2(!key->is_busy && key->step_count > 0);
@@ -301,6 +305,7 @@ static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
 
 ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key **keys, size_t count) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
     /* An unused memory of these streams must not pass for theirs: it lacks their slot blocks. */

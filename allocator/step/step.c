@@ -95,6 +95,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t number) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = NULL;
     const ashlar_status status = prepare(a, stream, number, &key);
@@ -113,6 +114,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
 /* Lock: held, since whoever frees a block reads every cache's own_replay. */
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
+    ASHLAR_OWNS(&a->lock);
     if (own->own_replay == NULL) {
         own->own_replay = ashlar__host_calloc(1, sizeof *own->own_replay);
     }
@@ -184,6 +186,7 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
 ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
                                        ashlar_stream_state *state, uint64_t number,
                                        ashlar_recording *recording) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
     if (!a->planner.is_installing) {
@@ -206,6 +209,7 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
 }
 
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = replay->key;
     ashlar_status status = ASHLAR_OK;

@@ -7,6 +7,7 @@
 
 ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_t key,
                                               const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || at->stream_state != state)) {
         at = at->next;
@@ -132,6 +133,7 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
 
 ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
                                          ashlar_stream_state *state, ashlar_step_key **out) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_step_key *key = ashlar__step_key_find_locked(a, number, state);
     ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
     ASHLAR_CHECK2(!a->planner.is_installing && state->pool == NULL);

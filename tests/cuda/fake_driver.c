@@ -1,3 +1,7 @@
+/*
+ * fake_driver.c - how the fake libraries of CUDA find the fake driver in their process, and queue
+ * work on it.
+ */
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>

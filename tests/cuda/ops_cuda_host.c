@@ -1,4 +1,4 @@
-/* The CUDA kernels of a model's operations, the very source, compiled for the CPU. */
+/* ops_cuda_host.c - the source of the CUDA kernels of a model's operations, for the CPU. */
 #include "tests/cuda/cuda_emulation.h"
 
 #include "tests/cuda/ops_cuda_host.h"

@@ -1,4 +1,4 @@
-/* The optimizer's CUDA kernels, the very source, compiled for the CPU. */
+/* optimizer_cuda_host.c - the source of the optimizer's CUDA kernels, compiled for the CPU. */
 #include "tests/cuda/cuda_emulation.h"
 
 #include "tests/cuda/optimizer_cuda_host.h"

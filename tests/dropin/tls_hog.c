@@ -1,4 +1,4 @@
-/* What fills the room that the C library keeps for thread-locals found without a call. */
+/* tls_hog.c - a library that takes of the C library's room for static thread-locals. */
 #include <ashlar/export.h>
 
 ASHLAR_API int *hog(void);

@@ -1,3 +1,4 @@
+/* program.c - what the programs of the preload's tests do, by the name of their first argument. */
 #include "program.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,7 @@
-/* The way into a driver of CUDA 11.8 or before: the older name, which does not say why it fails. */
+/*
+ * libcuda_11.c - the way into a driver of CUDA 11.8 or before: cuGetProcAddress() of the old name,
+ * which does not say why it fails.
+ */
 #include <ashlar/export.h>
 
 #include "tests/cuda/libcuda.h"

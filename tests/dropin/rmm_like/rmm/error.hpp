@@ -1,4 +1,4 @@
-// Declared as far as rmm_adaptor.hpp looks at it; not RMM.
+// error.hpp - as much of RMM's header as rmm_adaptor.hpp uses, declared by us.
 #pragma once
 #include <new>
 #include <string>

@@ -1,4 +1,4 @@
-// Declared as far as rmm_adaptor.hpp looks at it; not RMM.
+// device_memory_resource.hpp - as much of RMM's header as rmm_adaptor.hpp uses, declared by us.
 #pragma once
 #include <cstddef>
 
