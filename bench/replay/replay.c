@@ -167,6 +167,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
         return fail_event(r, event, status);
     }
     ashlar__live_set_remove(&r->live, &taken->place);
+    ASHLAR_CHECK2(r->live_bytes >= taken->place.bytes);
     r->live_bytes -= taken->place.bytes;
     taken->place.bytes = 0;
     return ASHLAR_OK;
