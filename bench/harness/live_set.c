@@ -1,6 +1,8 @@
 /* live_set.c - a treap of live blocks, which finds overlaps as they are inserted. */
 #include "bench/harness/live_set.h"
 
+#include "allocator/base/check_level.h"
+
 /* Multiply by the odd number nearest 2^64 / golden ratio, twice: once would leave regular
  * distances. */
 static uint64_t priority(const ashlar_live_block *block) {
@@ -86,6 +88,7 @@ const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_li
 void ashlar__live_set_remove(ashlar_live_set *set, ashlar_live_block *block) {
     ashlar_live_block **link = &set->root;
     while (*link != block) {
+        ASHLAR_CHECK2(*link != NULL); /* else the block is not in the set */
         link = block->address < (*link)->address ? &(*link)->left : &(*link)->right;
     }
     *link = join(block->left, block->right);

@@ -106,6 +106,8 @@ ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_
     if (w.body_end == 0) {
         w.body_end = w.count;
     }
+    ASHLAR_CHECK2(w.body_begin < w.body_end && w.body_end <= w.count);
+    ASHLAR_CHECK2((w.body_end - w.body_begin) % 2 == 0); /* a give for each take */
     w.body_pairs = (w.body_end - w.body_begin) / 2;
     *out = w;
     return ASHLAR_OK;

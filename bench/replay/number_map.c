@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -25,6 +26,7 @@ static size_t hash(uint64_t high, uint64_t low) {
 
 /* The key's entry, or the free one where it would go; count < capacity, so there is one. */
 static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, uint64_t low) {
+    ASHLAR_CHECK2(map->count < map->capacity);
     size_t i = hash(high, low) & (map->capacity - 1);
     while (map->entries[i].is_used &&
            (map->entries[i].high != high || map->entries[i].low != low)) {

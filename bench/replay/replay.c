@@ -167,6 +167,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
         return fail_event(r, event, status);
     }
     ashlar__live_set_remove(&r->live, &taken->place);
+    ASHLAR_CHECK2(r->live_bytes >= taken->place.bytes);
     r->live_bytes -= taken->place.bytes;
     taken->place.bytes = 0;
     return ASHLAR_OK;
@@ -302,20 +303,14 @@ static void run_threads(replay *r) {
 static ashlar_status open_device(replay *r) {
     char spec[64];
     (void)snprintf(spec, sizeof spec, "memory=%zuB", r->config->memory_bytes);
-    ashlar_status status = ashlar__soft_configure(spec);
-    if (status == ASHLAR_OK) {
-        status = ashlar_device_open("soft", &r->device);
+    ASHLAR_TRY(ashlar__soft_configure(spec));
+    ASHLAR_TRY(ashlar_device_open("soft", &r->device));
+    for (size_t i = 1; i < r->log->stream_count; i++) {
+        ASHLAR_TRY(ashlar_stream_create(r->device, &r->streams[i]));
     }
-    for (size_t i = 1; status == ASHLAR_OK && i < r->log->stream_count; i++) {
-        status = ashlar_stream_create(r->device, &r->streams[i]);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(r->device, &r->allocator);
-    }
-    if (status == ASHLAR_OK) {
-        ashlar_allocator_set_report(r->allocator, r->config->report, NULL);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_allocator_create(r->device, &r->allocator));
+    ashlar_allocator_set_report(r->allocator, r->config->report, NULL);
+    return ASHLAR_OK;
 }
 
 static ashlar_status set_up(replay *r) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -143,6 +144,7 @@ const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler
     if (s->batches_left == 0) {
         fill_window(s);
     }
+    ASHLAR_CHECK2(s->batches_left <= s->window && s->drawn_count <= s->item_count);
     s->handed_out += (double)s->batch;
     return s->ready + s->batch_order[--s->batches_left] * s->batch;
 }

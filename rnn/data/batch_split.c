@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
+
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
@@ -23,6 +25,8 @@ ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *con
     split.chunk = piece_of(config->chunk, split.part);
     split.parts = divide_up(steps, split.part);
     split.chunks = divide_up(split.part, split.chunk);
+    ASHLAR_CHECK2(split.count * split.micro == config->batch);
+    ASHLAR_CHECK2(split.parts * split.part >= steps && split.chunks * split.chunk >= split.part);
     split.extra = split.parts * split.chunks * config->batch;
     split.image = 2 * steps * config->batch + split.extra;
     return split;
@@ -75,6 +79,7 @@ ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, 
                                                size_t part) {
     const size_t tokens = split->steps * split->micro * split->count, first = part * split->part;
     const size_t row = (part * split->micro + micro) * split->chunks;
+    ASHLAR_CHECK2(micro < split->micro && part < split->parts);
     ashlar_batch_window w = {.steps = smaller(split->part, split->steps - first)};
     w.inputs = (micro * split->steps + first) * split->count;
     w.targets = tokens + w.inputs;

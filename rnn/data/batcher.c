@@ -167,7 +167,9 @@ void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
     const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
     memset(batch->inputs, 0, grid_bytes);
     memset(batch->targets, 0, grid_bytes);
+    ASHLAR_CHECK2(batch->steps > 0 && batch->steps <= batcher->longest);
     for (size_t i = 0; i < batcher->batch; i++) {
+        ASHLAR_CHECK2(drawn[i].length <= batch->steps); /* longest first */
         fill_column(batcher, batch, i, &batcher->pieces[drawn[i].number]);
         batch->lengths[i] = (int32_t)drawn[i].length;
         batch->tokens += drawn[i].length;

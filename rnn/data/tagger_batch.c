@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
@@ -84,6 +85,7 @@ void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_c
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
             ashlar__tagger_corpus_sentence(corpus, items[b].number);
+        ASHLAR_CHECK2(sentence.count <= shape.steps); /* longest first */
         to.lengths[b] = (int32_t)sentence.count;
         batch->tokens += sentence.count;
         for (size_t t = 0; t < sentence.count; t++) {

@@ -213,6 +213,7 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
             }
         }
     }
+    ASHLAR_CHECK2(c->counts.words <= different + 1);
     for (size_t i = 0; i < c->counts.tokens; i++) {
         c->tokens[i].word = numbers[c->tokens[i].word];
     }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -105,6 +106,7 @@ ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsign
     *number = vocabulary->count++;
     vocabulary->entries[*number] = word;
     *find(vocabulary, &word) = vocabulary->count;
+    ASHLAR_CHECK2(2 * vocabulary->count <= vocabulary->place_count);
     return ASHLAR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* model_step.c - a step of the model: the buffers it takes, the work it queues, its chunks. */
 #include "rnn/model/model.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /* A step's buffers in device memory; NULL before they are taken and after. T is a chunk's. */
@@ -233,6 +234,7 @@ static void go_to_chunk(step *s, size_t index) {
     const size_t last = chunk_count(s) - 1, first_step = index * w->chunk;
     const size_t rest = w->steps - first_step, at = first_step * w->count;
     const bool is_first = index == 0, is_last = index == last;
+    ASHLAR_CHECK2(index <= last && first_step < w->steps);
     s->now = (chunk){
         .steps = is_last ? rest : w->chunk,
         .inputs = w->inputs + at,

@@ -19,6 +19,7 @@ static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
         if (b->first == phase && s->sizes->of[i] > 0) {
+            ASHLAR_CHECK2(s->work.buffers[i] == NULL);
             TRY(ashlar_alloc_tagged(s->work.tagger->allocator, s->sizes->of[i], b->tag,
                                     s->work.tagger->stream, &s->work.buffers[i]));
         }
@@ -97,6 +98,15 @@ static ashlar_status run_phase(step *s, ashlar_tagger_phase phase) {
     return give_last(s, phase, false);
 }
 
+static bool holds_nothing(const step *s) {
+    for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
+        if (s->work.buffers[i] != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static ashlar_status run(step *s) {
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < ASHLAR_TAGGER_PHASE_COUNT && status == ASHLAR_OK; i++) {
@@ -105,6 +115,7 @@ static ashlar_status run(step *s) {
     if (status != ASHLAR_OK) {
         give_all(s);
     }
+    ASHLAR_CHECK2(holds_nothing(s)); /* every buffer has a last phase */
     return status;
 }
 

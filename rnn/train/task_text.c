@@ -186,12 +186,11 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
     const ashlar_batch_split split = ashlar__batch_split_make(&t->split, length);
     ashlar_step_sizes sizes;
-    ashlar_status status =
-        ashlar__model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes);
-    for (size_t m = 0; m < split.micro && status == ASHLAR_OK; m++) {
-        status = ashlar__model_dry_run(t->model, t->split.chunk != 0, &sizes);
+    ASHLAR_TRY(ashlar__model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes));
+    for (size_t m = 0; m < split.micro; m++) {
+        ASHLAR_TRY(ashlar__model_dry_run(t->model, t->split.chunk != 0, &sizes));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* --- what the options save ------------------------------------------------------------------- */
@@ -219,14 +218,14 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     without[1].part = 0;
     without[2].chunk = 0;
     *count = 0;
-    ashlar_status status = peak_of(t, &t->split, bytes);
-    for (size_t i = 0; i < 3 && status == ASHLAR_OK; i++) {
+    ASHLAR_TRY(peak_of(t, &t->split, bytes));
+    for (size_t i = 0; i < 3; i++) {
         if (options[i].value != 0) {
             out[*count] = options[i];
-            status = peak_of(t, &without[i], &out[(*count)++].bytes);
+            ASHLAR_TRY(peak_of(t, &without[i], &out[(*count)++].bytes));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
@@ -243,17 +242,15 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                             largest.image);
     }
-    ashlar_status status = ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
-                                                    ASHLAR_TASK_BUFFERS * words * item, &t->host);
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * image, ASHLAR_TAG_BATCH,
-                                     stream, &t->device);
-    }
-    for (size_t i = 0; status == ASHLAR_OK && i < ASHLAR_TASK_BUFFERS; i++) {
+    ASHLAR_TRY(ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
+                                        ASHLAR_TASK_BUFFERS * words * item, &t->host));
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * image, ASHLAR_TAG_BATCH,
+                                   stream, &t->device));
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
         t->buffers[i].host = (int32_t *)t->host + i * words;
         t->buffers[i].device = (int32_t *)t->device + i * (image / item);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Take the states between parts: for each micro-batch those that a part begins and ends with. */

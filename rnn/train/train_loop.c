@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 
@@ -138,6 +139,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
 /* Wait for a step, account it and show it. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
+    ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
     const double loss = loss_of(t, step);
     if (is_lost(t, loss, &outcome_of(t, step)->optimizer)) {
