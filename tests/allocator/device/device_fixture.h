@@ -1,9 +1,9 @@
 /*
  * device_fixture.h - a software device with four streams, for tests.
  *
- * A case is set_up_device(spec) ... tear_down_device(); the latter checks that the device has all
- * of its memory back. Payloads are written and verified by queued work, so that in adversarial mode
- * memory that is handed out too early is really overwritten.
+ * A case begins with set_up_device(spec); tear_down_device() runs at its end and checks that the
+ * device has all of its memory back. Payloads are written and verified by queued work, so that in
+ * adversarial mode memory that is handed out too early is really overwritten.
  */
 #ifndef ASHLAR_DEVICE_FIXTURE_H
 #define ASHLAR_DEVICE_FIXTURE_H

@@ -1,7 +1,7 @@
 /*
  * pinned_fixture.h - a software device with four streams and a pool of page-locked memory, for
- * tests. A case is set_up_pool(spec, config) ... tear_down_pool(); the latter checks that the
- * driver has all of its memory back.
+ * tests. A case begins with set_up_pool(spec, config); tear_down_pool() runs at its end and checks
+ * that the driver has all of its memory back.
  */
 #ifndef ASHLAR_PINNED_FIXTURE_H
 #define ASHLAR_PINNED_FIXTURE_H

@@ -2,7 +2,8 @@
  * checkpoint_fixture.h - an arena with tensors of every type, filled with bits, and a file, for
  * tests.
  *
- * A case is set_up_arena(spec, regions) ... finish(); the latter checks that no temporary is left.
+ * A case begins with set_up_arena(spec, regions); finish() runs at its end and checks that no
+ * temporary is left.
  */
 #ifndef ASHLAR_CHECKPOINT_FIXTURE_H
 #define ASHLAR_CHECKPOINT_FIXTURE_H

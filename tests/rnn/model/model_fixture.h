@@ -1,8 +1,8 @@
 /*
  * model_fixture.h - a small model on a software device, and batches for it, for tests.
  *
- * A case is open_model(spec, regions) ... close_model(); the latter checks that every block went
- * back.
+ * A case begins with open_model(spec, regions); close_model() runs at its end and checks that every
+ * block went back.
  */
 #ifndef ASHLAR_MODEL_FIXTURE_H
 #define ASHLAR_MODEL_FIXTURE_H

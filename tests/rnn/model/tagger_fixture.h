@@ -1,7 +1,8 @@
 /*
  * tagger_fixture.h - a small tagger on a software device, and batches for it, for tests.
  *
- * A case is open_tagger(spec) ... close_tagger(); the latter checks that every block went back.
+ * A case begins with open_tagger(spec); close_tagger() runs at its end and checks that every block
+ * went back.
  */
 #ifndef ASHLAR_TAGGER_FIXTURE_H
 #define ASHLAR_TAGGER_FIXTURE_H

@@ -1,7 +1,7 @@
 /*
  * task_fixture.h - the text task by itself, without the loop around it, for tests.
  *
- * A case is open_text(spec), any number of open_task() ... close_task(), close_text().
+ * A case begins with open_text(spec) and opens tasks, one at a time; the last is closed at its end.
  */
 #ifndef ASHLAR_TASK_FIXTURE_H
 #define ASHLAR_TASK_FIXTURE_H

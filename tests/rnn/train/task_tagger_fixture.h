@@ -1,8 +1,8 @@
 /*
  * task_tagger_fixture.h - tagged sentences, made here, and a small training on them, for tests.
  *
- * A case is open_tags(spec, held_out) ... close_tags(); the latter checks that the device has its
- * memory back.
+ * A case begins with open_tags(spec, held_out); close_tags() runs at its end and checks that the
+ * device has its memory back.
  */
 #ifndef ASHLAR_TASK_TAGGER_FIXTURE_H
 #define ASHLAR_TASK_TAGGER_FIXTURE_H

@@ -1,7 +1,7 @@
 /*
  * train_checkpoint_fixture.h - trainings that are saved in files, for tests.
  *
- * A case is open_case(spec) ... close_case().
+ * A case begins with open_case(spec); close_case() runs at its end.
  */
 #ifndef ASHLAR_TRAIN_CHECKPOINT_FIXTURE_H
 #define ASHLAR_TRAIN_CHECKPOINT_FIXTURE_H

@@ -1,8 +1,8 @@
 /*
  * train_fixture.h - a text, made here, and a small training on it, for tests.
  *
- * A case is open_text(spec) ... close_text(); the latter checks that the device has its memory
- * back.
+ * A case begins with open_text(spec); close_text() runs at its end and checks that the device has
+ * its memory back.
  */
 #ifndef ASHLAR_TRAIN_FIXTURE_H
 #define ASHLAR_TRAIN_FIXTURE_H

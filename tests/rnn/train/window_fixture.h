@@ -1,7 +1,7 @@
 /*
  * window_fixture.h - steps of a small model in double precision, in windows and chunks, for tests.
  *
- * A case is open_window(spec) ... close_window().
+ * A case begins with open_window(spec); close_window() runs at its end.
  */
 #ifndef ASHLAR_WINDOW_FIXTURE_H
 #define ASHLAR_WINDOW_FIXTURE_H
