@@ -1,3 +1,4 @@
+/* backend_cpu.c - the back end of the CPU: passes as host functions in stream order. */
 #include "rnn/layer/backend.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The back end for CUDA devices, in a build that has none. */
+/* backend_cudnn_none.c - the back end for CUDA devices, in a build that has none. */
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/error.h"

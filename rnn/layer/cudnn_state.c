@@ -1,3 +1,4 @@
+/* cudnn_state.c - what cuDNN keeps of a stack: descriptors, dropout states, and where they live. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"

@@ -1,3 +1,4 @@
+/* dropout.c - dropout masks on the CPU, the same for any number of threads. */
 #include "rnn/layer/dropout.h"
 
 #include "allocator/base/check_level.h"

@@ -67,8 +67,8 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
 }
 
 /* All rows of a tile times one block of panels. */
-static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k, size_t depth,
-                      size_t column, size_t width, const real *panels) {
+static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k,
+                      size_t depth, size_t column, size_t width, const real *panels) {
     real packed[CACHED_ROWS * DEPTH];
     for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
         const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;

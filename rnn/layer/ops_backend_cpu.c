@@ -1,3 +1,4 @@
+/* ops_backend_cpu.c - the model's operations on the CPU, queued as host functions. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/error.h"

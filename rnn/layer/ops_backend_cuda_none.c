@@ -1,4 +1,4 @@
-/* A model's operations on CUDA devices, in a build that has none. */
+/* ops_backend_cuda_none.c - a model's operations on CUDA devices, in a build that has none. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/error.h"

@@ -1,3 +1,4 @@
+/* rnn.c - a stack of layers: its configuration, sizes and passes, on whichever back end. */
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/error.h"
