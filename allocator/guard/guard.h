@@ -1,4 +1,4 @@
-/* guard.h - the guard mode of an allocator: what it keeps, and its words on a bad free (internal). */
+/* guard.h - the guard mode of an allocator: what it keeps, and what it says of a bad free. */
 #ifndef ASHLAR_GUARD_H
 #define ASHLAR_GUARD_H
 

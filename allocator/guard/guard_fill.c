@@ -200,8 +200,8 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
 /* ---- the end ---- */
 
 /*
- * Wait until every answer is there. A wait that fails is tried once more; if that fails as well, the
- * device is lost, and host functions that have not run never will.
+ * Wait until every answer is there. A wait that fails is tried once more; if that fails as well,
+ * the device is lost, and host functions that have not run never will.
  */
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;

@@ -1,4 +1,4 @@
-/* guard_unmap.c - pages for each block, and the quarantine of freed ones until they are unmapped. */
+/* guard_unmap.c - pages for each block, and the quarantine of freed ones until unmapped. */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>
@@ -175,8 +175,8 @@ static void dispose(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ashlar__host_free(block);
 }
 
-/* Unmap the block in *link, whose last use is over; `before` is the next older one. Where the driver
- * refuses, the block stays. */
+/* Unmap the block in *link, whose last use is over; `before` is the next older one. Where the
+ * driver refuses, the block stays. */
 static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
                         ashlar_guarded_block *before) {
     ashlar_guarded_block *block = *link;
@@ -203,7 +203,7 @@ static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
     return CU_SUCCESS;
 }
 
-/* Unmap every block whose event has completed. What the driver refuses, a later call tries again. */
+/* Unmap every block whose event has completed. A later call retries what the driver refuses. */
 static void drop_completed(ashlar_guard_unmap *unmap) {
     ashlar_guarded_block *before = NULL;
     for (ashlar_guarded_block **link = &unmap->oldest; *link != NULL;) {
@@ -387,7 +387,8 @@ ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t 
         return status;
     }
     block->ptr = unmap->base + block->offset + (block->bytes - aligned);
-    ASHLAR_CHECK2(block->ptr % ASHLAR_BLOCK_ALIGN == 0 && bytes <= aligned && aligned <= page_bytes);
+    ASHLAR_CHECK2(block->ptr % ASHLAR_BLOCK_ALIGN == 0 && bytes <= aligned &&
+                  aligned <= page_bytes);
     *out = block;
     return ASHLAR_OK;
 }

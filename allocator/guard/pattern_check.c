@@ -28,7 +28,7 @@ void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client)
     ashlar__lock_init(&checker->lock, ASHLAR_RANK_PATTERN_CHECK);
 }
 
-/* Whether a check may still have to compare something: at < subject.bytes; no finding beyond `at`. */
+/* Whether a check may still have to compare: at < subject.bytes, and no finding beyond `at`. */
 static bool is_pending(const ashlar_pattern_check *check) {
     return check->at < check->subject.bytes &&
            (check->damaged < check->at || check->damaged == SIZE_MAX);

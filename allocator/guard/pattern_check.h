@@ -3,8 +3,8 @@
  * answered later (internal).
  *
  * A check is work on a stream: the bytes are copied to page-locked host memory, piece by piece, and
- * a host function compares each piece. So neither the host nor another stream waits; only the stream
- * itself waits for the host functions. What they find is kept until it is taken.
+ * a host function compares each piece. So neither the host nor another stream waits; only the
+ * stream itself waits for the host functions. What they find is kept until it is taken.
  *
  * The pieces of a stream share one staging buffer, since in stream order a piece is compared before
  * the next one is copied over it.

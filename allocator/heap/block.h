@@ -25,8 +25,9 @@ typedef enum ashlar_block_state {
     ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. Live if requested > 0; else a
                         * thread's cache keeps it, or some of its streams may not be done with it */
     ASHLAR_BLOCK_UNMAPPED,    /* a hole: addresses without memory */
-    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap by plans. In its place the page map has its slot
-                               * blocks: USED ones outside the heap's list; see plan_memory.h */
+    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap by plans. In its place the page map has its
+                               * slot blocks: USED ones outside the heap's list; see plan_memory.h
+                               */
 } ashlar_block_state;
 
 /* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
@@ -72,7 +73,8 @@ struct ashlar_block {
     ashlar_block *next; /* of a spare node: the next spare one */
 };
 
-_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "a hit's line, and the heap's");
+_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE,
+               "a hit's line, and the heap's");
 _Static_assert(offsetof(ashlar_block, link) == ASHLAR_CACHE_LINE, "what a hit uses is one line");
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX

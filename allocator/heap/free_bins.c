@@ -2,8 +2,8 @@
 #include "allocator/heap/free_bins.h"
 
 /*
- * How many blocks of a bin are looked at. A longer look finds smaller and lower fits, but each block
- * may cost a cache miss.
+ * How many blocks of a bin are looked at. A longer look finds smaller and lower fits, but each
+ * block may cost a cache miss.
  */
 enum { FITS_LOOKED_AT = 8 };
 

@@ -44,8 +44,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driv
 void ashlar__heap_finish(ashlar_heap *heap);
 
 /*
- * Take `bytes` from the front of a free block; the rest stays free with the block's stamp. The block
- * is used then, and in the page map; the caller sets stream_state, requested and tag.
+ * Take `bytes` from the front of a free block; the rest stays free with the block's stamp. The
+ * block is used then, and in the page map; the caller sets stream_state, requested and tag.
  *
  * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -66,10 +66,10 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
 /*
- * Map more memory, so that there is a free block of `bytes` that work on `state` may use. The memory
- * goes where the least of it is needed: to the end of the range or into a hole, beside a free block
- * that `state` may use and that counts towards `bytes`. A range of segments takes a new segment.
- * Requires that no free block that `state` may use has `bytes`.
+ * Map more memory, so that there is a free block of `bytes` that work on `state` may use. The
+ * memory goes where the least of it is needed: to the end of the range or into a hole, beside a
+ * free block that `state` may use and that counts towards `bytes`. A range of segments takes a new
+ * segment. Requires that no free block that `state` may use has `bytes`.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.

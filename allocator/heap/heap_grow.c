@@ -9,8 +9,8 @@ ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream
     ashlar_block *block = ashlar__heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
-     * Not merged with every neighbour that would: beside another stream's block the memory would get
-     * that one's stamp, and `state` would have to wait for the stream.
+     * Not merged with every neighbour that would: beside another stream's block the memory would
+     * get that one's stamp, and `state` would have to wait for the stream.
      */
     ashlar_block *prev, *next;
     do {

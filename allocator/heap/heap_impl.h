@@ -118,8 +118,8 @@ static inline void ashlar__heap_absorb(ashlar_heap *heap, ashlar_block *block) {
 }
 
 /*
- * Merge *block, free and in no bin, with its free neighbour `other`, unless a segment starts between
- * them or their stamps cannot become one. *block is then the lower one of the two.
+ * Merge *block, free and in no bin, with its free neighbour `other`, unless a segment starts
+ * between them or their stamps cannot become one. *block is then the lower one of the two.
  */
 bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
 

@@ -1,4 +1,4 @@
-/* heap_trim.c - returning idle memory to the device, and gathering it from anywhere into a block. */
+/* heap_trim.c - returning idle memory to the device, and gathering it into one block. */
 #include "allocator/heap/heap_impl.h"
 
 #include "allocator/base/error.h"

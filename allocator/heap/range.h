@@ -19,7 +19,7 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/trace/trace_ring.h"
 
-/* The driver as one allocator sees it: each call is counted for the process and for the allocator. */
+/* The driver as one allocator sees it: calls count for the process and for the allocator. */
 typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */

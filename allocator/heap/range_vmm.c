@@ -6,8 +6,8 @@
 #include "allocator/base/error.h"
 
 /*
- * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and give room to move
- * chunks to new ones instead of compacting.
+ * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and give room to
+ * move chunks to new ones instead of compacting.
  */
 enum { ADDRESS_FACTOR = 4 };
 

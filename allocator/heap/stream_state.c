@@ -148,7 +148,7 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
 }
 
 /* A stream has one event. To record it again while it is pending would give up a recording that
- * completes sooner; for a stream that is always asked while it is busy, none would ever complete. */
+ * completes sooner; for a stream that is always busy when asked, none would ever complete. */
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                        uint64_t tick, uint64_t *recorded) {
     ashlar_status status = ASHLAR_OK;

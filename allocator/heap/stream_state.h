@@ -98,7 +98,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *
                                                            ashlar_driver_client *client,
                                                            uint64_t tick, uint64_t *recorded);
 
-/* Ask, without waiting, whether the newest recording has completed. Requires that it is not known. */
+/* Ask, without waiting, whether the newest recording has completed, which is not known yet. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                            ashlar_driver_client *client);
 

@@ -161,7 +161,7 @@ typedef struct origin {
     const size_t *given; /* [count]; NULL: they are to be found */
 } origin;
 
-/* The peak of a stream's live bytes. Its slots have been placed without overlap, so the sum fits. */
+/* The peak of a stream's live bytes. Its slots do not overlap, so the sum fits. */
 static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
     size_t live = 0, peak = 0;
     uint32_t expired = 0;

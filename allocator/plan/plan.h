@@ -1,13 +1,13 @@
 /*
  * plan.h - slots: where each allocation of a step goes in the plan memories (internal).
  *
- * Why a slot may be handed out. Time passes from slot to slot as requests are served, and never goes
- * back within a step. At time t, the slots that were live in the recorded step are those with
+ * Why a slot may be handed out. Time passes from slot to slot as requests are served, and never
+ * goes back within a step. At time t, the slots that were live in the recorded step are those with
  * i <= t < slots[i].end; they were packed so that they do not overlap. So only a block that is live
  * but is not one of these can be in the way. Such a block is *late*: its slot's end has passed, or
  * it is of an earlier step. `expiry` lists the slots by their ends: whoever moves the time on looks
- * at each slot once, and puts those still live on the late list of their plan memory. A request gets
- * slot i if i <= t < slots[i].end and no late block overlaps the slot.
+ * at each slot once, and puts those still live on the late list of their plan memory. A request
+ * gets slot i if i <= t < slots[i].end and no late block overlaps the slot.
  *
  * Invariants:
  *   i < slots[i].end <= count for every planned slot; bytes of the others are 0
@@ -87,8 +87,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
                                                   uint64_t search_ms, ashlar_plan **out);
 
 /*
- * Make a plan with given offsets, [recording->count], which it checks; those of allocations that are
- * not planned do not matter. Lock: none is needed.
+ * Make a plan with given offsets, [recording->count], which it checks; those of allocations that
+ * are not planned do not matter. Lock: none is needed.
  *
  * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
@@ -102,8 +102,8 @@ void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
  */
 void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
-/* Stand-ins in ashlar_slot.before: for no slot block, never taken; and for several, always taken, so
- * that a request takes the long way, which looks at each. */
+/* Stand-ins in ashlar_slot.before: for no slot block, never taken; and for several, always taken,
+ * so that a request takes the long way, which looks at each. */
 extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
 /* Whether a plan has slots in the plan memory of a stream. NULL, no plan, has none. */

@@ -34,7 +34,8 @@ ashlar_plan_memory *ashlar__region_new(size_t count) {
     return memory;
 }
 
-/* Reserve room in the page map, before anything is changed. A page's only slot block needs no table.
+/* Reserve room in the page map, before anything is changed. A page's only slot block needs no
+ * table.
  */
 static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
@@ -50,7 +51,8 @@ static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block
     return status;
 }
 
-static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory, const size_t *offsets) {
+static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory,
+                            const size_t *offsets) {
     ashlar_block *block = memory->block;
     block->state = ASHLAR_BLOCK_PLAN_MEMORY;
     block->requested = 0;

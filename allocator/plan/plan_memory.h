@@ -1,10 +1,10 @@
 /*
  * plan_memory.h - the memory of the plans of one stream (internal).
  *
- * Plan memory is a block of the heap. For each offset at which a slot of a plan starts it has a slot
- * block, which describes whatever block starts there at the time. The page map has the slot blocks
- * for good, so that handing out a slot need not write to it. The plans of a stream share one plan
- * memory, since one step at a time is in it.
+ * Plan memory is a block of the heap. For each offset at which a slot of a plan starts it has a
+ * slot block, which describes whatever block starts there at the time. The page map has the slot
+ * blocks for good, so that handing out a slot need not write to it. The plans of a stream share one
+ * plan memory, since one step at a time is in it.
  *
  * Invariants (ashlar__plan_memories_check_locked):
  *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
@@ -40,8 +40,8 @@ struct ashlar_plan_memory {
 ashlar_plan_memory *ashlar__region_new(size_t count);
 
 /*
- * Place new plan memory in a used block of the heap's, whose stream becomes its own, with slot blocks
- * at `offsets`, which rise. Lock: held.
+ * Place new plan memory in a used block of the heap's, whose stream becomes its own, with slot
+ * blocks at `offsets`, which rise. Lock: held.
  *
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
@@ -94,7 +94,8 @@ static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     return slot_block != NULL ? slot_block : memory->next;
 }
 
-/* Bytes of plan memories that are in no taken slot block. O(slot blocks). Lock: held, caches claimed.
+/* Bytes of plan memories that are in no taken slot block. O(slot blocks). Lock: held, caches
+ * claimed.
  */
 size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories);
 

@@ -77,8 +77,8 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
 }
 
 /*
- * Undo hold(), and catch up with `expired`: ashlar__replay_serve() has found dead, slot by slot, what
- * ended before the last slot that it handed out.
+ * Undo hold(), and catch up with `expired`: ashlar__replay_serve() has found dead, slot by slot,
+ * what ended before the last slot that it handed out.
  */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;

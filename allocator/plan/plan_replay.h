@@ -27,13 +27,13 @@ struct ashlar_replay {
     const ashlar_slot *next; /* the slot that the next request should want; the time is that of the
                               * slot before. While something is late: one that fits no request */
     const ashlar_slot *held; /* what `next` would be if nothing were late */
-    uint32_t expired;        /* entries of plan->expiry that were looked at when their time was over;
-                              * may lag behind: see let_go() in plan_replay.c */
+    uint32_t expired;        /* entries of plan->expiry looked at when their time was over; may lag
+                              * behind: see let_go() in plan_replay.c */
     size_t late_count;       /* on the late lists of all its plan memories */
     uint64_t hits_before;    /* planned_count of the cache when the step began */
     uint64_t unserved;       /* slots before the next one that were not handed out */
     ashlar_plan *plan;
-    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx; ASHLAR_NO_STREAM: not served */
+    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx; ASHLAR_NO_STREAM: none */
     ashlar_plan_memory *memories[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: nothing is planned there */
     uint32_t skipped[ASHLAR_REPLAY_SKIPPED_MAX];           /* slots passed over, the newest last */
     uint32_t skipped_count;
@@ -60,8 +60,8 @@ static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
 
 /*
  * The block for a request that is just what the plan expects next, with nothing in the way. NULL:
- * ask ashlar__replay_serve_otherwise(). This one calls nothing, so that its caller need save nothing
- * on the stack; and it does not know the default stream's other name.
+ * ask ashlar__replay_serve_otherwise(). This one calls nothing, so that its caller need save
+ * nothing on the stack; and it does not know the default stream's other name.
  */
 static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
                                                  ashlar_stream stream) {

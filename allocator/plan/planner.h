@@ -61,8 +61,8 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
 void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
                                           const ashlar_stream_state *state);
 
-/* Mark the stream states that recordings and plans refer to as referenced. Steps under way may refer
- * to others. */
+/* Mark the stream states that recordings and plans refer to as referenced. Steps under way may
+ * refer to others. */
 void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 
 /* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. */

@@ -1,4 +1,4 @@
-/* recording.c - writing down a step's allocations and frees, and merging two recordings into one. */
+/* recording.c - writing down a step's allocations and frees, and merging two recordings. */
 #include "allocator/plan/recording.h"
 
 #include <string.h>
@@ -151,7 +151,8 @@ static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
     return *first;
 }
 
-/* Put allocation i of recording `which` at the end of `out`, or, as a pair, into the last one there.
+/* Put allocation i of recording `which` at the end of `out`, or, as a pair, into the last one
+ * there.
  */
 static void put(merger *m, int which, uint32_t i, bool is_paired) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];

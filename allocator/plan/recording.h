@@ -69,9 +69,10 @@ void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*
- * Merge `from` into `into`, both closed, so that the result dominates both. Each allocation of `from`
- * is paired with the next one of `into` that has its tag and stream, or, where there is none, put in
- * between. A pair has the larger size and the longer lifetime, and is planned only if both are.
+ * Merge `from` into `into`, both closed, so that the result dominates both. Each allocation of
+ * `from` is paired with the next one of `into` that has its tag and stream, or, where there is
+ * none, put in between. A pair has the larger size and the longer lifetime, and is planned only if
+ * both are.
  *
  * A step of either leaves out allocations of the other. But none of those right before one of its
  * own has the tag and stream of that one: so whoever looks for the next allocation of a tag and

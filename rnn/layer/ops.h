@@ -10,7 +10,8 @@
  * Outputs are overwritten unless a field says ADDED TO, and overlap no input unless it says so.
  *
  * Stream: all is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
- * queued then, but by an operation of several parts on a CUDA device the first of them may be. The same arguments give the same bits: sums run in a fixed order.
+ * queued then, but by an operation of several parts on a CUDA device the first of them may be. The
+ * same arguments give the same bits: sums run in a fixed order.
  */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H

@@ -1,7 +1,7 @@
 /*
- * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has the
- * kernels of the optimizer and of a model's operations in it, and runs them in stream order on the
- * CPU (optimizer_cuda_host.h, ops_cuda_host.h).
+ * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has
+ * the kernels of the optimizer and of a model's operations in it, and runs them in stream order on
+ * the CPU (optimizer_cuda_host.h, ops_cuda_host.h).
  */
 #include <stdatomic.h>
 #include <stddef.h>

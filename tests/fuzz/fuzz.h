@@ -2,8 +2,8 @@
  * fuzz.h - what a fuzz target is made of.
  *
  * A target is one file, fuzz_<what>.c, with the three names declared here. It is linked twice:
- * with libFuzzer's main(), which explores (./run test fuzz), and with replay_main.c, which tries some
- * thousand inputs in every test run and replays what libFuzzer has found.
+ * with libFuzzer's main(), which explores (./run test fuzz), and with replay_main.c, which tries
+ * some thousand inputs in every test run and replays what libFuzzer has found.
  */
 #ifndef ASHLAR_FUZZ_H
 #define ASHLAR_FUZZ_H

@@ -136,7 +136,8 @@ CASE(a_destroyed_allocator_is_not_reported_again) {
 
 static void leak_and_be_in_it(void) {
     leak_at_exit();
-    (void)pthread_mutex_lock(&allocator->lock.mutex); /* as a thread does that will never come back */
+    (void)pthread_mutex_lock(
+        &allocator->lock.mutex); /* as a thread does that will never come back */
 }
 
 CASE(an_allocator_that_a_thread_is_in_is_left_out) {

@@ -106,9 +106,9 @@ static void shuffle(cutting *c) {
 }
 
 /*
- * A rectangle of `capacity` bytes over `time` units of time, cut into pieces in random order: it can
- * be packed into `capacity` bytes without a gap. Every third cut is a pinwheel: five pieces, none of
- * which a straight line through all of them separates.
+ * A rectangle of `capacity` bytes over `time` units of time, cut into pieces in random order: it
+ * can be packed into `capacity` bytes without a gap. Every third cut is a pinwheel: five pieces,
+ * none of which a straight line through all of them separates.
  *
  * capacity, time   large against count; sizes are multiples of `unit`, which divides capacity
  * offsets          [count] of that plan

@@ -1,6 +1,6 @@
 /*
- * test_model_warmup.c - the warm-up of a model sizes every block for every length, and no later step
- * of any length asks the driver for anything but its own work.
+ * test_model_warmup.c - the warm-up of a model sizes every block for every length, and no later
+ * step of any length asks the driver for anything but its own work.
  */
 #include "tests/rnn/model/model_fixture.h"
 
@@ -264,7 +264,8 @@ CASE(without_the_warm_up_they_would) {
     model->rnn->backend = &odd;
     CHECK(run_random_steps(100, 11, &as) > 0);
     close_model();
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL)); /* one step of the maximum length is not enough */
+    REQUIRE(open_model("memory=1GiB",
+                       ASHLAR_REGIONS_ALL)); /* one step of the maximum length is not enough */
     model->rnn->backend = &odd;
     int32_t lengths[BATCH];
     for (size_t b = 0; b < BATCH; b++) {
@@ -285,7 +286,8 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     REQUIRE(ashlar__model_create(allocator, streams[1], config, 3, &model) == ASHLAR_OK);
     model->rnn->backend = &idle;
     results = (step_memory *)(void *)take(sizeof *results, streams[1]);
-    int32_t *words = (int32_t *)(void *)take((2 * max_steps + 1) * batch * sizeof(int32_t), streams[1]);
+    int32_t *words =
+        (int32_t *)(void *)take((2 * max_steps + 1) * batch * sizeof(int32_t), streams[1]);
     const ashlar_warmup_options as = lengths_to(max_steps);
     ashlar_warmup_report report;
     CHECK(warm_up_model(&as, batch, words, &report) == ASHLAR_OK);

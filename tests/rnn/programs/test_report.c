@@ -17,7 +17,10 @@
 
 static const ashlar_train_config config = {
     .steps = 505,
-    .optimizer = {.kind = ASHLAR_OPTIMIZER_RMSPROP, .learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
+    .optimizer = {.kind = ASHLAR_OPTIMIZER_RMSPROP,
+                  .learning_rate = 0.0625,
+                  .weight_decay = 0.125,
+                  .clip_norm = 0.375},
     .seed = 18446744073709551615u,
     .buckets = 506,
 };
@@ -151,8 +154,9 @@ CASE(the_words_tell_of_the_plan) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
-    CHECK_HAS(text, "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
-                    "and\nmissed 652.\n");
+    CHECK_HAS(text,
+              "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
+              "and\nmissed 652.\n");
     free(text);
     r.step_memory.is_planned = false;
     text = print(&r);

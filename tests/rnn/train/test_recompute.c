@@ -249,7 +249,8 @@ CASE(the_computed_peak_is_the_measured_one) {
     model_config = before;
 }
 
-/* Activations and reserve at T = 1024 in chunks of twice the root: an eighth at most, of any cell. */
+/* Activations and reserve at T = 1024 in chunks of twice the root: an eighth at most, of any cell.
+ */
 CASE(long_steps_take_an_eighth_of_the_memory) {
     enum { T = 1024, CHUNK = 64, AT_LEAST = 8 };
     const ashlar_model_config before = model_config;
