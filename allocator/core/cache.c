@@ -478,7 +478,7 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
-/* For assertions. */
+/* Whether the calling thread may touch every cache; for assertions. */
 static bool are_all_touchable(const ashlar_allocator *a) {
     const ashlar_cache *cache = a->caches;
     while (cache != NULL && ashlar__cache_may_touch(cache)) {

@@ -61,7 +61,7 @@ enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
-    ashlar_magazines *next;                  /* of the same cache */
+    ashlar_magazines *next;                  /* the next magazines of this cache */
     ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
@@ -77,7 +77,7 @@ struct ashlar_cache {
     ashlar_magazines *recent;   /* ... and its magazines, or ashlar__no_magazines; never NULL */
     ashlar_replay *active_replay; /* the step being replayed (`stream` is ASHLAR_NO_STREAM then),
                                    * or ashlar__no_replay; never NULL */
-    size_t weight[2]; /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
+    size_t weight[2]; /* sum of weights: [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger */
     size_t limit[2];  /* the most that weight[] may be; changed by the owner only */
     ashlar_counters counters;
     ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
@@ -93,9 +93,9 @@ struct ashlar_cache {
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;
-    ashlar_cache *next, *prev;     /* of the allocator's caches. Lock: the allocator's */
-    ashlar_cache *next_of_thread;  /* of the thread's caches */
-    ashlar_allocator *allocator;   /* NULL once it is destroyed. Lock: parting_lock, in cache.c */
+    ashlar_cache *next, *prev;     /* in the allocator's list of caches. Lock: the allocator's */
+    ashlar_cache *next_of_thread;  /* in the thread's list of caches */
+    ashlar_allocator *allocator;   /* NULL once that is destroyed. Lock: parting_lock, in cache.c */
     uint64_t thread;               /* const; the owner's ashlar__thread_number() */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
@@ -158,7 +158,7 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
 ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The list of the magazines that a block of this size goes into. */
+/* The index of the list into which a block of this size goes. */
 static inline size_t ashlar__cache_list(size_t block_bytes) {
     return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar__sc_of_bytes(block_bytes).idx
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
@@ -178,7 +178,7 @@ static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_
     return block;
 }
 
-/* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
+/* Take a block of the size that serves `bytes`. NULL if there is none, and always for 0 bytes. */
 static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazines *m,
                                               size_t bytes) {
     if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
@@ -228,9 +228,9 @@ bool ashlar__cache_switch(uint64_t allocator_id);
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
 /*
- * Limit what the cache holds: half of cache_bytes for large blocks, which any miss gives up; the
- * same for small ones, which may keep holes apart, but no more than 1/64 of what is mapped.
- * Lock: held.
+ * Set the cache's limits. Large blocks: half of cache_bytes, since any miss gives them up. Small
+ * blocks, which may keep free blocks from merging: half of cache_bytes, too, but no more than 1/64
+ * of the mapped bytes or 1 MiB, whichever is larger. Lock: held.
  */
 void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 

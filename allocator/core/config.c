@@ -120,7 +120,7 @@ static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBE
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
-/* Requires that *out is zero. */
+/* Read the value of an option. The caller has zeroed *out. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
     ASHLAR_CHECK2(out->whole == 0 && out->real == 0);

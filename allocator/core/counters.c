@@ -49,7 +49,7 @@ static void publish_tag(const ashlar_live_delta *change, ashlar_tag_stats *total
     total->peak_bytes = is_above(reached, total->peak_bytes) ? reached : total->peak_bytes;
 }
 
-/* For assertions. */
+/* The sum of the tags' changes in live bytes; for assertions. */
 static int64_t sum_of_tags(const ashlar_counters *c) {
     int64_t sum = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

@@ -11,7 +11,7 @@
  * not published: too low by what they took, too high by what they freed. A call that takes the lock
  * publishes once its thread's changes exceed half of what the cache may hold; the hits in between
  * add at most what the cache holds. Reading the statistics publishes for all threads. Until then a
- * published sum may be below zero, where one thread freed what another one took.
+ * published sum may be below zero, if one thread freed what another one took.
  */
 #ifndef ASHLAR_COUNTERS_H
 #define ASHLAR_COUNTERS_H
@@ -72,7 +72,10 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/* Publish only if live bytes changed by more than `limit`: publishing costs more than a miss. */
+/*
+ * Publish only if live bytes changed by more than `limit`: publishing costs more than finding a
+ * block.
+ */
 static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
     if (c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit) {
         ashlar__counters_publish(c, stats);

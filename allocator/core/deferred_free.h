@@ -38,7 +38,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocato
 /* Whether there are deferred blocks for ashlar__deferred_take(). Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
-/* Take all blocks deferred so far, as a list for one of the two below; NULL: there are none. */
+/*
+ * Take all blocks deferred so far, as a list for one of the two functions below; NULL: there are
+ * none.
+ */
 ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
 
 /* Free the blocks. Call it once all work submitted before they were deferred is over. */

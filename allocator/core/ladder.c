@@ -4,7 +4,7 @@
  *    1  a free block last used on the same stream      6  free blocks of other streams, merged
  *    2  an idle block                                  7  newly mapped memory
  *    3  what the thread's own cache holds, given up    8  what all caches hold, given up
- *    4  another stream's block, its event completed    9  what the caller's callbacks give back
+ *    4  another stream's block, its event completed    9  what the program's callback gives back
  *    5  another stream's block, after an in-stream    10  a wait on the host, oldest event first
  *       wait                                          11  physical pages gathered into one hole
  *

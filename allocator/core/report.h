@@ -1,5 +1,5 @@
 /*
- * report.h - what the library tells the program: memory that is out, what a guard mode found, and
+ * report.h - what the library tells the program: that memory ran out, what a guard mode found, and
  * blocks that are still live at the end (internal).
  */
 #ifndef ASHLAR_CORE_REPORT_H

@@ -7,7 +7,8 @@
  *
  * Invariants (ashlar_allocator_check):
  *   shared_bytes: see deferred_free.h
- *   every block in `shared` is SHARED and not live, and has a use for each of its streams
+ *   every block in `shared` has the mark ASHLAR_BLOCK_SHARED and is not live; it has a use for each
+ *   of its streams whose work on it is not known to be over
  */
 #ifndef ASHLAR_SHARED_H
 #define ASHLAR_SHARED_H
@@ -29,7 +30,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shared_add_use_locked(ashlar_block *bloc
 void ashlar__shared_put_locked(ashlar_allocator *allocator, ashlar_block *block,
                                ashlar_stream_state *state);
 
-/* Give the heap each block that has at most one use not past. True: there were some. */
+/* Give the heap each shared block of which at most one use is not past. True: there were some. */
 bool ashlar__shared_settle_locked(ashlar_allocator *allocator);
 
 /* Ask the driver about the streams for which shared blocks of at least `bytes` wait. */

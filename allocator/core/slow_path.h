@@ -39,7 +39,7 @@ typedef enum ashlar_rung {
     ASHLAR_RUNG_COUNT
 } ashlar_rung;
 
-/* A request on its way down the ladder. */
+/* A request that climbs the ladder, rung by rung. */
 typedef struct ashlar_request {
     ashlar_stream_state *stream_state; /* of the stream that is to use the block */
     size_t bytes;                      /* of the block, a multiple of ASHLAR_BLOCK_ALIGN */

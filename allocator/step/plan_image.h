@@ -11,7 +11,7 @@
  *     part,STREAM,PLAN,BOUND             PARTS lines: a stream, the bytes of its plan, their bound
  *     alloc,BYTES,TAG,PART,END,OFFSET    ALLOCS lines, in order: an allocation that has a slot
  *     alloc,BYTES,TAG,PART               ... or an allocation that is not planned
- *     end,SUM                            FNV-1a of all lines above, 16 hexadecimal digits
+ *     end,SUM                            checksum of all lines above: FNV-1a, 16 hexadecimal digits
  *
  * Streams are numbered from 0 in the order of their first mention. PART is the index, from 0, of
  * one of the key's part lines.
@@ -39,7 +39,7 @@ typedef struct ashlar_image_key {
     uint32_t step_count;
     uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* the numbers of the streams of its allocations */
     ashlar_recording recording;                /* with all stream_states NULL */
-    ashlar_plan *plan;                         /* without slot blocks and stream_states */
+    ashlar_plan *plan;                         /* has no slot blocks and no stream_states yet */
 } ashlar_image_key;
 
 typedef struct ashlar_plan_image {
@@ -61,7 +61,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image
                                                          const char *path);
 
 /*
- * Parse an image: check the range of every number, every packing, and the sum.
+ * Parse an image: check the range of every number, every packing, and the checksum.
  *
  * name    of the file, for messages
  * text    not NULL

@@ -40,7 +40,7 @@ static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
 /* What the plans of one stream need together. */
 typedef struct needs {
     ashlar_stream_state *stream_state;
-    size_t bytes;    /* the largest plan */
+    size_t bytes;    /* bytes of the largest plan */
     size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
     size_t count;
 } needs;
@@ -161,7 +161,7 @@ static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *
 
 /*
  * Link all plans, once they have their slot blocks. Not a plan that is being replayed: it kept its
- * slot blocks, and other threads read it.
+ * slot blocks, and the thread that replays it reads it without the lock.
  */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {

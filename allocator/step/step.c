@@ -183,9 +183,7 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
     return status;
 }
 
-/*
- * Whether the key has as many recorded steps as the option build_after asks for, and no new plan.
- */
+/* Whether the option build_after asks for the key to be planned now. */
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
