@@ -1,5 +1,5 @@
 /*
- * allocate.c - allocating under the lock, where the thread's cache does not serve.
+ * allocate.c - allocating under the lock, if the thread's cache cannot serve.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- counting ---- */
 
-/* The counter of each rung. */
+/* Where in ashlar_stats the counter of each rung lies. */
 static const size_t served_at[] = {
     [ASHLAR_RUNG_PLANNED] = offsetof(ashlar_stats, served_planned),
     [ASHLAR_RUNG_CACHED] = offsetof(ashlar_stats, served_cached),
@@ -39,7 +39,7 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
     ASHLAR_CHECK2(rung < ASHLAR_RUNG_COUNT && served_at[rung] != 0);
     if (rung == ASHLAR_RUNG_CACHED) {
         counters->hit_count++;
-    } else if (rung != ASHLAR_RUNG_PLANNED) { /* which the replay counts */
+    } else if (rung != ASHLAR_RUNG_PLANNED) { /* the replay counts planned ones */
         ++*(uint64_t *)((char *)&a->stats + served_at[rung]);
         a->stats.alloc_count++;
     }
@@ -47,7 +47,10 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
 
 /* ---- tracing ---- */
 
-/* The event's bytes are an upper bound of what is free: to be exact would cost a driver call. */
+/*
+ * Trace an OOM event. Its `bytes` are an upper bound of the device's free memory: the exact number
+ * would cost a driver call.
+ */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
@@ -64,9 +67,9 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /* ---- allocating ---- */
 
 /*
- * As ashlar__stream_state_of_locked(), without a search where the thread's recent magazines are the
- * stream's: a stream with magazines keeps its handle (see may_cache() in free.c) until it is found
- * to be gone.
+ * Like ashlar__stream_state_of_locked(), but without a search if the thread's recent magazines are
+ * this stream's. They can be trusted: a stream with magazines keeps its handle (see may_cache() in
+ * free.c) until it is found to be gone.
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
@@ -91,7 +94,7 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *stat
     return m != NULL ? ashlar__cache_pop(own, m, bytes) : NULL;
 }
 
-/* The ladder; where it finds no memory, once more without guard=fill's quarantine. */
+/* Climb the ladder. If it finds no memory, empty guard=fill's quarantine and climb once more. */
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_rung *rung) {
     ASHLAR_OWNS(&a->lock);
@@ -122,7 +125,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
         return ASHLAR_OK;
     }
     ashlar_status status = climb_locked(a, request, out, rung);
-    /* Memory that the ladder mapped is reserved even if the rest fails. */
+    /* The peak counts memory that the ladder has mapped, even if the request fails. */
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
         status = ashlar__heap_take(&a->heap, *out, request->bytes);
@@ -130,7 +133,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     return status;
 }
 
-/* A block of the step's plan, or any that serves; the request's stream state is known then. */
+/* Find a block of the step's plan, or any other that serves. Sets request->stream_state. */
 static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                    ashlar_tag tag, ashlar_stream stream, ashlar_block **out,
                                    ashlar_rung *rung) {
@@ -161,7 +164,9 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Nobody's until now, and large enough; a slot block is not marked as taken yet. */
+    /*
+     * The block must be free for this caller, and large enough; a slot block is marked only below.
+     */
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested == 0);
     ASHLAR_CHECK2(block->bytes >= requested && !ashlar__block_is_shared(block));
     ashlar_counters *counters = ashlar__counters_of(a, request->own);
@@ -186,7 +191,9 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     return ASHLAR_OK;
 }
 
-/* An address without memory, or a block where the recording leaves the request out. */
+/*
+ * Serve a dry run: an address without memory, or a block if the recording leaves the request out.
+ */
 static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t bytes,
                                                     ashlar_request *request, ashlar_tag tag,
                                                     ashlar_stream stream, void **out) {
@@ -201,7 +208,7 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
     return status;
 }
 
-/* guard=unmap */
+/* Allocate with guard=unmap: the block has pages of its own, outside the heap. */
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out) {
@@ -229,7 +236,7 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
                                   : ashlar__block_bytes(bytes, out);
 }
 
-/* cause   the last rung's own words */
+/* cause   why the last attempt failed; becomes part of the error detail */
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    const char *cause) {
@@ -241,7 +248,7 @@ static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t b
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
-    /* A request beyond all memory needs no search, and rounding it up might overflow. */
+    /* A request for more than all memory needs no search, and rounding it up might overflow. */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
@@ -254,7 +261,10 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
                : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
-/* Whom to tell, without the lock, that a sealed allocator mapped memory; warn is NULL: nobody. */
+/*
+ * The callback to call, after the lock is released, because a sealed allocator mapped memory.
+ * `warn` is NULL if there is nothing to say.
+ */
 typedef struct warning {
     ashlar_warn_fn warn;
     void *user;

@@ -1,5 +1,5 @@
 /*
- * allocator.c - making an allocator by its options, and destroying it.
+ * allocator.c - making an allocator from its options, and destroying it.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -12,10 +12,12 @@
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 
-/* One thread's cache may hold 1/32 of the device by default, half of it in large blocks. */
+/*
+ * By default one thread's cache may hold 1/32 of the device's memory, half of that in large blocks.
+ */
 enum { CACHE_DIVISOR = 32 };
 
-/* The smaller of the two limits. */
+/* Bytes the allocator may map: the smaller of the two limits in the options. */
 static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
     const size_t share = config->limit_fraction < 1
                              ? (size_t)(config->limit_fraction * (double)memory_bytes)
@@ -33,7 +35,7 @@ static void fix(ashlar_allocator *a) {
     ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 
-/* Events are put under the lock, so with a trace every call must take it. */
+/* Events are added under the lock, so an allocator with a trace takes the lock in every call. */
 static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     if (event_count == 0) {
         return ASHLAR_OK;
@@ -46,7 +48,7 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     return status;
 }
 
-/* A guard mode must see every call: there is none that a cache could serve. */
+/* No caches in a guard mode, which must see every call. */
 static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;

@@ -1,5 +1,6 @@
 /*
- * allocator_check.c - ashlar_allocator_check(): the statistics against a walk of all blocks.
+ * allocator_check.c - ashlar_allocator_check(): the invariants of heap, plan memories, caches and
+ * guards, and the statistics against a walk of all blocks.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -15,7 +16,7 @@ static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t fou
                               what, (unsigned long long)counted, (unsigned long long)found);
 }
 
-/* The counters against each other: the equations above ashlar_stats. */
+/* Check the counters against each other: the equations in the comment on ashlar_stats. */
 static ashlar_status check_equations(const ashlar_stats *s) {
     uint64_t live = 0, at_peak = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -44,7 +45,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
                                : status;
 }
 
-/* What a walk of the heap finds. */
+/* Counts of what a walk of all blocks finds. */
 typedef struct census {
     uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
     uint64_t shared_bytes;
@@ -75,7 +76,7 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
     }
 }
 
-/* guard=unmap: blocks outside the heap, none of them in the page map. */
+/* Add the blocks of guard=unmap, which lie outside the heap and are not in the page map. */
 static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
     for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
@@ -88,7 +89,7 @@ static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
     }
 }
 
-/* The counters against what the walk of the heap finds. */
+/* Check the counters against a walk of all blocks. */
 static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
     census found = {0};
     count_blocks(a, &found);

@@ -15,12 +15,15 @@
 #include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
-/* What a hit reads: never written after creation, and on no cache line with what is written. */
+/*
+ * What every hit reads. No field is written after creation, and no data that is written lies on the
+ * same cache line.
+ */
 typedef struct ashlar_hit_constants {
-    uint64_t id; /* of this allocator alone, also after its end; never 0 */
+    uint64_t id; /* never 0; no other allocator of the process ever has it */
     cu_ptr base; /* of the heap's range */
     size_t range_bytes;
-    ashlar_page_map map; /* the heap's */
+    ashlar_page_map map; /* a copy of heap.map */
     unsigned char padding[ASHLAR_CACHE_LINE];
 } ashlar_hit_constants;
 _Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, padding) >=
@@ -31,18 +34,18 @@ struct ashlar_allocator {
     ashlar_hit_constants constants;
     ashlar_allocator *next;          /* in the process's list. Lock: the list's, in streams.c */
     ashlar_device *device;           /* const */
-    size_t cache_bytes;              /* const; what one thread's cache may hold; 0: no caches */
-    ashlar_trace ring;               /* client.trace points here; unused where that is NULL */
+    size_t cache_bytes;              /* const; the most one thread's cache may hold; 0: no caches */
+    ashlar_trace ring;               /* client.trace points here or is NULL: then unused */
     bool reports_leaks;              /* const */
     ashlar_guards guards;            /* const */
     ashlar_allocator *next_reported; /* Lock: that of leaks.c */
     ashlar_lock lock;                /* guards everything below */
-    ashlar_report_fn report;         /* NULL: nobody is told */
+    ashlar_report_fn report;         /* NULL: nothing is reported */
     void *report_user;
     ashlar_driver_client client;
     ashlar_heap heap;
     ashlar_stream_state *stream_states;     /* of streams, pools and idle blocks; newest first */
-    ashlar_stream_state *recent;            /* found last: mostly the next call wants it too */
+    ashlar_stream_state *recent;            /* found last: the next call mostly wants it again */
     ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
     ashlar_cache *caches;                   /* one for each thread that allocates */
     bool bypasses_caches;                   /* every call takes the slow path */
@@ -51,7 +54,7 @@ struct ashlar_allocator {
     size_t shared_bytes;
     ashlar_counters counters; /* of threads without a cache; published at the end of every call */
     ashlar_planner planner;
-    /* What threads have published; ashlar__stats_sum_claimed() fills in the rest. */
+    /* The sums that threads have published; ashlar__stats_sum_claimed() adds the other fields. */
     ashlar_stats stats;
     uint64_t calls_at_seal;
     ashlar_seal_policy seal;
@@ -61,12 +64,15 @@ struct ashlar_allocator {
     void *reclaim_user;
 };
 
-/* One handle for each stream: CU_STREAM_LEGACY is another name of the default stream. */
+/* The one handle that stands for a stream: CU_STREAM_LEGACY also names the default stream, NULL. */
 static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-/* As ashlar_allocator_create_with(), but `kind` says what memory, not config->virtual_memory. */
+/*
+ * Like ashlar_allocator_create_with(), but `kind` chooses the memory; config->virtual_memory is
+ * ignored.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
                                                             const ashlar_config *config,
                                                             ashlar_range_kind kind,

@@ -10,7 +10,7 @@
 #include "allocator/trace/snapshot.h"
 #include "allocator/trace/trace_files.h"
 
-/* A copy of what the ring still holds; empty where there is no ring. */
+/* A copy of the events that the ring still holds; empty if there is no ring. */
 typedef struct events {
     ashlar_trace_event *events;
     size_t count;
@@ -89,7 +89,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
-/* guard=unmap: each block is a segment of its own. */
+/* Copy the blocks of guard=unmap, each as a segment of its own. */
 static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
                        ashlar_snapshot_block *blocks) {
     for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
@@ -110,14 +110,14 @@ static bool is_mapped(const ashlar_block *block) {
     return block->state != ASHLAR_BLOCK_UNMAPPED;
 }
 
-/* A segment is a maximal run of mapped blocks: what lies between two of them is a hole. */
+/* A segment is a maximal run of mapped blocks; between two segments nothing is mapped. */
 static bool starts_segment(const ashlar_block *block) {
     return is_mapped(block) && (block->prev == NULL || !is_mapped(block->prev));
 }
 
 /*
- * A plan's memory as its live slot blocks and what lies between them, copied to `out`, unless that
- * is NULL. Returns how many there are.
+ * Copy a plan memory to `out` as several blocks: its live slot blocks, and the gaps between them.
+ * Returns their number; with `out` == NULL only counts them.
  */
 static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memory,
                                ashlar_snapshot_block *out) {
@@ -151,7 +151,10 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
     return count;
 }
 
-/* What a block of the heap is in the snapshot: several, for a plan's memory; as above. */
+/*
+ * Copy a mapped block to `out`, a plan memory as several blocks. Returns their number; with `out`
+ * == NULL only counts them.
+ */
 static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
                           ashlar_snapshot_block *out) {
     if (block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
@@ -164,7 +167,7 @@ static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
 }
 
 static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
-    ashlar_snapshot_segment *segment = snapshot->segments; /* behind the last one written */
+    ashlar_snapshot_segment *segment = snapshot->segments; /* behind the last segment written */
     ashlar_snapshot_block *copy = snapshot->blocks;
     for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (starts_segment(block)) {
@@ -173,7 +176,8 @@ static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
         }
         if (is_mapped(block)) {
             copy += copy_mapped(heap, block, copy);
-            ASHLAR_CHECK2(segment > snapshot->segments); /* a mapped run begins with its start */
+            ASHLAR_CHECK2(segment > snapshot->segments); /* a run's first block has begun its
+                                                          * segment */
             segment[-1].bytes += block->bytes;
         }
     }

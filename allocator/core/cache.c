@@ -1,6 +1,6 @@
 /*
- * cache.c - a thread's caches from their first use to the thread's end, what goes back from them to
- * the heap, and how another thread shuts their owner out.
+ * cache.c - a thread's caches from their first use to the thread's end, giving their blocks back to
+ * the heap, and shutting their owner out for another thread.
  */
 #include "allocator/core/cache.h"
 
@@ -15,32 +15,39 @@
 
 enum {
     SMALL_DIVISOR = 64,
-    LISTS_AT_ONCE = 4, /* looked through for a block without a branch between them */
+    LISTS_AT_ONCE = 4, /* lists that find_filled() tests with one branch */
 };
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
-/* Small blocks that a cache may hold however little is mapped. */
+/* Bytes of small blocks that a cache may hold even if hardly any memory is mapped. */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 
-/* Of no allocator, for none has the id 0: with it a hit need not ask whether there is a cache. */
+/*
+ * A cache of no allocator, since no allocator has the id 0. Threads without a cache point here, so
+ * that a hit need not test for NULL.
+ */
 static ashlar_cache no_cache;
 
 ashlar_magazines ashlar__no_magazines;
 
 _Thread_local ashlar_cache *ashlar__cache_recent = &no_cache;
-static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by next_of_thread */
+static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* linked by
+                                                                          * next_of_thread */
 static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
 /*
- * Guards ashlar_cache.allocator of all caches, which two events end: the thread's end and the
- * allocator's.
+ * Guards ashlar_cache.allocator in all caches. A cache leaves its allocator when either its thread
+ * or the allocator ends, and the two may happen at the same time.
  */
 static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
 
 static pthread_key_t ending_key;
 static bool has_ending_key;
 
-/* Every call must take the lock where a trace or a step's recording is to see it. */
+/*
+ * The bits of `attention` that say whether every call must take the lock, so that a trace or the
+ * recording of a step sees it.
+ */
 static unsigned watched(const ashlar_allocator *a) {
     return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
 }
@@ -70,7 +77,7 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 static void delete_cache(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache != &no_cache && cache != ashlar__cache_recent);
-    if (cache->own_replay != NULL) { /* its allocator is gone, and the step with it */
+    if (cache->own_replay != NULL) { /* the allocator is destroyed, and so the step is over */
         ashlar__recording_finish(&cache->own_replay->recording);
         ashlar__host_free(cache->own_replay);
     }
@@ -84,7 +91,7 @@ static void delete_cache(ashlar_cache *cache) {
 
 /* ---- the thread's end ---- */
 
-/* The step that the thread ends in, if it does, is over. */
+/* End the step that the thread is in, if any, without keeping its recording. */
 static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
     ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = cache->own_replay;
@@ -106,7 +113,7 @@ static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
     cache->own_replay = NULL;
 }
 
-/* The thread's default stream ends with it. */
+/* Mark the per-thread default stream of the calling thread as ended. */
 static void end_own_streams_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
@@ -115,7 +122,7 @@ static void end_own_streams_locked(ashlar_allocator *a) {
     ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
 
-/* Give everything back to the allocator, if it still exists. Lock: parting_lock. */
+/* Give all that the cache holds back to the allocator, if that still exists. Lock: parting_lock. */
 static void return_cache(ashlar_cache *cache) {
     ASHLAR_OWNS(&parting_lock);
     ashlar_allocator *a = cache->allocator;
@@ -155,7 +162,7 @@ static void make_key(void) {
 static bool expect_end(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    /* Any value but NULL would do: end_thread() is called where there is one. */
+    /* Any value but NULL would do: end_thread() is called only for threads that have set one. */
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
@@ -220,7 +227,9 @@ void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t ma
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
     const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
-    /* So that a single block of just that size fits. */
+    /*
+     * ashlar__cache_weight() adds the weight of one block, so that a block of just that size fits.
+     */
     cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar__cache_weight(half);
 }
@@ -239,7 +248,9 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     ashlar__cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
     atomic_store(&cache->attention, watched(a));
-    /* There are no counts yet: this sets the value at which a change is a new peak. */
+    /*
+     * Nothing has been counted yet: this only sets all.peak, which a new peak must exceed.
+     */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
     ashlar__lock_release(&a->lock);
@@ -342,8 +353,9 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
 }
 
 /*
- * Stamps the blocks with the stream's present tick. It is not earlier than the one at the free, so
- * that an event recorded after it comes after the last use all the same.
+ * Give a list of blocks to the heap, stamped with their stream's present tick. It may be later than
+ * the tick at the free, but never earlier, so that an event recorded after the present tick also
+ * comes after the last use.
  */
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
     ASHLAR_OWNS(&a->lock);
@@ -379,8 +391,8 @@ static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t i
 }
 
 /*
- * Which of the lists for small blocks are not empty: few, in no pattern that a processor could
- * guess. So there is one branch for a group of them, and none for each list.
+ * Find the lists for small blocks that are not empty. They are few, and in no pattern that a
+ * processor could predict, so there is one branch for each group of lists and none for each list.
  */
 static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
     size_t count = 0;
@@ -466,7 +478,7 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
-/* For assertions. */
+/* Whether the calling thread may touch every cache; for assertions. */
 static bool are_all_touchable(const ashlar_allocator *a) {
     const ashlar_cache *cache = a->caches;
     while (cache != NULL && ashlar__cache_may_touch(cache)) {

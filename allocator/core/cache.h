@@ -4,22 +4,23 @@
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
  * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
- * were freed on that stream, so its later work may have them.
+ * were freed on that stream, so later work of the stream may use them.
  *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
  *   its owner      between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
  *   any other one  with the lock, between ashlar__caches_claim_locked() and _release_locked()
  *
- * Entering costs the owner a plain store and a load. The claiming thread, which is rare, pays for
- * both: between its store to `attention` and its load of `is_busy` it has the kernel put a full
- * barrier into every running thread (membarrier(2)). So either the owner sees the claim, or the
- * claimer sees that the owner is inside and waits for it to leave, which takes one hit at most.
+ * Entering costs the owner a plain store and a load, without a barrier. The claimer pays for both
+ * sides, since claims are rare: between its store to `attention` and its load of `is_busy` it has
+ * the kernel put a full barrier into every running thread (membarrier(2)). So either the owner sees
+ * the claim, or the claimer sees that the owner is inside and waits for it to leave, which takes
+ * one hit at most.
  *
  * Invariants (ashlar__cache_check_locked):
  *   weight[0], weight[1] == weights of the small and of the large blocks in the magazines
  *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
- *   every block here is used for the heap and free for the caller (requested == 0)
- *   a block in magazines has their stream state and lies in the list of its size
+ *   every block here counts as used in the heap, but no caller holds it (requested == 0)
+ *   a block in magazines has the magazines' stream state and lies in the list of its size
  */
 #ifndef ASHLAR_CACHE_H
 #define ASHLAR_CACHE_H
@@ -34,15 +35,15 @@
 #include "allocator/plan/plan_replay.h"
 
 enum {
-    ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* of one block at most, of any size */
+    ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* holds one block at most, above the size classes */
     ASHLAR_CACHE_LISTS,
     ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
 };
 _Static_assert(ASHLAR_CACHE_LISTS <= UINT16_MAX, "a block's `list` holds the number of any list");
 
 /*
- * Added to a block's bytes, so that one limit bounds both the bytes that a cache holds and the
- * number of its blocks, which is the time that emptying it takes.
+ * Added to a block's bytes, so that one limit bounds the bytes that a cache holds, the number of
+ * its blocks, and so the time that emptying it takes.
  */
 #define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
 
@@ -54,13 +55,13 @@ static inline size_t ashlar__cache_weight(size_t block_bytes) {
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
 /*
- * A hit writes to both structs. Each is a cache line away from its neighbours in host memory, which
- * may be another thread's.
+ * A hit writes to both structs. Padding keeps each a cache line away from its neighbours in host
+ * memory, which another thread may be using.
  */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
-    ashlar_magazines *next;                  /* of the same cache */
+    ashlar_magazines *next;                  /* the next magazines of this cache */
     ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
@@ -72,39 +73,44 @@ struct ashlar_cache {
     _Atomic unsigned is_busy;   /* written by the owner only */
     _Atomic unsigned attention; /* written under the allocator's lock only */
     uint64_t allocator_id;      /* const; 0: of no allocator */
-    ashlar_stream stream;       /* the last request's, or ASHLAR_NO_STREAM, ... */
+    ashlar_stream stream;       /* the last request's stream, or ASHLAR_NO_STREAM, ... */
     ashlar_magazines *recent;   /* ... and its magazines, or ashlar__no_magazines; never NULL */
-    ashlar_replay *active_replay; /* the step being replayed, and then `stream` is ASHLAR_NO_STREAM;
+    ashlar_replay *active_replay; /* the step being replayed (`stream` is ASHLAR_NO_STREAM then),
                                    * or ashlar__no_replay; never NULL */
-    size_t weight[2]; /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
-    size_t limit[2];  /* of weight; changed by the owner only */
+    size_t weight[2]; /* sum of weights: [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger */
+    size_t limit[2];  /* the most that weight[] may be; changed by the owner only */
     ashlar_counters counters;
     ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
-    ashlar_replay *own_replay; /* the thread's steps, one at a time; NULL: none so far */
-    /* The cycle since the last trough of live bytes, and the one before it; see ladder.c. */
-    uint64_t trough, crest; /* the fewest and the most live bytes that misses saw */
+    ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */
+    /*
+     * For make_way() in ladder.c: the cycle since the last trough of live bytes, and the cycle
+     * before.
+     */
+    uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;
-    ashlar_cache *next, *prev;     /* of the allocator's caches. Lock: the allocator's */
-    ashlar_cache *next_of_thread;  /* of the thread's caches */
-    ashlar_allocator *allocator;   /* NULL once it is destroyed. Lock: parting_lock, in cache.c */
+    ashlar_cache *next, *prev;     /* in the allocator's list of caches. Lock: the allocator's */
+    ashlar_cache *next_of_thread;  /* in the thread's list of caches */
+    ashlar_allocator *allocator;   /* NULL once that is destroyed. Lock: parting_lock, in cache.c */
     uint64_t thread;               /* const; the owner's ashlar__thread_number() */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* Of no stream, always empty: with it `recent` is never NULL, and a hit need not ask. */
+/*
+ * Magazines of no stream, always empty: `recent` points here, not to NULL, and a hit need not test.
+ */
 extern ashlar_magazines ashlar__no_magazines;
 
 /* The calling thread's cache of the allocator that it used last; at first, one of no allocator. */
 extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
 /*
- * The calling thread owns the cache or has claimed it (level 2). It sees no claim by a third
- * thread: there is only one holder of the lock.
+ * Check at level 2 that the calling thread owns the cache or has claimed it. The claim that is seen
+ * here is the calling thread's own, since only the holder of the lock can claim.
  */
 #define ASHLAR_MAY_TOUCH(cache) ASHLAR_CHECK2(ashlar__cache_may_touch(cache))
 
@@ -118,19 +124,21 @@ static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
     return cache->active_replay != &ashlar__no_replay;
 }
 
-/* Bring the count of blocks served by plans up to date: hits on a plan only move its replay on. */
+/*
+ * Bring counters.planned_count up to date: a hit on a plan advances the replay, but counts nothing.
+ */
 static inline void ashlar__cache_count_planned(ashlar_cache *cache) {
     if (ashlar__cache_is_replaying(cache)) {
         cache->counters.planned_count = ashlar__replay_served(cache->active_replay);
     }
 }
 
-/* False: the owner has to take the lock. */
+/* Begin a hit. False: it did not begin, and the owner has to take the lock. */
 static inline bool ashlar__cache_enter(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     ASHLAR_CHECK2(atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0);
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
-    /* Orders the compiler. The processor is the claimer's to order, by membarrier(2). */
+    /* This fence binds the compiler only. The claimer orders the processor, by membarrier(2). */
     atomic_signal_fence(memory_order_seq_cst);
     if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
         return true;
@@ -144,13 +152,13 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
     atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
 }
 
-/* ---- for the owner, inside ---- */
+/* ---- for the owner, inside: after ashlar__cache_enter(), or with the lock ---- */
 
 /* The magazines of a stream, by handle or by state; NULL: none yet. Makes them the recent ones. */
 ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The list of the magazines that a block of this size goes into. */
+/* The index of the list into which a block of this size goes. */
 static inline size_t ashlar__cache_list(size_t block_bytes) {
     return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar__sc_of_bytes(block_bytes).idx
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
@@ -170,7 +178,7 @@ static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_
     return block;
 }
 
-/* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
+/* Take a block of the size that serves `bytes`. NULL if there is none, and always for 0 bytes. */
 static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazines *m,
                                               size_t bytes) {
     if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
@@ -187,14 +195,14 @@ static inline ashlar_block *ashlar__cache_pop(ashlar_cache *cache, ashlar_magazi
     return block;
 }
 
-/* Put a block in; false where the cache is full. */
+/* Put a freed block into its list. False if the cache is full. */
 static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                       ashlar_block *block) {
     ASHLAR_CHECK2(block->list == ashlar__cache_list(block->bytes) && block->marks == 0);
     ASHLAR_CHECK2(block->stream_state == m->stream_state);
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
-    /* One large block at most, which the next miss gives up. */
+    /* The cache holds one large block at most; the next miss gives it up. */
     if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
         return false;
     }
@@ -204,45 +212,45 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/* Keep a block that the magazines have no room for until the next miss; false: too many wait. */
+/* Keep until the next miss a block for which the magazines have no room. False: too many wait. */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
-/* ---- for the owner, outside ---- */
+/* ---- for the owner, outside: before ashlar__cache_enter() ---- */
 
 /* Make the calling thread's cache of this allocator the recent one. False: there is none yet. */
 bool ashlar__cache_switch(uint64_t allocator_id);
 
 /*
  * The calling thread's cache of this allocator, which becomes the recent one; the first call makes
- * it. NULL where there can be none: no host memory, a kernel without membarrier(2), a thread that
+ * it. NULL if there can be none: no host memory, a kernel without membarrier(2), a thread that
  * is ending, an allocator without caches. Lock: not held.
  */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
 /*
- * Limit what the cache holds: half of cache_bytes for large blocks, which any miss gives up; the
- * same for small ones, which may keep holes apart, but no more than 1/64 of what is mapped.
- * Lock: held.
+ * Set the cache's limits. Large blocks: half of cache_bytes, since any miss gives them up. Small
+ * blocks, which may keep free blocks from merging: half of cache_bytes, too, but no more than 1/64
+ * of the mapped bytes or 1 MiB, whichever is larger. Lock: held.
  */
 void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 
 /* Make magazines for `state`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/* Have requests ask this step first; &ashlar__no_replay: none. Lock: held. */
+/* Have the thread's requests ask this step first, or none: &ashlar__no_replay. Lock: held. */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
-/* The step that the cache's thread replays is over. Lock: held. */
+/* End the replay of the step that the cache's thread is in. Lock: held. */
 void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 
-/* Tell every cache whether its hits must take the lock: whenever the reasons have changed. */
+/* Tell every cache whether its hits must take the lock. Call it after any change of watched(). */
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
  * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
- * this allocator or NULL. Cost: where there are other caches, a system call.
+ * this allocator or NULL. Cost: a system call if there are other caches.
  */
 void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
@@ -269,7 +277,10 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
-/* Part with every cache; its thread frees it later. No call on the allocator is under way. */
+/*
+ * Detach every cache from the allocator, which ends; the cache's thread frees it later. No call on
+ * the allocator may be under way.
+ */
 void ashlar__caches_disown(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_CACHE_H */

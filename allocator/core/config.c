@@ -12,7 +12,7 @@
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
-/* A row of the public table, without the type. */
+/* A row of ASHLAR_CONFIG_MAP, without the type. */
 typedef struct option {
     const char *field, *key;
     kind kind;
@@ -30,7 +30,7 @@ static const option options[] = {
 };
 ASHLAR_TABLE_IS_FULL(options, ASHLAR_CONFIG_COUNT);
 
-/* IDX_limit_bytes and so on. */
+/* The index of each option: IDX_limit_bytes and so on. */
 enum {
 #define X(type, field, ...) IDX_##field,
     ASHLAR_CONFIG_MAP(X)
@@ -92,7 +92,7 @@ static bool is_allowed(const option *o, value v) {
            (has_named_initial(o) && v.whole == o->initial);
 }
 
-/* The number of a word in "a|b|c". */
+/* Find the index of a word in a list "a|b|c", from 0. */
 static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     ashlar_piece rest = ashlar__piece_of(words);
     for (uint64_t i = 0; rest.bytes > 0; i++) {
@@ -105,7 +105,7 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     return false;
 }
 
-/* Word number i; a number without a word is written as it is, for messages. */
+/* Write the word with index i; an index without a word is written as a number, for messages. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
         ashlar__write_count(i, out);
@@ -120,7 +120,7 @@ static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBE
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
-/* Requires that *out is zero. */
+/* Read the value of an option. The caller has zeroed *out. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
     ASHLAR_CHECK2(out->whole == 0 && out->real == 0);
@@ -142,7 +142,7 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         is_read = parse_word(o->words, text, &out->whole);
         break;
     }
-    /* A default above the range can be given by its name alone. */
+    /* A default above the range can be given only by its name. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
@@ -169,7 +169,7 @@ static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_
 
 enum { ALLOWED_BYTES = sizeof((ashlar_config_option *)NULL)->allowed };
 
-/* What is allowed, for messages and help. Returns `out`. */
+/* Write the values that an option may have, for messages and help. Returns `out`. */
 static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]) {
     char low[ASHLAR_NUMBER_BYTES], high[ASHLAR_NUMBER_BYTES];
     switch (o->kind) {
@@ -202,7 +202,7 @@ static const char *const keys[] = {
 #undef X
 };
 
-/* What is being read. */
+/* The options read so far, and where the text comes from, for messages. */
 typedef struct reading {
     ashlar_config config;
     const char *source;

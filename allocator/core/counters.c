@@ -16,12 +16,15 @@ static uint64_t changed(uint64_t value, int64_t change) {
     return value + (uint64_t)change;
 }
 
-/* As signed numbers: a published sum may be below zero, see counters.h. */
+/* Compares as signed numbers, since a published sum may be below zero; see counters.h. */
 static bool is_above(uint64_t value, uint64_t other) {
     return (int64_t)value > (int64_t)other;
 }
 
-/* A new peak: the published values plus what the thread had `ahead` of them, by tag. */
+/*
+ * Set a new peak: for each tag the published value plus `ahead[tag]`, the thread's change that was
+ * not published at that moment.
+ */
 static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     stats->live_peak_bytes = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -32,7 +35,7 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/* The largest total that the thread saw, unless it is the sum that is about to be published. */
+/* Publish the largest total that the thread saw, unless that is the sum about to be published. */
 static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
     if (c->has_peak && !c->is_at_peak &&
         is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
@@ -46,7 +49,7 @@ static void publish_tag(const ashlar_live_delta *change, ashlar_tag_stats *total
     total->peak_bytes = is_above(reached, total->peak_bytes) ? reached : total->peak_bytes;
 }
 
-/* For assertions. */
+/* The sum of the tags' changes in live bytes; for assertions. */
 static int64_t sum_of_tags(const ashlar_counters *c) {
     int64_t sum = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

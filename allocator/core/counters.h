@@ -11,7 +11,7 @@
  * not published: too low by what they took, too high by what they freed. A call that takes the lock
  * publishes once its thread's changes exceed half of what the cache may hold; the hits in between
  * add at most what the cache holds. Reading the statistics publishes for all threads. Until then a
- * published sum may be below zero, where one thread freed what another one took.
+ * published sum may be below zero, if one thread freed what another one took.
  */
 #ifndef ASHLAR_COUNTERS_H
 #define ASHLAR_COUNTERS_H
@@ -26,7 +26,8 @@ _Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
 /* Changes since the last publication, and the value at which a change is a new peak. */
 typedef struct ashlar_live_delta {
     int64_t live; /* requested bytes of blocks not yet freed */
-    int64_t peak; /* the largest `live` so far; `all` begins with what it takes to be a new peak */
+    int64_t peak; /* the largest `live` so far; in `all` it begins at what `live` must exceed for
+                   * a new peak */
 } ashlar_live_delta;
 
 typedef struct ashlar_counters {
@@ -57,7 +58,7 @@ static inline void ashlar__count_alloc(ashlar_counters *c, size_t requested, uns
     }
 }
 
-void ashlar__count_peak(ashlar_counters *c); /* tags_at_peak from tags */
+void ashlar__count_peak(ashlar_counters *c); /* fill in tags_at_peak from tags */
 
 static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsigned tag) {
     ASHLAR_CHECK2(requested > 0 && tag < ASHLAR_TAG_COUNT);
@@ -71,7 +72,10 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/* Publish only where live bytes have changed by more than `limit`: it costs more than a search. */
+/*
+ * Publish only if live bytes changed by more than `limit`: publishing costs more than finding a
+ * block.
+ */
 static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
     if (c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit) {
         ashlar__counters_publish(c, stats);

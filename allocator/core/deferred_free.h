@@ -1,14 +1,15 @@
 /*
- * deferred_free.h - blocks that any stream may use at once, as those of cudaMalloc(), and frees
- * that wait for all streams, as those of cudaFree() (internal).
+ * deferred_free.h - blocks that any stream may use at once, like cudaMalloc()'s, and frees that
+ * wait for all streams, like cudaFree()'s (internal).
  *
- * Such a block is taken for no stream: no queued work still uses it. Its free is deferred: the
- * caller finds out when all work submitted before, on whatever stream, is over, and then releases
- * it. Until then it waits outside the heap, as a shared block without a use; see shared.h.
+ * Such a block belongs to no stream: when it is handed out, no queued work uses its memory. Its
+ * free is deferred: the caller finds out when all work submitted before the free, on any stream, is
+ * over, and then releases the block. Until then the block waits outside the heap, as a shared block
+ * without a use; see shared.h.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that were taken
- *   and not released
+ *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that
+ *   ashlar__deferred_take() returned and that are not released yet
  */
 #ifndef ASHLAR_DEFERRED_FREE_H
 #define ASHLAR_DEFERRED_FREE_H
@@ -16,7 +17,7 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * As ashlar_alloc(), for any streams. Not in a guard mode, which would queue work on the block.
+ * Like ashlar_alloc(), for any streams. Not in a guard mode, which would queue work on the block.
  *
  * is_at_hand   only memory that is reserved and free now: nothing is mapped or waited for
  *
@@ -29,21 +30,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
                                                       ashlar_stream stream, void **out);
 
 /*
- * Take a live block back, however it was taken. Not in a guard mode.
+ * Free a live block, from whichever function it came. Not in a guard mode.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free); nothing changes then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
 
-/* Whether a deferred block is in no list taken since. Threads: any. */
+/* Whether there are deferred blocks for ashlar__deferred_take(). Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
-/* Take all blocks deferred so far, as a list for one of the two below; NULL: there are none. */
+/*
+ * Take all blocks deferred so far, as a list for one of the two functions below; NULL: there are
+ * none.
+ */
 ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
 
 /* Free the blocks. Call it once all work submitted before they were deferred is over. */
 void ashlar__deferred_release(ashlar_allocator *allocator, ashlar_block *list);
 
-/* Undo ashlar__deferred_take(): the blocks are to be taken again. */
+/* Undo ashlar__deferred_take(): its next call returns these blocks again. */
 void ashlar__deferred_put_back(ashlar_allocator *allocator, ashlar_block *list);
 
 /* Whether the allocator is in a guard mode. */

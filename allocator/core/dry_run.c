@@ -35,7 +35,7 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
     return ASHLAR_OK;
 }
 
-/* The live allocation that an address stands for. */
+/* Find the index of the live allocation for which an address stands. */
 static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uint32_t *index) {
     const uintptr_t offset = (uintptr_t)ptr - ASHLAR_DRY_RUN_BASE;
     const uintptr_t i = offset >> ASHLAR_DRY_RUN_STRIDE_LOG2;
@@ -49,7 +49,7 @@ static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uin
     return ASHLAR_OK;
 }
 
-/* The same, and whether `stream` is its own. */
+/* The same; *is_own: whether `stream` is the stream of the allocation. */
 static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, const void *ptr,
                               ashlar_stream stream, uint32_t *index, bool *is_own) {
     const ashlar_recording *r = &replay->recording;

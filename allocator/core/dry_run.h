@@ -1,9 +1,10 @@
 /*
  * dry_run.h - steps that are recorded without memory (internal).
  *
- * A dry run takes and frees what a step does, and uses none of it. So its requests get addresses
- * with nothing behind them: recording costs no memory, and none is left lying where the plan is to
- * be. The addresses are far above those that a process can have, so that any use of one fails.
+ * A dry run allocates and frees the blocks that a step does, but uses none of them. So its requests
+ * get addresses with no memory behind them: recording costs no memory, and leaves no block where
+ * the plan's memory is to lie. The addresses are far above any that a process can have, so that any
+ * use of one faults.
  */
 #ifndef ASHLAR_DRY_RUN_H
 #define ASHLAR_DRY_RUN_H
@@ -15,7 +16,7 @@
 
 enum {
     ASHLAR_DRY_RUN_STRIDE_LOG2 = 40,            /* from one address to the next */
-    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* of one step */
+    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* allocations of one step */
 };
 _Static_assert((uintptr_t)ASHLAR_DRY_RUN_BLOCKS_MAX << ASHLAR_DRY_RUN_STRIDE_LOG2 <=
                    UINTPTR_MAX - ASHLAR_DRY_RUN_BASE,
@@ -33,7 +34,7 @@ static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr)
 }
 
 /*
- * Record an allocation. *out stays NULL where it is not recorded: then it needs memory.
+ * Record an allocation. *out stays NULL if it is not recorded: then the request needs memory.
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,
@@ -42,9 +43,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a
                                                              void **out);
 
 /*
- * Record that a block is freed, or from now on used on further streams.
+ * _free_: record that a block is freed. _mark_: record that another stream uses it from now on.
  *
- * stream   where it was used last; NULL: on its own
+ * stream   the stream of the last use (NULL: the block's own), or the stream that uses it now
  *
  * Lock: held. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */

@@ -1,5 +1,5 @@
 /*
- * free.c - freeing under the lock: what a thread's cache does not take, and frees that are deferred
+ * free.c - freeing under the lock: blocks that a thread's cache does not take, and frees that wait
  * for all streams.
  */
 #include "allocator/core/allocator_impl.h"
@@ -17,9 +17,9 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
- * A request finds magazines by its stream's handle. So a state has none where the handle means
- * something else to this thread: where the stream or its capture is over, where it is another
- * thread's default stream, and while it is captured.
+ * Whether blocks of this state may go to magazines. A request finds magazines by its stream's
+ * handle, so a state has none if the handle may mean another stream to this thread: if the stream
+ * is gone or has ended, if it is another thread's default stream, or while it is captured.
  */
 static bool may_cache(const ashlar_stream_state *state) {
     return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
@@ -27,9 +27,9 @@ static bool may_cache(const ashlar_stream_state *state) {
 }
 
 /*
- * To the thread's cache where it can take the block, else to the heap, together with the blocks
- * pending there. The same as a free without the lock does, so that an allocator whose caches are
- * bypassed hands out the same blocks.
+ * Give a freed block to the thread's cache, or if it has no room, to the heap together with the
+ * cache's pending blocks. A free without the lock does the same, so that an allocator whose caches
+ * are bypassed hands out the same blocks.
  */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
@@ -75,7 +75,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
 }
 
-/* guard=fill */
+/* Free a block with guard=fill: into the quarantine. */
 static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state, ashlar_call_site place) {
     ASHLAR_OWNS(&a->lock);
@@ -95,7 +95,10 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     return ASHLAR_OK;
 }
 
-/* Whose use was the last: *stream's; stream == NULL: that of the stream it was taken for. */
+/*
+ * The state of the stream that used the block last: *stream, or if `stream` is NULL the stream for
+ * which the block was taken.
+ */
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
     ASHLAR_OWNS(&a->lock);
@@ -103,7 +106,7 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
     return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
 }
 
-/* guard=unmap */
+/* Free a block with guard=unmap. */
 static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
     ASHLAR_OWNS(&a->lock);
@@ -119,7 +122,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     const size_t requested = block->requested;
     const unsigned tag = block->tag;
     status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
-    if (status == ASHLAR_OK) { /* and the block may be gone */
+    if (status == ASHLAR_OK) { /* the block may be gone by now */
         ashlar__count_free_locked(a, NULL, requested, tag);
     }
     return status;
@@ -141,13 +144,13 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
         return free_filled_locked(a, block, state, place);
     }
     if (ashlar__block_is_of_slot(block) && state != block->stream_state) {
-        /* The plan's stream has it back when this one is done with it. */
+        /* The plan's stream gets the slot block back when `stream` is done with it. */
         status = ashlar__shared_add_use_locked(block, state);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
-    /* A graph's block goes back to its pool, wherever else it was used. */
+    /* A block of a graph's pool goes back to the pool, whichever stream used it last. */
     free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
     return ASHLAR_OK;
 }
@@ -182,7 +185,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     return free_from(a, ptr, &stream, ASHLAR_RETURN_ADDRESS());
 }
 
-/* In a guard mode the bytes asked for: an access behind them is a mistake. */
+/* In a guard mode only the bytes asked for are usable: an access behind them is a mistake. */
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
@@ -212,7 +215,8 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
-    ashlar__shared_drop_uses_locked(block); /* the deferred free waits for them, too */
+    ashlar__shared_drop_uses_locked(block); /* the deferred free waits for all streams, so for
+                                             * these uses, too */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;

@@ -1,8 +1,9 @@
 /*
  * graph_pool.c - the blocks of a captured graph, from its capture to its end.
  *
- * A pool is a stream state without events: its free blocks are never past, so only requests of the
- * same capture find them, and they do not merge with idle memory.
+ * A pool is a stream state that never gets an event: the last uses of its free blocks never count
+ * as past, so only requests of the same capture find these blocks, and they do not merge with idle
+ * memory.
  */
 #include <ashlar/graph_pool.h>
 
@@ -17,7 +18,8 @@
 struct ashlar_graph_pool {
     ashlar_allocator *allocator;       /* const */
     ashlar_stream_state *stream_state; /* const; the pool's */
-    ashlar_stream_state *home;         /* the stream's, while it is captured; else NULL */
+    ashlar_stream_state *home;         /* the state of the captured stream; NULL once the capture
+                                        * has ended */
 };
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
@@ -78,7 +80,10 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar__lock_release(&a->lock);
 }
 
-/* Make the pool's blocks `to`'s; other threads' hits read what is written, and are shut out. */
+/*
+ * Give the pool's blocks to the stream of `to`. Other threads' hits read the fields that this
+ * writes, so they are shut out meanwhile.
+ */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);

@@ -2,8 +2,8 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh checks that in the machine code. Everything else is behind
- * ashlar__alloc_slow(), ashlar__free_slow() and ashlar__free_from().
+ * tests/shell/shell_hit_path.sh checks this in the machine code. Everything else lies behind
+ * ashlar__alloc_slow(), ashlar__alloc_unplanned(), ashlar__free_slow() and ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -12,16 +12,18 @@
 #include "allocator/plan/plan_replay.h"
 
 /*
- * count   the counter to raise; NULL for what a plan serves; see ashlar__replay_served()
+ * Hand out a block, and leave the cache.
  *
- * The public functions call others only as their last act, so that they have nothing to save on the
- * stack: saving it would make a hit a fifth longer.
+ * count   the counter to raise; NULL for a block of a plan, see ashlar__replay_served()
+ *
+ * The public functions call other functions only as their last act, so that they need not save
+ * registers on the stack: that would make a hit a fifth longer.
  */
 static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
                             size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
     ASHLAR_CHECK2(bytes > 0 && bytes <= block->bytes && block->state == ASHLAR_BLOCK_USED);
     ASHLAR_CHECK2(block->taken == 0 && block->offset < a->constants.range_bytes);
-    /* Atomic because other threads ask whether a slot block is taken. */
+    /* Atomic because other threads read `taken` of slot blocks. */
     atomic_store_explicit(&block->taken, bytes, memory_order_relaxed);
     block->tag = (unsigned char)tag;
     if (count != NULL) {
@@ -32,7 +34,10 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar__cache_leave(cache);
 }
 
-/* For another stream than the last time, or not what the step's plan expects; inside. */
+/*
+ * Serve a request for another stream than the last one, or one that the step's plan does not
+ * expect. The cache has been entered.
+ */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
@@ -56,7 +61,10 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
     return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* Not for the last request's stream, or a step is replayed; inside. */
+/*
+ * Serve a request that is not for the last request's stream, or that comes in a replayed step. The
+ * cache has been entered.
+ */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = ashlar__replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
@@ -67,7 +75,7 @@ static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *c
     return ASHLAR_OK;
 }
 
-/* For another allocator than the last time. */
+/* Serve a request to another allocator than the thread's last one. */
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
@@ -124,13 +132,13 @@ static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *b
     return ASHLAR_OK;
 }
 
-/* The first free after a peak; inside. */
+/* The same for the first free after a peak, out of line. */
 static ASHLAR_NOINLINE ashlar_status free_slot_block_at_peak(ashlar_cache *cache,
                                                              ashlar_block *block) {
     return free_slot_block(cache, block);
 }
 
-/* A marked block: used on further streams, or a plan's. */
+/* Free a block with marks: it is used on several streams, or belongs to a plan. */
 static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
                                         ashlar_block *block) {
     if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar__cache_enter(cache))) {
@@ -140,7 +148,10 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
                                                       : free_slot_block_at_peak(cache, block);
 }
 
-/* Of another stream than the last time, or the cache is full, or the first free after a peak. */
+/*
+ * Free a block if it is not of the recent magazines' stream, if the cache is full, or if this is
+ * the first free after a peak.
+ */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
     ashlar_cache *cache = ashlar__cache_recent;
@@ -157,8 +168,8 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
 }
 
 /*
- * Of another allocator than the last time, or a pointer that is no block. In a guard mode, which
- * has no caches, every free comes here: only there the caller's place is wanted.
+ * Free a block of another allocator than the thread's last one, or refuse a pointer to no block. In
+ * a guard mode, which has no caches, every free comes here; only guard modes use `caller`.
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {

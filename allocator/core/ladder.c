@@ -1,16 +1,16 @@
 /*
- * ladder.c - the order of attempts to serve a request that the thread's own cache cannot.
+ * ladder.c - the order of attempts to serve a request that the thread's own cache cannot serve.
  *
  *    1  a free block last used on the same stream      6  free blocks of other streams, merged
  *    2  an idle block                                  7  newly mapped memory
  *    3  what the thread's own cache holds, given up    8  what all caches hold, given up
- *    4  another stream's block, its event completed    9  what the caller's callbacks give back
+ *    4  another stream's block, its event completed    9  what the program's callback gives back
  *    5  another stream's block, after an in-stream    10  a wait on the host, oldest event first
  *       wait                                          11  physical pages gathered into one hole
  *
- * A rung that declines leaves *out NULL. After a rung that frees something the search begins anew
- * with the first. Rungs 4 and 5 may look at every stream: a block of the request's own stream would
- * have served in rung 1. Everything here holds the allocator's lock.
+ * A rung that finds no block leaves *out NULL. After a rung that frees memory the search begins
+ * anew with rung 1. Rungs 4 and 5 need not skip the request's own stream: a block of that stream
+ * would have served in rung 1. Every function here is called with the allocator's lock held.
  */
 #include "allocator/core/slow_path.h"
 
@@ -18,12 +18,12 @@
 #include "allocator/core/shared.h"
 
 /*
- * At a trough, live bytes are in the lowest eighth of the range that they have covered, and that
- * range is more than an eighth of the most there were.
+ * Live bytes are at a trough if they lie in the lowest eighth of the range between the fewest and
+ * the most of this cycle, and this range is more than an eighth of the most.
  */
 enum { TROUGH_DIVISOR = 8 };
 
-/* For assertions: free, large enough, and no other stream's work may still use it. */
+/* For assertions: whether the block is free, large enough, and in use by no other stream's work. */
 static bool can_serve(const ashlar_block *block, const ashlar_request *r) {
     return block->state == ASHLAR_BLOCK_FREE && block->bytes >= r->bytes &&
            (block->stream_state == r->stream_state ||
@@ -43,7 +43,10 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
     return block;
 }
 
-/* As far as published; below zero where this thread freed what others have not published yet. */
+/*
+ * The live bytes that threads have published, with this thread's own changes. 0 if the sum is below
+ * zero: this thread freed blocks whose allocation another thread has not published yet.
+ */
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
     const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
     return (int64_t)live < 0 ? 0 : live;
@@ -65,8 +68,8 @@ static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
 }
 
 /*
- * Whether the cycle that ends asked for as many blocks as the one before, and had the same most
- * live bytes. Only misses see live bytes: where more hits came last, the crest seen is lower, by no
+ * Whether the cycle that ends asked for as many blocks as the cycle before, and its crest was as
+ * high. Crests are read at misses only, so the cycle with more hits may show a lower crest, by no
  * more than the cache may hold.
  */
 static bool is_like_the_last(ashlar_cache *own) {
@@ -87,12 +90,13 @@ static bool is_like_the_last(ashlar_cache *own) {
 /*
  * Before a search: give up cached blocks that may keep free memory from being one hole.
  *
- * In a program that works in steps, live bytes are fewest between two steps. Cached blocks that lie
- * between free ones then keep these apart, and the next step's blocks would lie less closely than
- * the last one's. So the cache is emptied once a step, unless the steps are alike: then the blocks
- * lie where the next step wants them. A large block is always given up.
+ * In a program that works in steps, live bytes are fewest between two steps. Cached blocks that
+ * then lie between free blocks keep these from merging, and the next step's blocks would lie
+ * further apart than the last step's. So the cache is emptied once a step, unless the steps are
+ * alike: then the cached blocks lie where the next step wants them. A large block is always given
+ * up.
  *
- * The cache is also emptied where it has had no room for a block since the last miss: then it is
+ * The cache is also emptied if it had no room for a block freed since the last miss: then it is
  * full of sizes that nobody asks for.
  */
 static void make_way(ashlar_allocator *a, ashlar_cache *own) {
@@ -116,7 +120,10 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     ASHLAR_CHECK2(own->pending_count == 0 && own->weight[1] == 0);
 }
 
-/* Rung 3: what this thread holds, before other streams are disturbed or memory is mapped. */
+/*
+ * Rung 3: give up what this thread's cache holds, before disturbing other streams or mapping
+ * memory.
+ */
 static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_rung *rung) {
     if (r->own == NULL || ashlar__cache_is_empty(r->own)) {
         return NULL;
@@ -126,7 +133,10 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
     return best_without_wait(a, r, rung);
 }
 
-/* A stream that is being captured lends nothing, nor does a graph's pool. */
+/*
+ * The best-fitting free block of another stream. A stream that is being captured lends no block,
+ * nor does a graph's pool.
+ */
 static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_stream_state *other,
                                    size_t bytes) {
     return ashlar__stream_state_is_closed(other, &a->client)
@@ -144,7 +154,7 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
             continue;
         }
         ASHLAR_CHECK2(block->stream_state == other && block->tick <= other->last_tick);
-        /* Asking helps only where a recording covers the block's last use. */
+        /* Asking helps only if an event was recorded after the block's last use. */
         if (!ashlar__stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
             const ashlar_status status = ashlar__stream_state_query(other, &a->client);
             if (status != ASHLAR_OK) {
@@ -164,7 +174,10 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Rung 5: the best fit among other streams' blocks; the request's stream waits for its last use. */
+/*
+ * Rung 5: the best fit among all other streams' blocks. The request's stream waits in-stream for
+ * the block's last use.
+ */
 static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_stream_state *owner = NULL;
     ashlar_block *best = NULL;
@@ -190,15 +203,16 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
         status = ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(owner->recorded > best->tick); /* what was waited for is after the use */
+        ASHLAR_CHECK2(owner->recorded > best->tick); /* the event waited for comes after the
+                                                      * block's last use */
         *out = best;
     }
     return status;
 }
 
 /*
- * Rung 6: merge the free blocks of other streams whose work is over, and try the first two again.
- * No block alone was large enough, but several side by side may be.
+ * Rung 6: merge the free blocks of other streams whose work is over, and try rungs 1 and 2 again.
+ * No single block was large enough, but several side by side may be.
  */
 static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *rung) {
@@ -213,7 +227,7 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
         }
         may_merge = true;
         if (ashlar__stream_state_is_closed(other, &a->client)) {
-            continue; /* only what is known to be past there */
+            continue; /* it cannot be asked: merge only what is known to be past */
         }
         const ashlar_status status = ashlar__stream_state_ask(other, &a->client, other->last_tick,
                                                               &a->stats.events_recorded);
@@ -228,10 +242,13 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     return ASHLAR_OK;
 }
 
-/* Rungs 4 to 6: memory there is, last used by other streams. */
+/* Rungs 4 to 6: mapped memory that other streams used last. */
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *rung) {
-    /* Captured work may not wait for other work: only what is known to be past will do. */
+    /*
+     * Captured work may not wait for other work: it gets only blocks whose last use is known to be
+     * past.
+     */
     if (ashlar__stream_state_is_closed(r->stream_state, &a->client)) {
         ashlar__heap_sweep(&a->heap);
         *out = best_without_wait(a, r, rung);
@@ -239,7 +256,9 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
     }
     *rung = ASHLAR_RUNG_COMPLETED;
     ashlar_status status = try_completed(a, r, out);
-    /* A wait in one stream makes the block fit for that stream alone. */
+    /*
+     * After an in-stream wait only the waiting stream may use the block, so that is no idle block.
+     */
     if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
         *rung = ASHLAR_RUNG_WAITED;
         status = try_waited(a, r, out);
@@ -251,8 +270,9 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
 }
 
 /*
- * Rungs 3 to 7. *out is NULL where the device, or the limit, is full; the error detail then says
- * which.
+ * Rungs 3 to 7. *out is NULL if no block was found and no memory may be mapped: the device is full,
+ * the limit is reached or the allocator is sealed; the error detail says which. With r->is_at_hand
+ * nothing is mapped, and there is no error detail.
  */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
@@ -269,14 +289,14 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-/* Rungs 1 to 7: no wait on the host, and nothing is taken out of other threads' caches. */
+/* Rungs 1 to 7, without a wait on the host, and without emptying other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
     *out = best_without_wait(a, r, rung);
     return *out == NULL ? search_on(a, r, out, rung) : ASHLAR_OK;
 }
 
-/* Rung 8. True: there was something to take back. */
+/* Rung 8. True if the caches gave any memory back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     const size_t free_bytes = a->heap.free_bytes;
     ashlar__caches_flush_locked(a, r->own);
@@ -284,7 +304,7 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     return a->heap.free_bytes != free_bytes;
 }
 
-/* Whether waiting for this stream would let free memory be used by others. */
+/* Whether waiting for this stream on the host would make free memory usable by other streams. */
 static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
     if (ashlar__stream_state_is_closed(state, &a->client)) {
         return false;
@@ -294,7 +314,10 @@ static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_
            ashlar__shared_waits_for_locked(a, state);
 }
 
-/* Record events that are missing, and find the oldest recording that is worth waiting for. */
+/*
+ * Record the events that are missing, and find the stream worth waiting for whose event is oldest;
+ * *out is NULL if there is none.
+ */
 static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ashlar__shared_cover_locked(a);
     *out = NULL;
@@ -306,7 +329,7 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
         status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                             &a->stats.events_recorded);
         ASHLAR_CHECK2(state->completed <= state->recorded);
-        const bool is_done = state->completed == state->recorded; /* the stream is gone */
+        const bool is_done = state->completed == state->recorded; /* then the stream is gone */
         if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
             *out = state;
         }
@@ -314,7 +337,9 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
     return status;
 }
 
-/* Rung 10, once: wait for one stream. *waited: there was one to wait for. */
+/*
+ * One wait of rung 10: for one stream, dropping the lock. *waited: whether there was such a stream.
+ */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
     ashlar_status status = find_oldest(a, &oldest);
@@ -322,7 +347,7 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     if (*waited) {
         status = ashlar__stream_state_synchronize(oldest, &a->client, &a->lock);
     }
-    ASHLAR_OWNS(&a->lock); /* again */
+    ASHLAR_OWNS(&a->lock); /* held again after the wait */
     ashlar__shared_settle_locked(a);
     ashlar__heap_sweep(&a->heap);
     return status;
@@ -333,20 +358,21 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
     ashlar_status status = ASHLAR_OK;
-    /* It helps only where what is free and what may be mapped are enough together. */
+    /* Waiting helps only if free, shared and mappable bytes together are enough. */
     bool may_help =
         r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar__range_left(&a->heap.range);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
-            (void)drain_caches(a, r); /* other threads went on during the wait */
+            (void)drain_caches(a, r); /* other threads may have filled their caches during the
+                                       * wait */
             status = search(a, r, out, &unused);
         }
     }
     return status;
 }
 
-/* Rung 11. Where too little is idle it maps the rest anew, so that the seal has its say. */
+/* Rung 11. If too little memory is idle, the rest is newly mapped, so the seal must permit that. */
 static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     if (ashlar__may_map_locked(a) != ASHLAR_OK) {
         return ASHLAR_OK;
@@ -355,7 +381,7 @@ static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-/* Rungs 8 to 11, where a search found nothing. */
+/* Rungs 8 to 11, for a request for which rungs 1 to 7 found nothing. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar_rung unused;
@@ -363,7 +389,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
     if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
         *rung = ASHLAR_RUNG_RECLAIMED;
-        drain_caches(a, r); /* what was given back may be in a cache */
+        drain_caches(a, r); /* the blocks given back may be in a cache */
         status = search(a, r, out, &unused);
     }
     if (status == ASHLAR_OK && *out == NULL) {
@@ -377,7 +403,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     return status;
 }
 
-/* Rungs 3 to 11, for a request that 1 and 2 do not serve. */
+/* Rungs 3 to 11, for a request that rungs 1 and 2 do not serve. */
 static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
                                            ashlar_block **out, ashlar_rung *rung) {
     ashlar_block *found = NULL;

@@ -15,7 +15,7 @@
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
-/* Groups in a report, addresses of a group, bytes of a line. */
+/* The most groups in a report, addresses listed of a group, and bytes of a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
 typedef struct leak {
@@ -26,7 +26,7 @@ typedef struct leak {
 
 /* Leaks of one tag and size. */
 typedef struct group {
-    size_t first, count; /* of the sorted leaks */
+    size_t first, count; /* where the group lies among the sorted leaks */
     uint64_t bytes;
 } group;
 
@@ -44,7 +44,7 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 
 /* ---- collecting ---- */
 
-/* Copy up to `capacity` leaks. Returns how many there are. */
+/* Copy up to `capacity` leaks. Returns the number of all leaks, which may be larger. */
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL;
@@ -80,7 +80,7 @@ static int by_kind(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* The most bytes first; of equals, in the order of the leaks. */
+/* The group with most bytes first; equal ones in the order of their leaks. */
 static int by_bytes(const void *left, const void *right) {
     const group *a = left, *b = right;
     if (a->bytes != b->bytes) {
@@ -89,7 +89,7 @@ static int by_bytes(const void *left, const void *right) {
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* The leaks are sorted by kind. */
+/* Group the leaks, which are sorted by_kind(). Returns the number of groups. */
 static size_t make_groups(const leak *leaks, size_t count, group *groups) {
     size_t group_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -164,12 +164,12 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
 
 /* Guards the list of allocators that report their leaks. */
 static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
-static ashlar_allocator *reported_allocators; /* by next_reported */
+static ashlar_allocator *reported_allocators; /* linked by next_reported */
 static bool is_expecting_exit;
 
 /*
- * The device may be gone by now, and threads may still run. An allocator whose lock one of them
- * holds is left out: to wait for that lock may be to wait forever.
+ * The device may be gone by now, and threads may still run. An allocator is left out if one of them
+ * holds its lock: waiting for that lock might take forever.
  */
 static void report_at_exit(void) {
     ashlar__lock_acquire(&watch_lock);
@@ -185,7 +185,8 @@ static void report_at_exit(void) {
 void ashlar__leaks_register(ashlar_allocator *a) {
     ashlar__lock_acquire(&watch_lock);
     if (!is_expecting_exit) {
-        is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
+        is_expecting_exit = atexit(report_at_exit) == 0; /* on failure the next allocator tries
+                                                          * again */
     }
     a->next_reported = reported_allocators;
     reported_allocators = a;

@@ -1,6 +1,6 @@
 /*
- * limits.c - how much memory an allocator takes of the device: trim, limit, reservation, the seal
- * and the program's callback that gives memory back, and which peers may use it.
+ * limits.c - how much memory an allocator takes from the device (trim, limit, reservation, seal,
+ * and the program's callback that frees blocks), and which peer devices may use this memory.
  */
 #include "allocator/core/slow_path.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- giving back ---- */
 
-/* Make idle what no work uses any more, without waiting for the rest. */
+/* Make the free blocks idle that no work uses any more, without waiting for work on the others. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
@@ -126,7 +126,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     ASHLAR_OWNS(&a->lock);
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
-    /* The callback may allocate, but is not called again for what it allocates. */
+    /* The callback may allocate, but it is not called again for its own allocations. */
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
@@ -141,13 +141,14 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
-/* Ask before: else the next mapping would be the one to fail for a peer without access. */
+/* Refuse a peer without access now: otherwise the next mapping of memory would fail for it. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* its own device needs no leave; a range of segments refuses by itself */
+        return ASHLAR_OK; /* the allocator's own device has access; a range of segments refuses
+                           * every peer later */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));

@@ -1,5 +1,5 @@
 /*
- * lookup.c - from an address to its block, and what is wrong with one that has none.
+ * lookup.c - from an address to its block, and what is wrong with an address that has no block.
  */
 #include "allocator/core/slow_path.h"
 
@@ -7,7 +7,9 @@
 #include "allocator/base/error.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The block that an offset is in; in a plan's memory the live slot block, where there is one. */
+/*
+ * The block in which an offset lies; in a plan memory the live slot block there, if there is one.
+ */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -20,10 +22,12 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     return block;
 }
 
-/* What is wrong with a pointer that is not the start of a live block. */
+/*
+ * Say what is wrong with a pointer that is not the start of a live block. Errors: ASHLAR_EPOINTER.
+ */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     ASHLAR_OWNS(&a->lock);
-    /* Shuts out other threads' hits, which write what is read here. */
+    /* This shuts out other threads' hits, which write the fields that are read here. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
@@ -41,7 +45,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     ASHLAR_OWNS(&a->lock);
-    /* An address below the base wraps to a huge offset, and is refused with the others. */
+    /* An address below the base wraps to a huge offset, and is refused like one above the range. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
     if (offset < a->constants.range_bytes) {
@@ -89,7 +93,7 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
 
 bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
+    ashlar__caches_claim_locked(a, own); /* because hits write to the blocks that they hand out */
     const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
     ashlar__caches_release_locked(a, own);
     return is_sound;

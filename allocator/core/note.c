@@ -1,5 +1,5 @@
 /*
- * note.c - what is noted of an allocation and of a free: by counters, trace and recordings.
+ * note.c - noting allocations and frees in the counters, the trace and the recordings.
  */
 #include "allocator/core/note.h"
 
@@ -43,7 +43,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     if (a->guards.fill != NULL) {
         cached_bytes += a->guards.fill->bytes;
     }
-    /* Now every thread has published. Whether the sums are right is ashlar_allocator_check()'s. */
+    /* Now every thread has published. ashlar_allocator_check() verifies the sums. */
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
@@ -97,7 +97,7 @@ void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
 
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
     ASHLAR_CHECK2(requested <= block->bytes && block->stream_state != NULL);
-    /* A captured stream's blocks are its graph's, and never a plan's. */
+    /* Blocks for a captured stream belong to its graph's pool, so a plan never serves them. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,

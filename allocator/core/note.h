@@ -1,6 +1,6 @@
 /*
- * note.h - what is noted of an allocation and of a free: by counters, trace and recordings
- * (internal). Lock: held, for all of it.
+ * note.h - noting allocations and frees in the counters, the trace and the recordings (internal).
+ * Lock: held, for every function here.
  */
 #ifndef ASHLAR_NOTE_H
 #define ASHLAR_NOTE_H
@@ -15,7 +15,7 @@ void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
 
-/* Where the calling thread counts; and publish its counters if that is due. */
+/* The counters that the calling thread raises; and publish them if that is due. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
@@ -23,7 +23,7 @@ void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state);
 
-/* One consistent sum of every thread's counters. _claimed: the caches are claimed, too. */
+/* Every thread's counters, summed at one moment. _claimed: the caller has claimed the caches. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 

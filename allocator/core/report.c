@@ -1,5 +1,5 @@
 /*
- * report.c - what the program is told when memory is out (who has it, and what would help), and
+ * report.c - what the program is told: if memory runs out, who holds it and what would help; and
  * what a guard mode found.
  */
 #include "allocator/core/report.h"
@@ -24,7 +24,10 @@ static size_t largest_hole_locked(const ashlar_allocator *a) {
     return largest;
 }
 
-/* The next tag after `last` by live bytes, the most first, of equals by number; -1: none. */
+/*
+ * The tag that follows `last` in descending order of live bytes; tags with equal bytes are ordered
+ * by number. `last` is -1 for the first tag. Returns -1 if no tag with live bytes is left.
+ */
 static int next_tag(const ashlar_stats *stats, int last) {
     int best = -1;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -38,7 +41,7 @@ static int next_tag(const ashlar_stats *stats, int last) {
     return best;
 }
 
-/* "weights 1024, batch 512": the tags that hold most. */
+/* Write the tags that hold the most bytes, for example " (weights 1024, batch 512)". */
 static void name_top_tags(const ashlar_stats *stats, char *text) {
     size_t at = 0;
     int tag = -1;

@@ -1,5 +1,5 @@
 /*
- * report.h - what the library tells the program: memory that is out, what a guard mode found, and
+ * report.h - what the library tells the program: that memory ran out, what a guard mode found, and
  * blocks that are still live at the end (internal).
  */
 #ifndef ASHLAR_CORE_REPORT_H
@@ -8,9 +8,10 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * The report of a request that cannot be served: ASHLAR_ENOMEM. Lock: held.
+ * Fail a request that cannot be served: say in the error detail what holds the memory, and return
+ * ASHLAR_ENOMEM. Lock: held.
  *
- * cause   the last rung's own words
+ * cause   why the last attempt failed; becomes part of the detail
  */
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
                                        const char *cause);
@@ -25,9 +26,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *all
 
 /* Have the allocator's live blocks reported when the process exits, until it is unregistered. */
 void ashlar__leaks_register(ashlar_allocator *allocator);
-void ashlar__leaks_unregister(ashlar_allocator *allocator); /* also one that is not registered */
+void ashlar__leaks_unregister(ashlar_allocator *allocator); /* no effect if not registered */
 
-/* Say what is live, if anything is. No driver call. Lock: held. */
+/* Report the live blocks, if there are any. No driver call. Lock: held. */
 void ashlar__leaks_report_locked(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_CORE_REPORT_H */

@@ -1,6 +1,6 @@
 /*
- * shared.c - blocks that several streams used, from ashlar_record_stream() until the heap has them
- * back.
+ * shared.c - blocks that several streams use, from ashlar_record_stream() until they go back to the
+ * heap.
  */
 #include "allocator/core/shared.h"
 
@@ -38,7 +38,10 @@ static ashlar_use *new_use(ashlar_stream_state *state, ashlar_use *next) {
 
 /* ---- marking ---- */
 
-/* The first mark also makes the use of the block's own stream, so that a free cannot fail. */
+/*
+ * The first mark also allocates the use of the block's own stream, so that a free needs no host
+ * memory.
+ */
 ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     if (find_use(block, state) != NULL) {
@@ -53,7 +56,7 @@ ashlar_status ashlar__shared_add_use_locked(ashlar_block *block, ashlar_stream_s
     use->next = ashlar__block_is_shared(block) ? block->uses : own;
     block->uses = use;
     block->marks |= ASHLAR_BLOCK_SHARED;
-    ASHLAR_CHECK2(use->next != NULL); /* two streams at least: the one it was taken for, and this */
+    ASHLAR_CHECK2(use->next != NULL); /* at least two uses: by the block's own stream, and this */
     return ASHLAR_OK;
 }
 
@@ -64,7 +67,10 @@ void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
     ASHLAR_OWNS(&a->lock);
     ASHLAR_ASSERT(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     if (find_use(block, state) == NULL) {
-        /* Freed on a stream that was not marked: its use covers that of the block's own stream. */
+        /*
+         * The block is freed on a stream that was not marked, whose work then comes after the work
+         * of the block's own stream: one use stands for both.
+         */
         ashlar_use *of_home = find_use(block, block->stream_state);
         ASHLAR_ASSERT(of_home != NULL);
         of_home->stream_state = state;
@@ -79,7 +85,7 @@ void ashlar__shared_put_locked(ashlar_allocator *a, ashlar_block *block,
     a->shared_bytes += block->bytes;
 }
 
-/* Forget the uses that are past. True: the heap, or the plan memory, may have the block. */
+/* Forget the uses that are past. True: the block may go back to the heap, or to its plan memory. */
 static bool settle(ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
         if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
@@ -89,13 +95,19 @@ static bool settle(ashlar_block *block) {
         }
     }
     const ashlar_use *left = block->uses;
-    /* A slot block goes back to its plan memory's stream: the use that is left must be by that. */
+    /*
+     * A slot block goes back to the stream of its plan memory: only a use by that stream may be
+     * left.
+     */
     return left == NULL ||
            (left->next == NULL &&
             (!ashlar__block_is_of_slot(block) || left->stream_state == block->prev->stream_state));
 }
 
-/* Give a block to the heap, last used on `state`; NULL: all uses are over. */
+/*
+ * Take a block out of the list, and give it to the heap as last used by `state`, or as idle if
+ * `state` is NULL. A slot block goes to its plan memory instead.
+ */
 static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_state *state) {
     ashlar_block *block = *link;
     ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
@@ -138,7 +150,7 @@ void ashlar__shared_drop_uses_locked(ashlar_block *block) {
 
 /* ---- asking and waiting ---- */
 
-/* Have an event recorded behind a use. Requires that its stream is not being captured. */
+/* Have an event recorded behind a use. The use's stream must not be in a capture. */
 static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
     return ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
                                       &a->stats.events_recorded);
@@ -154,7 +166,7 @@ static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     return true;
 }
 
-/* Ask about every use of a block but those by `but`. */
+/* Ask the driver whether the uses of a block are over, except a use by `but`. */
 static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
                          const ashlar_stream_state *but) {
     ashlar_status status = ASHLAR_OK;
@@ -310,7 +322,7 @@ void ashlar__shared_finish(ashlar_allocator *a) {
 ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
-    /* Only an address of a dry run needs the thread's cache. */
+    /* The thread's cache is needed only for an address of a dry run. */
     ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
     ashlar__lock_acquire(&a->lock);
     if (ashlar__dry_run_has(own, ptr)) {

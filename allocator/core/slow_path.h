@@ -1,23 +1,23 @@
 /*
- * slow_path.h - what the public functions call where the thread's cache does not serve, and the
- * steps of that: from a request to a block, whether more memory may be taken of the device, and
- * from an address to its block (internal).
+ * slow_path.h - what the public functions call if the thread's cache cannot serve them, and its
+ * parts: from a request to a block, whether the device may be asked for more memory, and from an
+ * address to its block (internal).
  */
 #ifndef ASHLAR_SLOW_PATH_H
 #define ASHLAR_SLOW_PATH_H
 
 #include "allocator/core/allocator_impl.h"
 
-/* As the public functions, where the calling thread's cache does not serve. */
+/* The public functions' work if the calling thread's cache cannot serve. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    void **out);
-/* The same, where the step under way has declined the request already. */
+/* The same, after the step under way has declined the request. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
-/* The same; caller: where the public function returns to. */
+/* The same; caller: the public function's return address, which guard modes report. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *caller);
 
@@ -39,19 +39,19 @@ typedef enum ashlar_rung {
     ASHLAR_RUNG_COUNT
 } ashlar_rung;
 
-/* A request on its way down the ladder. */
+/* A request that climbs the ladder, rung by rung. */
 typedef struct ashlar_request {
-    ashlar_stream_state *stream_state; /* whose later work is to use the block */
+    ashlar_stream_state *stream_state; /* of the stream that is to use the block */
     size_t bytes;                      /* of the block, a multiple of ASHLAR_BLOCK_ALIGN */
     ashlar_cache *own;                 /* the calling thread's cache, or NULL */
-    bool is_unplanned;                 /* the step under way has been asked */
+    bool is_unplanned;                 /* do not ask the step under way for a block of its plan */
     bool is_idle;    /* only memory that no queued work uses; see deferred_free.h */
     bool is_at_hand; /* only memory that is reserved and free now */
 } ashlar_request;
 
 /*
- * Find a free block that serves the request; it stays free and in its bin. Lock: held, but perhaps
- * dropped and taken again meanwhile.
+ * Find a free block that serves the request; the block stays free and in its bin. Lock: held; may
+ * be dropped and taken again meanwhile.
  *
  * Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
@@ -61,21 +61,21 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *all
 
 /* ---- more memory of the device ---- */
 
-/* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
+/* Whether the seal permits mapping more memory. Lock: held. Errors: ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocator);
 
-/* Raise the peak of reserved bytes. Call it after mapping memory, also where that failed. */
+/* Raise the peak of reserved bytes. Call it after mapping memory, also if that failed. */
 void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
 
 /*
- * Have the program's callback give something back. False: it gave nothing. Lock: held, but dropped
- * during the callback.
+ * Have the program's reclaim callback free blocks. False: it freed nothing, or was not called.
+ * Lock: held, but dropped during the callback.
  */
 bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- from an address to its block ---- */
 
-/* The heap's check, for assertions; the calling thread is in no hit. O(blocks). */
+/* Whether ashlar__heap_check() passes, for assertions. Not to be called in a hit. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* The live block that begins at `ptr`. Lock: held. Errors: ASHLAR_EPOINTER. */
@@ -83,14 +83,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *alloc
                                                          const void *ptr, ashlar_block **out);
 
 /*
- * The live block that `ptr` points into: where it begins, and the bytes asked for. Not guard=unmap.
+ * The live block that `ptr` points into: its begin, and the bytes asked for. Not with guard=unmap.
  * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
                                                     void **base, size_t *bytes);
 
 /*
- * Whether `ptr` points into memory that is reserved, live or not. Not what guard=unmap has mapped.
+ * Whether `ptr` points into the heap's reserved memory, in a live block or not. Memory that
+ * guard=unmap has mapped does not count.
  * Lock: not held.  Cost: O(chunks).
  */
 bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);

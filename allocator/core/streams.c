@@ -8,11 +8,11 @@
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
 
-/* Every allocator of the process: ashlar_stream_destroy() tells those of its device. */
+/* All allocators of the process. ashlar_stream_destroy() tells those on the stream's device. */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
 
-/* Once so many streams are gone, the states of those without blocks are deleted. */
+/* When this many streams have ended, the states to which nothing refers are deleted. */
 enum { GONE_MAX = 16 };
 
 static bool is_per_thread(ashlar_stream stream) {
@@ -74,13 +74,16 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
     ashlar__host_free(state);
 }
 
-/* No request will name it, nor will its pool end. */
+/*
+ * Whether the state's stream has ended, so that no request can name it, and no pool or waiting
+ * thread needs it.
+ */
 static bool is_over(const ashlar_stream_state *state) {
     return (state->is_gone || state->is_ended) && !state->is_pool && state->pool == NULL &&
            state->waiter_count == 0;
 }
 
-/* Delete the states of streams that are gone, where no block is left. */
+/* If many streams have ended, delete those of their states to which nothing refers any more. */
 static void drop_gone_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
@@ -94,7 +97,10 @@ static void drop_gone_locked(ashlar_allocator *a) {
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
         if (is_over(state) && !state->is_referenced) {
-            /* Where the driver said that the stream is gone, there may be empty magazines. */
+            /*
+             * There may still be empty magazines if it was the driver that said that the stream is
+             * gone.
+             */
             ashlar__caches_forget_stream_locked(a, state);
             ashlar__stream_state_delete_locked(a, state);
         }
@@ -177,11 +183,11 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
     ashlar__caches_forget_stream_locked(a, state);
-    /* The event also covers what live blocks were used for on the stream. */
+    /* This event also comes after the stream's uses of blocks that are still live. */
     const ashlar_status status =
         ashlar__stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state->recorded > 0); /* or no use could ever be past */
+        ASHLAR_CHECK2(state->recorded > 0); /* otherwise no use could ever be past */
         state->is_gone = true;
         a->recent = NULL;
     }
@@ -202,7 +208,9 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            /* Where no event can be recorded now, a later one finds that the stream is gone. */
+            /*
+             * If no event can be recorded now, a later attempt will find that the stream is gone.
+             */
             const ashlar_status unused = ashlar_allocator_forget_stream(a, stream);
             (void)unused;
         }

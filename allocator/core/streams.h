@@ -7,7 +7,7 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * The state of a stream, not of its pool, made at its first use. Lock: held.
+ * The stream's own state, never its graph pool's; made at the stream's first use. Lock: held.
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *allocator,
@@ -17,7 +17,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator 
 /* Delete a state that nothing refers to. Lock: held. */
 void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* Add the allocator to the process's list, where ashlar_stream_destroy() finds it; take it out. */
+/* Add the allocator to the process's list, where ashlar_stream_destroy() finds it; remove it. */
 void ashlar__allocator_enlist(ashlar_allocator *allocator);
 void ashlar__allocator_delist(ashlar_allocator *allocator);
 
@@ -31,8 +31,8 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator,
                                          const ashlar_stream_state *state);
 
 /*
- * The state that idle blocks are taken for: of no stream, and without free blocks. Lock: held.
- * Errors: ASHLAR_EHOSTMEM.
+ * The state of no stream, to which the blocks of ashlar__alloc_idle() belong while they are live.
+ * It has no free blocks. Lock: held. Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *allocator,
                                                                  ashlar_stream_state **out);

@@ -17,9 +17,9 @@ static const char *text_of(const char *fingerprint) {
 
 /* ---- saving ---- */
 
-/* The streams of an image by their numbers. */
+/* The streams of an image. A stream's index is its number in the file. */
 typedef struct numbering {
-    const ashlar_stream_state **stream_states; /* [room], enough for all keys */
+    const ashlar_stream_state **stream_states; /* [room]; room for every stream of every key */
     size_t room;
     uint32_t count;
 } numbering;
@@ -59,7 +59,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
-/* How many keys there are to save, each of which must have its plan. */
+/* The number of keys to save: all with recorded steps. Each must have a plan that is up to date. */
 static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -85,7 +85,10 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     return ASHLAR_OK;
 }
 
-/* Oldest first, since a load adds each in front: so saving what was loaded writes the same. */
+/*
+ * List the oldest key first: loading puts each key in front of the list, so that saving loaded
+ * plans writes the same file again.
+ */
 static void list_keys(const ashlar_allocator *a, const ashlar_step_key **keys, uint32_t count) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0) {
@@ -153,11 +156,11 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
 
 /* ---- loading ---- */
 
-/* Keys on their way from an image into the allocator, and their streams. */
+/* The keys that a load takes from an image into the allocator, and the states of their streams. */
 typedef struct arrival {
     ashlar_step_key **keys; /* [count] */
     uint32_t count;
-    ashlar_stream_state **stream_states; /* [state_count], by the image's numbers */
+    ashlar_stream_state **stream_states; /* [state_count], indexed by the image's stream numbers */
     uint32_t state_count;
 } arrival;
 
@@ -217,7 +220,10 @@ static bool has_state(const arrival *in, const ashlar_stream_state *state) {
     return i < in->state_count;
 }
 
-/* Plans of one stream share a memory: another one would have to move the others. */
+/*
+ * Refuse to load if the allocator has steps on one of the streams already: plans of one stream
+ * share a memory, and a further plan might need a larger one.
+ */
 static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         bool is_on = has_state(in, key->stream_state);

@@ -5,16 +5,16 @@
  * A file is lines of text, each ended by '\n', of fields between commas; numbers are decimal:
  *
  *     ashlar-plan,1                      name and version of the format
- *     fingerprint,TEXT                   the caller's; the rest of the line
- *     plans,ALIGNMENT,STREAMS,KEYS       alignment of every slot, number of streams, and of keys
- *     key,KEY,STREAM,STEPS,PARTS,ALLOCS  a key: its steps' stream, how many of them were recorded
- *     part,STREAM,PLAN,BOUND             PARTS lines: a stream, the bytes of its plan and bound
- *     alloc,BYTES,TAG,PART,END,OFFSET    ALLOCS lines, in order: an allocation with a slot
- *     alloc,BYTES,TAG,PART               ... or one that is not planned
- *     end,SUM                            FNV-1a of all lines above, 16 hexadecimal digits
+ *     fingerprint,TEXT                   the caller's text: all the rest of the line
+ *     plans,ALIGNMENT,STREAMS,KEYS       bytes each slot is aligned to; how many streams and keys
+ *     key,KEY,STREAM,STEPS,PARTS,ALLOCS  a key: the stream and the number of its recorded steps
+ *     part,STREAM,PLAN,BOUND             PARTS lines: a stream, the bytes of its plan, their bound
+ *     alloc,BYTES,TAG,PART,END,OFFSET    ALLOCS lines, in order: an allocation that has a slot
+ *     alloc,BYTES,TAG,PART               ... or an allocation that is not planned
+ *     end,SUM                            checksum of all lines above: FNV-1a, 16 hexadecimal digits
  *
- * Streams are numbered from 0 in the order of their first mention. PART is the number of a part
- * line of the key, from 0.
+ * Streams are numbered from 0 in the order of their first mention. PART is the index, from 0, of
+ * one of the key's part lines.
  */
 #ifndef ASHLAR_PLAN_IMAGE_H
 #define ASHLAR_PLAN_IMAGE_H
@@ -35,11 +35,11 @@ enum {
  */
 typedef struct ashlar_image_key {
     uint64_t key;
-    uint32_t stream; /* of its steps */
+    uint32_t stream; /* the number of the stream of its steps */
     uint32_t step_count;
-    uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* of its allocations */
-    ashlar_recording recording;                /* its stream_states are NULL */
-    ashlar_plan *plan;                         /* without slot blocks and stream_states */
+    uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* the numbers of the streams of its allocations */
+    ashlar_recording recording;                /* with all stream_states NULL */
+    ashlar_plan *plan;                         /* has no slot blocks and no stream_states yet */
 } ashlar_image_key;
 
 typedef struct ashlar_plan_image {
@@ -54,16 +54,18 @@ void ashlar__plan_image_finish(ashlar_plan_image *image);
 /* Errors: ASHLAR_EINVAL (more than ASHLAR_PLAN_FINGERPRINT_MAX bytes, or a control character). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_check_fingerprint(const char *fingerprint);
 
-/* Errors: those of ashlar__file_create() and ashlar__file_commit(); an old file stays then. */
+/*
+ * Errors: those of ashlar__file_create() and ashlar__file_commit(); an existing file is kept then.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image,
                                                          const char *path);
 
 /*
- * Parse an image: check the range of every number, every packing, and the sum.
+ * Parse an image: check the range of every number, every packing, and the checksum.
  *
- * name    the file's, for messages
+ * name    of the file, for messages
  * text    not NULL
- * out     given back with ashlar__plan_image_finish(); unchanged on failure
+ * out     the caller frees it with ashlar__plan_image_finish(); unchanged on failure
  * Errors: ASHLAR_EFORMAT (the detail begins with NAME:LINE:), ASHLAR_ENOTSUP (another version or
  *         alignment, likewise), ASHLAR_EHOSTMEM.
  */
@@ -73,7 +75,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_parse(const char *name, const
 /* The same from a file. Errors: also ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out);
 
-/* The sum of a text that follows another, whose sum is `sum`; and the sum as text. */
+/*
+ * The checksum of an earlier text and `text` after it, where `sum` is that of the earlier text
+ * alone; and a checksum as text.
+ */
 #define ASHLAR_PLAN_SUM_OF_NOTHING UINT64_C(0xcbf29ce484222325)
 uint64_t ashlar__plan_sum(uint64_t sum, const char *text, size_t bytes);
 void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);

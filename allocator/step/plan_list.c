@@ -10,7 +10,10 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/* Add the recording, which has no stream yet, to its key as a step on `stream`. Finishes it. */
+/*
+ * Add the recording, which belongs to no stream yet, to key `key` as a step on `stream`. Finishes
+ * the recording, also on failure.
+ */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;
@@ -54,7 +57,7 @@ static ashlar_status check_alloc(const char *what, size_t i, size_t bytes, ashla
     return ASHLAR_OK;
 }
 
-/* live   [count], by block: the number of its allocation, from 1; 0: not live */
+/* live   [count], indexed by block number: 1 + the index of the block's allocation; 0: not live */
 static ashlar_status add_event(const ashlar_plan_event *events, size_t count, size_t i,
                                uint32_t *live, ashlar_recording *out) {
     const ashlar_plan_event *e = &events[i];
@@ -116,7 +119,7 @@ static int by_begin(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* How many of the sorted buffers begin before a time. */
+/* How many of the buffers, sorted by `begin`, begin before `time`. */
 static size_t begun_before(const ashlar_pack_buffer *const *sorted, size_t count, uint64_t time) {
     size_t low = 0, high = count;
     while (low < high) {

@@ -1,8 +1,8 @@
 /*
  * plan_read.c - reading a file of plans; the format is in plan_image.h.
  *
- * Everything is checked before it is used. The sum catches a damaged file; the check of each number
- * catches a file written by hand.
+ * Everything is checked before it is used. The checksum finds a damaged file; the check of each
+ * number finds a mistake in a file that was written by hand.
  */
 #include "allocator/step/plan_image.h"
 
@@ -26,9 +26,9 @@ _Static_assert(ASHLAR_PLAN_STREAMS_MAX - 1 <= UCHAR_MAX, "a stream_idx fits ashl
 _Static_assert(ASHLAR_RECORDING_MAX < ASHLAR_NOT_PLANNED, "no end is taken for that mark");
 
 typedef struct reader {
-    const char *name;  /* of the file */
-    const char *text;  /* all of it */
-    ashlar_piece rest; /* not read yet */
+    const char *name;  /* of the file, for messages */
+    const char *text;  /* the whole file */
+    ashlar_piece rest; /* the part of `text` that is not read yet */
     size_t line;       /* number of the line read last, from 1 */
 } reader;
 
@@ -45,7 +45,9 @@ static ashlar_status next_line(reader *r, ashlar_piece *out) {
     return ASHLAR_OK;
 }
 
-/* The next line, which must begin with `word`; *out is what follows the comma. */
+/*
+ * Read the next line, which must begin with `word` and a comma; *out is the text behind the comma.
+ */
 static ashlar_status next_row(reader *r, const char *word, ashlar_piece *out) {
     char shown[ASHLAR_SHOWN_BYTES];
     ashlar_piece line;
@@ -80,7 +82,7 @@ static size_t count_fields(ashlar_piece row) {
     return count;
 }
 
-/* The numbers of a row, which must be `count`, each in its field's range. */
+/* Read the numbers of a row: there must be `count`, each within the range of its field. */
 static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field *fields,
                                   size_t count, uint64_t *values) {
     char shown[ASHLAR_SHOWN_BYTES];
@@ -110,7 +112,10 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/* Whether `count` lines of `line_bytes` at least can follow: a wrong count must not take memory. */
+/*
+ * Refuse a count of lines, each of at least `line_bytes`, for which the rest of the file is too
+ * short: memory must not be allocated for a wrong count.
+ */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK
@@ -177,7 +182,7 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     return ASHLAR_OK;
 }
 
-/* Make the key's plan from the offsets; it must be as large as the file says. */
+/* Make the key's plan from the offsets. Its sizes must be those that the file states. */
 static ashlar_status restore(const reader *r, const size_t *offsets,
                              const ashlar_stream_plan *parts, ashlar_image_key *key) {
     const ashlar_status status = ashlar__plan_restore(&key->recording, offsets, &key->plan);
@@ -220,7 +225,7 @@ static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_
     return status;
 }
 
-/* Whether the image has the key on that stream. */
+/* Whether the image already has this key on this stream. */
 static bool is_known(const ashlar_plan_image *image, uint64_t key, uint64_t stream) {
     uint32_t i = 0;
     while (i < image->key_count && (image->keys[i].key != key || image->keys[i].stream != stream)) {

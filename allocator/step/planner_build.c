@@ -12,7 +12,7 @@
 
 /* ---- memory ---- */
 
-/* A block of the heap's, free for work on `state`: from the ladder, as for any request. */
+/* Take a block of the heap for work on `state`, by way of the ladder like any request. */
 static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
                                        ashlar_stream_state *state, size_t bytes,
                                        ashlar_block **out) {
@@ -40,8 +40,8 @@ static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
 /* What the plans of one stream need together. */
 typedef struct needs {
     ashlar_stream_state *stream_state;
-    size_t bytes;    /* the largest plan */
-    size_t *offsets; /* [count], of all slots: different, rising, < bytes */
+    size_t bytes;    /* bytes of the largest plan */
+    size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
     size_t count;
 } needs;
 
@@ -54,7 +54,7 @@ static bool are_rising(const needs *n) {
 }
 
 /*
- * A plan memory with a slot block at each offset, which is not in the allocator's list yet.
+ * Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
  * Lock: held; may be dropped and taken again meanwhile.
  */
 static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
@@ -90,14 +90,14 @@ static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
     if (memory != NULL) {
         ASHLAR_CHECK2(!memory->is_busy);
         memory->is_unused = true;
-        /* The next one may then have its bytes. */
+        /* The memory that replaces it may then take its bytes. */
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
 }
 
 typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
 
-/* Call `visit` for every planned slot on a stream. */
+/* Call `visit` for every planned slot on the stream, in all plans. */
 static void each_slot(const ashlar_allocator *a, const ashlar_stream_state *state, slot_fn visit,
                       void *context) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -159,7 +159,9 @@ static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *
     return ASHLAR_OK;
 }
 
-/* Once all plans have their slot blocks. A plan that is replayed kept its own, and is being read.
+/*
+ * Link all plans, once they have their slot blocks. Not a plan that is being replayed: it kept its
+ * slot blocks, and the thread that replays it reads it without the lock.
  */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -169,12 +171,13 @@ static void link_plans(const ashlar_allocator *a) {
     }
 }
 
-/* Replace the plan memory of a stream by one for all its plans as they are now. */
+/* Replace the plan memory of a stream by one that fits all its present plans. */
 static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
                                   ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* by this thread alone, also without the lock */
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one while the lock is
+                                              * dropped */
     ashlar_status status = find_needs(a, state, &n);
     if (status == ASHLAR_OK) {
         retire(a, state);
@@ -215,7 +218,10 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
     return false;
 }
 
-/* There is no memory for a key's plan. The other plans get their memories back, if possible. */
+/*
+ * Drop the key's plan, for which there is no memory. The other plans of its streams get plan
+ * memories again, if possible.
+ */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
@@ -231,8 +237,8 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
 }
 
 /*
- * Replace the key's plan. Not while a step is in one of the plan memories: then `plan` is dropped,
- * and the next step of the key that ends tries again.
+ * Make `plan` the key's plan, and take memory for it. While a step uses one of the plan memories,
+ * `plan` is freed instead, and the end of the key's next step tries again.
  */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
@@ -289,7 +295,7 @@ static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
     *link = key->next;
 }
 
-/* Plan memories for those streams of a key's plan that have none. */
+/* Make a plan memory for each stream of the key's plan that has none. */
 static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
                                        const ashlar_step_key *key) {
     ashlar_status status = ASHLAR_OK;
@@ -308,7 +314,10 @@ ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *ow
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
-    /* An unused memory of these streams must not pass for theirs: it lacks their slot blocks. */
+    /*
+     * These streams must not be given an unused plan memory: it lacks the slot blocks of their
+     * plans.
+     */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {

@@ -10,7 +10,7 @@
 
 /* ---- beginning ---- */
 
-/* Whether the plan was made for a stream that no request can name any more. */
+/* Whether the plan was made for a stream that has ended, so that no request can name it. */
 static bool has_lost_stream(const ashlar_plan *plan) {
     bool is_lost = false;
     for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
@@ -20,7 +20,7 @@ static bool has_lost_stream(const ashlar_plan *plan) {
     return is_lost;
 }
 
-/* The stream as requests name it now. */
+/* The handle by which this thread's requests name the stream, or ASHLAR_NO_STREAM. */
 static ashlar_stream name_of(const ashlar_stream_state *state) {
     const bool is_open = !state->is_gone && !state->is_ended && state->pool == NULL &&
                          !ashlar__stream_state_is_others(state);
@@ -37,7 +37,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
         replay->memories[stream_idx] = memory;
         ASHLAR_CHECK2(memory != NULL || plan->stream_plans[stream_idx].plan_bytes == 0);
         if (memory != NULL) {
-            ASHLAR_CHECK2(!memory->is_busy); /* one step at a time is in it */
+            ASHLAR_CHECK2(!memory->is_busy); /* only one step at a time may use it */
             memory->is_busy = true;
         }
     }
@@ -57,7 +57,7 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* Record the step, or replay it, or decline it where neither is possible. */
+/* Record the step, or replay it, or decline it if neither is possible. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     const bool is_free = key != NULL && !key->is_busy;
     const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
@@ -77,7 +77,10 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
     }
 }
 
-/* *out stays as it is if the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/*
+ * Find the step's key. *out is unchanged if the step is to be declined. Errors: ASHLAR_EHOSTMEM,
+ * ASHLAR_EDRIVER.
+ */
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
     ashlar_stream_state *state = NULL;
@@ -85,7 +88,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Plans must not change while one gets its memory; and a captured stream cannot wait. */
+    /* No key may change while a plan is being installed, and a captured stream cannot wait. */
     if (!a->planner.is_installing && state->pool == NULL) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
@@ -103,7 +106,8 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
         return status;
     }
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
-    ASHLAR_CHECK2(replay->key == NULL && replay->dry_block_count == 0); /* the last one has ended */
+    ASHLAR_CHECK2(replay->key == NULL && replay->dry_block_count == 0); /* the thread's last step
+                                                                         * has ended */
     replay->depth = 1;
     replay->is_recorded = false;
     a->planner.active_step_count++;
@@ -111,7 +115,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     return ASHLAR_OK;
 }
 
-/* Lock: held, since whoever frees a block reads every cache's own_replay. */
+/* Lock: held, since any thread that frees a block may read every cache's own_replay. */
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
     ASHLAR_OWNS(&a->lock);
@@ -142,7 +146,10 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Add a recording to its key: merged with what is there, or in its place. Finishes it. */
+/*
+ * Merge a recording into that of its key, or put it there if there is none or a stale one. Finishes
+ * `recording`, also on failure.
+ */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);
@@ -176,7 +183,7 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
     return status;
 }
 
-/* Whether build_after says to plan the key now. */
+/* Whether the option build_after asks for the key to be planned now. */
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
@@ -202,7 +209,7 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
         return status;
     }
     status = keep(key, recording);
-    ASHLAR_CHECK2(recording->allocs == NULL); /* the key's, or freed */
+    ASHLAR_CHECK2(recording->allocs == NULL); /* they belong to the key now, or were freed */
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
                                                  : status;

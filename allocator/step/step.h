@@ -1,6 +1,6 @@
 /*
- * step.h - beginning, ending, planning and forgetting steps: all about them but the hits
- * (internal).
+ * step.h - beginning, ending, planning and forgetting steps; requests that a plan serves are in
+ * plan_replay.h (internal).
  */
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
@@ -12,11 +12,12 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator,
                                               const ashlar_stream_state *state);
 
 /*
- * The key `number` of a step on `state`, made if need be. A key whose stream is gone moves to
- * `state`, with all plans of its stream. *out stays as it is if that is not possible now: decline
- * the step then. Lock: held. May queue a wait.
+ * Find or make the key `number` of steps on `state`. A key of that number whose stream is gone
+ * moves to `state`, with all other keys of its stream. *out is unchanged if it cannot move now: the
+ * caller then declines the step. Lock: held. May queue a wait on the stream of `state`.
  *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the waiting stream is captured).
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the stream that is to wait is
+ *         being captured).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,
                                                            uint64_t number,
@@ -24,8 +25,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
                                                            ashlar_step_key **out);
 
 /*
- * Pack a key's recording, and give its plan memory. `own`: the calling thread's cache. Lock: held;
- * dropped while it packs. The key must have a recording, and not be busy.
+ * Pack a key's recording into a plan, and take memory for the plan. `own`: the calling thread's
+ * cache. Lock: held; dropped while packing. The key must have a recording, and not be busy.
  *
  * Errors: those of ashlar_plan_build(); then the key has no plan.
  */
@@ -34,9 +35,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *a
                                                              ashlar_step_key *key);
 
 /*
- * Add keys with plans to an allocator that has no steps on any of their streams: all of them, or
- * none on failure, when they stay the caller's. `own`: the calling thread's cache. Lock: held; may
- * be dropped and taken again meanwhile. The planner must not be busy.
+ * Add keys with plans to an allocator that has no steps on any of their streams. On failure none is
+ * added, and the keys still belong to the caller. `own`: the calling thread's cache. Lock: held;
+ * may be dropped and taken again meanwhile. The planner must not be busy.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  */
@@ -45,33 +46,33 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a
                                                              ashlar_step_key **keys, size_t count);
 
 /*
- * Add a finished recording to its key, as a step that ends does, and plan the key if that is due.
+ * Add a complete recording to its key, as the end of a step does, and plan the key if that is due.
  * Finishes `recording`, also on failure. `own`: the calling thread's cache. Lock: held; dropped
- * while it packs.
+ * while packing.
  *
- * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; ASHLAR_ENOMEM (of the
- *         plan's memory).
+ * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; ASHLAR_ENOMEM (no
+ *         memory for the plan).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *allocator,
                                                          ashlar_cache *own,
                                                          ashlar_stream_state *state, uint64_t key,
                                                          ashlar_recording *recording);
 
-/* Whether a step is in any of the plan's memories. NULL: no plan, and none is. Lock: held. */
+/* Whether a step uses any of the plan's memories; false if `plan` is NULL. Lock: held. */
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *allocator, const ashlar_plan *plan);
 
 /*
- * Forget the plans and recordings of `count` keys from `first` on.
+ * Forget the plans and recordings of the keys `first` to `first` + `count` - 1.
  * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *allocator,
                                                             uint64_t first, uint64_t count);
 
 /*
- * As ashlar_step_begin() and ashlar_step_end(), but if the step is recorded, its requests get no
- * memory (dry_run.h).
+ * Like ashlar_step_begin() and ashlar_step_end(), but if the step is recorded, its requests get
+ * addresses without memory (dry_run.h).
  *
- * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended then.
+ * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended even so.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_begin(ashlar_allocator *allocator,
                                                       ashlar_stream stream, uint64_t key);

@@ -15,7 +15,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
     return at;
 }
 
-/* The same key of a stream that is gone, which another stream may go on with. */
+/* A key of this number whose stream is gone: another stream may go on with its steps. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || !at->stream_state->is_gone)) {
@@ -24,7 +24,7 @@ static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     return at;
 }
 
-/* Whether a key has steps or allocations on a stream. */
+/* Whether the key has steps or allocations on the stream. */
 static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) {
     bool is_known = key->stream_state == state;
     for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
@@ -33,7 +33,7 @@ static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) 
     return is_known;
 }
 
-/* Whether a step that knows a stream is recorded, planned or replayed now. */
+/* Whether a key with steps or allocations on the stream is recorded, planned or replayed now. */
 static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state *state) {
     const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     const ashlar_step_key *at = a->planner.keys;
@@ -43,7 +43,7 @@ static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state 
     return at != NULL || (memory != NULL && memory->is_busy);
 }
 
-/* Whether a stream has plans, or recordings for them. */
+/* Whether the stream has keys or a plan memory. */
 static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *state) {
     const ashlar_step_key *at = a->planner.keys;
     while (at != NULL && at->stream_state != state) {
@@ -52,7 +52,10 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *stat
     return at != NULL || ashlar__planner_memory(&a->planner, state) != NULL;
 }
 
-/* Whether a key has allocations on both: made one, they would be packed as if they were two. */
+/*
+ * Whether some key has steps or allocations on both streams. Such streams must not be merged into
+ * one: the key's plan would still pack them as two.
+ */
 static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
                       const ashlar_stream_state *other) {
     const ashlar_step_key *at = a->planner.keys;
@@ -67,13 +70,16 @@ static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *f
     *at = *at == from ? to : *at;
 }
 
-/* Give all plans of a stream that is gone to `to`, whose later work waits for that stream's. */
+/*
+ * Give all keys and the plan memory of `from`, whose stream is gone, to `to`. Later work on `to`
+ * waits for the work of `from`.
+ */
 static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
                             ashlar_stream_state *to) {
     ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, from);
     ASHLAR_CHECK2(from->is_gone && !to->is_gone && !to->is_ended);
     ASHLAR_CHECK2(memory == NULL || !memory->is_busy);
-    ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has one at most */
+    ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has at most one */
     ASHLAR_CHECK3(!share_key(a, from, to));
     if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {
         const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream);
@@ -111,7 +117,11 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream
     return ASHLAR_OK;
 }
 
-/* Go on with the steps of a stream that is gone; *out stays as it is while they are busy. */
+/*
+ * Let `state` go on with the steps of `orphan`, whose stream is gone. If the two cannot be merged,
+ * forget the old stream's steps and begin a new key. *out is unchanged while the old stream's steps
+ * are busy.
+ */
 static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_stream_state *state,
                            ashlar_step_key **out) {
     const uint64_t number = orphan->key;
@@ -119,7 +129,9 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
         return ASHLAR_OK;
     }
     if (has_steps(a, state) || share_key(a, orphan->stream_state, state)) {
-        /* A stream has one plan memory, and is one stream of a plan: record the old steps anew. */
+        /*
+         * A stream has only one plan memory, and occurs only once in a plan: record the steps anew.
+         */
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);
     }

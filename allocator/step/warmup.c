@@ -16,7 +16,7 @@
 
 /* ---- lengths ---- */
 
-/* How many lengths a bucket has; that of the longest may have fewer. */
+/* How many lengths a bucket has. The bucket of the longest lengths may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
     const size_t count = o->length_bucket_count > 0 ? o->length_bucket_count : 1;
     return (o->max_length - o->min_length) / count + 1;
@@ -32,9 +32,12 @@ uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) 
     return options->key + bucket_of(options, length);
 }
 
-/* The next shorter length that a pass goes through; 0: none. */
+/*
+ * The length that a pass visits after `length`; 0: none is left. Dry runs visit every length, other
+ * passes only the longest length of each bucket.
+ */
 static size_t length_below(const ashlar_warmup_options *o, size_t length) {
-    size_t first = length; /* the shortest that this visit stands for */
+    size_t first = length; /* the shortest length that the visit of `length` covers */
     ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
     if (o->dry_run == NULL) {
         first = o->min_length + bucket_of(o, length) * bucket_width(o);
@@ -49,13 +52,16 @@ typedef struct warmup {
     ashlar_allocator *allocator;
     const ashlar_warmup_options *options;
     bool is_planned;
-    bool is_dry_run; /* steps are being recorded, without memory */
-    bool is_loaded;  /* steps are not recorded: their plans are in a file */
+    bool is_dry_run; /* the steps being recorded get no memory */
+    bool is_loaded;  /* the plans come from a file; no step is recorded */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
 
-/* "2 larger than recorded, 1 behind the last recorded allocation". Returns how many there are. */
+/*
+ * Write the misses between two statistics into `text`, for example "2 larger than recorded, 1
+ * behind the last recorded allocation". Returns the number of misses.
+ */
 static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
                             char text[static REASONS_BYTES]) {
     uint64_t count = 0;
@@ -97,7 +103,7 @@ static ashlar_status say_where(ashlar_status status, size_t length) {
                : ashlar__fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
 }
 
-/* Run `fn` as a step of that length. A replay with a miss is an error. */
+/* Run `fn` as a step of this length. If the step is replayed, a miss is an error. */
 static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) {
     ashlar_plan_stats before, after;
     ASHLAR_CHECK2(fn != NULL && (!w->is_dry_run || fn == w->options->dry_run));
@@ -134,9 +140,9 @@ static ashlar_status pass(const warmup *w) {
 /* ---- the parts ---- */
 
 /*
- * Give back all that is free. The first trim records an event on each stream, and the second one,
- * after a wait, finds it completed: that is how the allocator knows that the stream is done. A
- * stream with an event still pending gets no new one, hence the wait before the first trim.
+ * Give all free memory back to the device. The first trim records an event on each stream; after a
+ * wait, the second trim finds these events completed and so knows that the streams are done. A trim
+ * records no event on a stream that has one pending, hence the wait before the first trim.
  */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
@@ -153,11 +159,14 @@ static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
     w->is_dry_run = w->options->dry_run != NULL;
     const ashlar_status status = pass(w);
-    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* for undo(), which ends the step */
+    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* still set for undo(), which ends the
+                                                           * step */
     return status;
 }
 
-/* The caller's fingerprint, with the lengths and buckets that the plans are for. */
+/*
+ * Write the fingerprint of the file: the lengths and buckets of the plans, and the caller's text.
+ */
 static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
                                        char text[static ASHLAR_PLAN_FINGERPRINT_MAX + 1]) {
     const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
@@ -186,8 +195,8 @@ static ashlar_status save(const warmup *w) {
 }
 
 /*
- * Record, unless there is a file; then give back all that is free, and plan, so that no hole is
- * left beside a plan's memory.
+ * Record the steps unless their plans are in a file. Then give all free memory back before the
+ * plans take theirs, so that no hole is left beside a plan's memory.
  */
 static ashlar_status plan(warmup *w) {
     ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
@@ -207,19 +216,19 @@ static ashlar_status plan(warmup *w) {
                               w->options->max_length, ashlar_error_detail());
 }
 
-/* Requests served from a place that serves the same request again next time. */
+/* Requests served from memory that will serve the same request again in the next pass. */
 static uint64_t served_in_place(const ashlar_stats *s) {
     return s->served_planned + s->served_cached + s->served_same_stream;
 }
 
 /*
- * Go through all lengths until every request of a pass is served from the plan or from its stream's
- * own blocks: then the pass has changed nothing, and later steps will go as it did.
+ * Repeat passes over all lengths until every request of a pass is served from the plan or from the
+ * own blocks of its stream. Such a pass has changed nothing, so later steps will be served alike.
  *
- * One pass may not do. What is not planned takes the ordinary path, where a shorter step, though
- * each of its blocks is smaller, may place them in other holes and find none for the last. With one
- * stream the passes come to an end, since what it takes from elsewhere is its own from then on.
- * Several streams may go on taking from each other.
+ * One pass may not be enough. Requests that are not planned take the ordinary path. There a shorter
+ * step, though each of its blocks is smaller, may place them in other holes and find no hole for
+ * the last one. With one stream the passes come to an end, since memory that the stream takes from
+ * elsewhere is its own from then on. Several streams may take blocks from each other for ever.
  */
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
@@ -272,7 +281,7 @@ static ashlar_status forget(const warmup *w) {
                                        (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 
-/* Returns what it was. */
+/* Set the option build_after. Returns its old value. */
 static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
     ashlar__lock_acquire(&a->lock);
     const uint32_t before = a->planner.options.build_after;
@@ -281,8 +290,10 @@ static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
     return before;
 }
 
-/* Leave no plan, no recording, and as little memory as possible. Returns `status`, whose detail
- * stays. */
+/*
+ * Drop the plans and recordings, and keep as little memory as possible. Returns `status`; the error
+ * detail is that of `status`, too.
+ */
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);
