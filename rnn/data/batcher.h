@@ -5,9 +5,9 @@
  * becomes the symbols 0, r1 .. rn, 0. Its inputs are the first n+1 of these, its targets the last
  * n+1, and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
  * max_steps (the last may be shorter); nothing is lost, since each piece's first input is the last
- * target of the piece before. With a stride below max_steps the pieces overlap, as a
- * sliding window: each begins `stride` steps after the one before, and the last ends
- * at the end of its sequence.
+ * target of the piece before. With a stride below max_steps the pieces overlap, as a sliding
+ * window: each begins `stride` steps after the previous one, and the last ends at the end of its
+ * sequence.
  *
  * The pieces are the items of a batch sampler (batch_sampler.h); an item's length is the number of
  * steps of its piece.

@@ -219,7 +219,7 @@ static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, b
     return ASHLAR_OK;
 }
 
-/* Read and cut one open file. Without text in it, it is skipped, or if `named` an error. */
+/* Read and cut one open file. A file without text is an error if `named`, else it is skipped. */
 static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *path, bool named) {
     struct stat info;
     if (fstat(fd, &info) != 0) {

@@ -109,10 +109,10 @@ typedef struct ashlar_task_table {
 /* The first member of every task's own struct. */
 struct ashlar_task {
     const ashlar_task_table *table;
-    const char *unit;       /* what a token is, in reports; NULL: a "symbol" */
-    size_t max_length;      /* of a batch, in time steps */
-    size_t max_part_length; /* of a part, in time steps; lengths up to this are warmed up */
-    size_t max_parts;       /* of a batch */
+    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
+    size_t max_length;        /* of a batch, in time steps */
+    size_t max_part_length;   /* of a part, in time steps; lengths up to this are warmed up */
+    size_t max_parts;         /* of a batch */
     size_t batch;             /* sequences per batch */
     size_t sequences;         /* sequences per epoch */
     ashlar_arena *arena;      /* while open; the task owns it */

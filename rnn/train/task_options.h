@@ -58,7 +58,7 @@ struct ashlar_task_listener {
     size_t bytes, used;         /* `used`: characters written to `text` */
 };
 
-/* Write an option if `who`, a set of the constants above, has the listener's. `key` begins with
+/* Write an option if `who`, a sum of the constants above, includes listener->who. `key` begins with
  * "ashlar." and must outlive the metadata. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                          const char *value);

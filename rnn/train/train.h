@@ -17,13 +17,13 @@ typedef struct ashlar_train_config {
     ashlar_rnn_cell cell;
     size_t projection; /* outputs of a projected layer; 0: no projection */
     double dropout;
-    ashlar_dtype dtype; /* of weights and activations; F16 and BF16 weights have F32 masters */
-    size_t batch;       /* sequences per step */
-    size_t max_length;  /* time steps of the longest sequence; longer ones are cut to pieces */
-    size_t stride;      /* time steps from one piece's start to the next one's; 0: max_length */
-    size_t accumulate;  /* micro-batches into which a batch is split; 0 and 1: not split */
-    size_t bptt;        /* time steps of a part, with one update of the weights each; 0: all */
-    size_t recompute; /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
+    ashlar_dtype dtype;   /* of weights and activations; F16 and BF16 weights have F32 masters */
+    size_t batch;         /* sequences per step */
+    size_t max_length;    /* time steps of the longest sequence; longer ones are cut to pieces */
+    size_t stride;        /* time steps from one piece's start to the next one's; 0: max_length */
+    size_t accumulate;    /* micro-batches into which a batch is split; 0 and 1: not split */
+    size_t bptt;          /* time steps of a part, with one update of the weights each; 0: all */
+    size_t recompute;     /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
     bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
 
     size_t steps;
