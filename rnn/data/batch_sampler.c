@@ -12,11 +12,11 @@
 /* An item drawn into the window. */
 typedef struct drawn_item {
     ashlar_batch_sampler_item item;
-    size_t draw; /* its place among those drawn; breaks ties, so that qsort does not decide */
+    size_t draw; /* position in draw order; breaks ties, since qsort() is not stable */
 } drawn_item;
 
 /*
- * Invariants: items is a permutation of the caller's, batch_order of 0 .. window-1
+ * Invariants: `items` is a permutation of the caller's items, `batch_order` one of 0 .. window-1
  *             drawn_count <= item_count, batches_left <= window
  */
 struct ashlar_batch_sampler {
@@ -25,12 +25,12 @@ struct ashlar_batch_sampler {
     ashlar_random random;
     ashlar_batch_sampler_item *items; /* [item_count], this epoch's order */
     size_t item_count;
-    size_t drawn_count;               /* of `items` */
+    size_t drawn_count;               /* items drawn in this epoch */
     drawn_item *drawn;                /* [window * batch], for sorting */
     ashlar_batch_sampler_item *ready; /* [window * batch], sorted */
     size_t *batch_order;              /* [window] */
-    size_t batches_left;              /* of the window, from the end of batch_order */
-    double handed_out;                /* items; a double counts exactly to 2^53 */
+    size_t batches_left;              /* not handed out yet: batch_order[0, batches_left) */
+    double handed_out;                /* items, in all epochs; exact up to 2^53 */
 };
 
 /* A random index below i. */

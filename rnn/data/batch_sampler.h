@@ -24,14 +24,14 @@ enum { ASHLAR_BATCH_SAMPLER_WINDOW = 16 }; /* the usual number of batches per wi
 typedef struct ashlar_batch_sampler ashlar_batch_sampler;
 
 typedef struct ashlar_batch_sampler_item {
-    size_t number; /* the caller's own */
+    size_t number; /* the caller's number for the item */
     size_t length;
 } ashlar_batch_sampler_item;
 
 /*
- * Set up the batch sampler of `count` items, which are copied.
+ * Create a batch sampler over `count` items. The items are copied.
  *
- * batch    items per batch, 1..; items repeat where there are fewer
+ * batch    items per batch, 1..; items repeat if there are fewer
  * window   batches per window, 1..
  *
  * Ownership: *out is the caller's.
@@ -50,10 +50,10 @@ const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler
 /* Skip the next `batches` batches, as if they had been handed out. */
 void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
 
-/* How many epochs have been handed out, in fractions. */
+/* Epochs handed out so far, with the fraction of the current one. */
 double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
 
-/* The generator's state: equal for batch samplers at the same place of the same order. */
+/* The random generator's state, equal in batch samplers at the same point of the same order. */
 ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
 
 #endif /* ASHLAR_BATCH_SAMPLER_H */

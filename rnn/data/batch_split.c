@@ -13,7 +13,7 @@ static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
 
-/* `size`, but `all` where it is 0 or larger. */
+/* `size`, or `all` if `size` is 0 or exceeds `all`. */
 static size_t piece_of(size_t size, size_t all) {
     return size == 0 ? all : smaller(size, all);
 }
@@ -42,7 +42,7 @@ static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, 
     }
 }
 
-/* How many of the `room` steps from `first` on a sequence has. */
+/* How many steps of a sequence of `length` steps lie in [first, first + room). */
 static int32_t length_within(int32_t length, size_t first, size_t room) {
     return (size_t)length <= first ? 0 : (int32_t)smaller((size_t)length - first, room);
 }

@@ -4,18 +4,21 @@
  * A batch of T time steps and B sequences is split three times:
  *
  *     N micro-batches   of B/N sequences, run one after the other in one step
- *     parts             of K time steps, each an update of the weights (truncated
+ *     parts             of K time steps, with one update of the weights for each (truncated
  *                       back-propagation through time); parts = ceil(T / K)
- *     chunks            of a part, of C time steps: what is in memory at once; chunks = ceil(K / C)
+ *     chunks            of C time steps, into which a part is split because only one chunk is in
+ *                       memory at a time; chunks = ceil(K / C)
  *
- * A window is a micro-batch of a part. Its image, in host and in device memory alike, is
+ * A window is one micro-batch within one part. The image of a whole batch, in host and in device
+ * memory alike, is
  *
- *     inputs    int32 [N][T, B/N]                     rows of a window follow each other
+ *     inputs    int32 [N][T, B/N]                     the rows of a window are adjacent
  *     targets   int32 [N][T, B/N]
- *     lengths   int32 [parts][N][chunks][B/N]         of each chunk: 0 .. its steps
+ *     lengths   int32 [parts][N][chunks][B/N]         within each chunk: 0 .. the chunk's steps
  *
- * and on the host, behind it, the lengths once more with 1 for each 0: an RNN takes no sequence of
- * 0 steps, so one that has ended takes one step over padding in each chunk, without a gradient.
+ * On the host a second copy of the lengths follows, with 1 in place of each 0: the RNN accepts no
+ * sequence of 0 steps, so a sequence that has ended runs one step over padding in each chunk,
+ * without a gradient.
  *
  * A micro-batch is a run of neighbours, not every N-th sequence: a batch is sorted by length, so
  * neighbours have similar lengths, and the RNN skips the steps after the longest of them.
@@ -27,12 +30,12 @@
 
 typedef struct ashlar_batch_split_config {
     size_t batch; /* B */
-    size_t micro; /* N, which divides B; 0: 1 */
-    size_t part;  /* K; 0: T */
-    size_t chunk; /* C; 0: K */
+    size_t micro; /* N, which must divide B; 0 stands for 1 */
+    size_t part;  /* K; 0 stands for T */
+    size_t chunk; /* C; 0 stands for K */
 } ashlar_batch_split_config;
 
-/* The sizes of one batch's pieces. Offsets and sizes of an image count int32s. */
+/* The sizes of one batch's pieces. Offsets and sizes of an image are in int32s. */
 typedef struct ashlar_batch_split {
     size_t steps; /* T */
     size_t count; /* B/N */
@@ -40,21 +43,21 @@ typedef struct ashlar_batch_split {
     size_t part;  /* K, <= T */
     size_t chunk; /* C, <= K */
     size_t parts;
-    size_t chunks; /* of the longest part */
-    size_t image;  /* inputs, targets and lengths */
-    size_t extra;  /* the lengths once more, at offset `image` */
+    size_t chunks; /* in a part of K steps */
+    size_t image;  /* size of inputs, targets and lengths */
+    size_t extra;  /* size of the second copy of the lengths, which begins at offset `image` */
 } ashlar_batch_split;
 
 typedef struct ashlar_batch_window {
     size_t steps;
-    size_t inputs, targets, lengths, rnn_lengths; /* offsets */
+    size_t inputs, targets, lengths, rnn_lengths; /* offsets in the image */
 } ashlar_batch_window;
 
-/* Requires steps, config->batch >= 1, and that T * B does not overflow. No size shrinks as steps
- * grow. */
+/* Requires steps >= 1, config->batch >= 1 and a product of both that does not overflow. More steps
+ * never make a size smaller. */
 ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps);
 
-/* Write the image of a batch, [split->image + split->extra]. */
+/* Write a batch's image and the second lengths: split->image + split->extra int32s. */
 void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
                               int32_t *image);
 
@@ -62,7 +65,7 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* Tokens of a part, over all micro-batches. */
+/* Number of tokens in a part, over all micro-batches. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
                                   size_t part);
 

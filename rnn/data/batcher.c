@@ -17,7 +17,7 @@ typedef struct piece {
 } piece;
 
 /*
- * Invariants: the batch sampler's items are the pieces, by their places in `pieces`
+ * Invariants: item number i of the batch sampler stands for pieces[i]
  *             longest * batch <= INT32_MAX
  */
 struct ashlar_batcher {
@@ -29,18 +29,19 @@ struct ashlar_batcher {
     ashlar_batch_sampler *batch_sampler;
 };
 
-/* The symbol at place `i` of the record's n + 2. */
+/* Symbol `i` of the n + 2 symbols of a record of n bytes. */
 static int32_t symbol_at(ashlar_record record, size_t i) {
     return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
 }
 
 static size_t sequence_steps(ashlar_record record) {
-    return record.count + 1; /* a record is a part of an object in memory: no overflow */
+    return record.count + 1; /* no overflow: a record lies inside an object in memory */
 }
 
 /* --- setting up ------------------------------------------------------------------------------ */
 
-/* The length of the piece that begins at `first`; returns whether it is the sequence's last. */
+/* Set *take to the length of the piece that begins at step `first`; return whether this piece is
+ * the last of its sequence. */
 static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
                       size_t *take) {
     const size_t left = steps - first;
@@ -48,8 +49,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
     return *take == left;
 }
 
-/* Count the pieces of all records, and store them if batcher->pieces is allocated. Strides do not
- * overflow: a next piece begins before the end of its sequence. */
+/* Count the pieces of all records, and store them if batcher->pieces is allocated. The start of
+ * a next piece cannot overflow: it lies before the end of the sequence. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {

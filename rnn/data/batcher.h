@@ -2,14 +2,15 @@
  * batcher.h - an endless, seeded series of batches of byte sequences (internal).
  *
  * The vocabulary is the byte. Byte 0, never in text, marks begin and end, so a record of n bytes
- * is the symbols 0, r1 .. rn, 0: its inputs are the first n+1 of them, its targets the last n+1,
- * and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
+ * becomes the symbols 0, r1 .. rn, 0. Its inputs are the first n+1 of these, its targets the last
+ * n+1, and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
  * max_steps (the last may be shorter); nothing is lost, since each piece's first input is the last
- * target of the piece before. With a stride below max_steps the pieces
- * overlap, as a sliding window: each begins `stride` steps after the one before, and the last ends
- * at the end of its sequence.
+ * target of the piece before. With a stride below max_steps the pieces overlap, as a sliding
+ * window: each begins `stride` steps after the previous one, and the last ends at the end of its
+ * sequence.
  *
- * The pieces are the items of a batch sampler (batch_sampler.h), each as long as it has steps.
+ * The pieces are the items of a batch sampler (batch_sampler.h); an item's length is the number of
+ * steps of its piece.
  *
  * Threads: one at a time per batcher.
  */
@@ -36,18 +37,19 @@ typedef struct ashlar_batcher_config {
     size_t max_steps; /* longest piece, 1.. */
     size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCH_SAMPLER_WINDOW */
     uint64_t seed;
-    size_t stride; /* steps from a piece's beginning to the next one's, 1 .. max_steps; 0: the
-                      same as max_steps, pieces do not overlap */
+    size_t stride; /* steps from the start of a piece to the start of the next, 1 .. max_steps;
+                      0 stands for max_steps, so that pieces do not overlap */
 } ashlar_batcher_config;
 
-/* A batch. The caller sets the pointers, to memory of its own; the rest is filled in. */
+/* A batch. The caller points the three arrays at its own memory; ashlar__batcher_next() fills them
+ * and the other fields. */
 typedef struct ashlar_batch {
     int32_t *inputs;  /* [T, B], room for ashlar__batcher_array_bytes(); padding is 0 */
-    int32_t *targets; /* [T, B], the same */
+    int32_t *targets; /* [T, B], likewise */
     int32_t *lengths; /* [B], 1 .. T, longest first */
     size_t steps;     /* T = lengths[0] */
     size_t tokens;    /* sum of the lengths */
-    double epoch;     /* handed out so far, this batch included, in epochs */
+    double epoch;     /* epochs handed out so far, this batch included */
 } ashlar_batch;
 
 /*
@@ -79,7 +81,7 @@ void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 /* Skip the next `batches` batches, as if they had been handed out. */
 void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
 
-/* The generator's state: equal for batchers at the same place. */
+/* The random generator's state, equal in batchers at the same point of the same order. */
 ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

@@ -1,4 +1,4 @@
-/* corpus.c - reads text files and folders, cuts them into records, and sums them up. */
+/* corpus.c - reads text files and folders, cuts them into records, and computes a checksum. */
 #include "rnn/data/corpus.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ typedef struct record_span {
     size_t bytes;
 } record_span;
 
-/* What makes two names one file. */
+/* Identity of a file: two names with equal ids lead to the same file. */
 typedef struct file_id {
     dev_t device;
     ino_t inode;
@@ -45,7 +45,7 @@ struct ashlar_corpus {
     size_t read_capacity;
     size_t file_count;
     size_t skipped_count;
-    size_t repeat_count; /* names that led to a file in `read` */
+    size_t repeat_count; /* names of files that were already in `read` */
 };
 
 /* Paths of a folder's files. */
@@ -56,8 +56,8 @@ typedef struct path_list {
 } path_list;
 
 /*
- * `items` with room for `need` > 0 items of `bytes` bytes, grown if it must be. NULL: no host
- * memory, the detail is set and `items` is as it was.
+ * Return `items` with room for `need` > 0 items of `bytes` bytes each, reallocated if it was too
+ * small. NULL: no host memory; the error detail is set, and `items` is still valid and unchanged.
  */
 static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     if (need <= *capacity) {
@@ -82,7 +82,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
 
 typedef struct text_line {
     size_t start;
-    size_t end;  /* without its line end */
+    size_t end;  /* excludes the line end */
     size_t next; /* start of the following line */
 } text_line;
 
@@ -141,7 +141,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     const unsigned char *text = corpus->text;
     const size_t bytes = corpus->text_bytes;
     const bool fortune = has_separator(text, start, bytes);
-    bool open = false; /* a line since the last border is not blank */
+    bool open = false; /* whether a line since the last record's end is not blank */
     size_t record_start = start;
     size_t record_end = start;
     while (start < bytes) {
@@ -170,7 +170,7 @@ static ashlar_status fail_errno(const char *verb, const char *path) {
                         verb, path, strerror(error));
 }
 
-/* Append everything that `fd` holds to corpus->text. `hint`: its size as far as known. */
+/* Append the whole file `fd` to corpus->text. `hint` is its size in bytes, 0 if unknown. */
 static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, const char *path) {
     enum { READ_STEP = 4096 };
     size_t room = hint;
@@ -198,7 +198,7 @@ static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, con
     }
 }
 
-/* Whether this file was read before; if not, remember it. */
+/* Set *met to whether this file was read before; if it was not, remember it. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
     /* Linear: with some thousands of files it costs less than reading them. */
     for (size_t i = 0; i < corpus->read_count; i++) {
@@ -219,7 +219,7 @@ static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, b
     return ASHLAR_OK;
 }
 
-/* Read and cut one open file. A file of a folder may be without text, a named one may not. */
+/* Read and cut one open file. A file without text is an error if `named`, else it is skipped. */
 static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *path, bool named) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
@@ -296,7 +296,7 @@ static ashlar_status list_folder(const char *folder, path_list *list) {
     }
     ashlar_status status = ASHLAR_OK;
     while (status == ASHLAR_OK) {
-        errno = 0; /* readdir tells its end from a failure by errno alone */
+        errno = 0; /* readdir() returns NULL at the end and on failure: only errno tells which */
         const struct dirent *entry = readdir(dir);
         if (entry == NULL) {
             status = errno != 0 ? fail_errno("list", folder) : ASHLAR_OK;
@@ -316,7 +316,7 @@ static ashlar_status list_folder(const char *folder, path_list *list) {
 static ashlar_status add_listed(ashlar_corpus *corpus, const path_list *list) {
     for (size_t i = 0; i < list->count; i++) {
         struct stat info;
-        /* A link to nowhere is no file; anything but a regular file might never end. */
+        /* Skip dangling links, and all but regular files: reading a pipe might never end. */
         if (stat(list->paths[i], &info) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
@@ -417,8 +417,9 @@ size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
 }
 
 /*
- * As FNV-1a, but eight bytes at a time; it need not withstand an attacker. The last line, at a
- * record's end, makes texts with other record borders differ.
+ * Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
+ * attacker. The shift in the last line marks the record's end: the same bytes cut into other
+ * records give another checksum.
  */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);

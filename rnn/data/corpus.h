@@ -3,9 +3,9 @@
  *
  * A record is what a model learns to begin and to end: one saying, one paragraph.
  *   - A file with lines of a single "%" (the fortune format) is cut at those lines;
- *   - any other file into paragraphs, with one or more blank lines (spaces, tabs) between.
- * "\r\n" ends a line as "\n" does. A record keeps its bytes as they are in the file, inner line
- * ends too, and loses the one that ends its last line. Records of nothing but blank lines are
+ *   - any other file is cut into paragraphs, separated by blank lines (of spaces and tabs only).
+ * "\r\n" ends a line as "\n" does. A record keeps its bytes as they are in the file, with the line
+ * ends inside it but without the line end after its last line. Records of only blank lines are
  * dropped. No record holds byte 0, which the batcher uses to mark begin and end.
  *
  * Threads: any may read an open corpus; it never changes.
@@ -29,8 +29,8 @@ typedef struct ashlar_record {
  * Read `count` files or folders.
  *
  * A folder stands for the regular files directly in it, in byte order of their names. Hidden files
- * are ignored; binary ones (with a byte 0) and ones without a record are skipped and counted. No
- * file is read again under a second name (symbolic or hard link).
+ * are ignored; binary ones (with a byte 0) and ones without a record are skipped and counted. A
+ * file with several names (symbolic or hard links) is read once.
  *
  * Ownership: the caller owns *out until ashlar__corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path), ASHLAR_EIO (missing or unreadable), ASHLAR_EFORMAT (a named
@@ -44,17 +44,17 @@ void ashlar__corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
 /* Number of records, > 0. */
 size_t ashlar__corpus_count(const ashlar_corpus *corpus);
 
-/* Record `i` < count, in the order of the paths and of each file. */
+/* Record `i` < count. Records have the order of the paths and, within a file, that of its text. */
 ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i);
 
 /* Bytes of all records together. */
 size_t ashlar__corpus_bytes(const ashlar_corpus *corpus);
 
-/* Files that gave a record, and files of folders that were skipped. */
+/* Number of files that gave a record, and of files in folders that were skipped. */
 size_t ashlar__corpus_file_count(const ashlar_corpus *corpus);
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus);
 
-/* A sum over all records and their ends, which tells texts apart. Cost: reads the whole text. */
+/* A checksum of all records and of where each ends, to tell corpora apart. Cost: reads all text. */
 uint64_t ashlar__corpus_checksum(const ashlar_corpus *corpus);
 
 #endif /* ASHLAR_CORPUS_H */

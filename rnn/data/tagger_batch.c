@@ -16,7 +16,7 @@ ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_
             "at least 1",
             shape->batch, shape->steps, shape->width);
     }
-    /* B <= T*B, so that 5 T*B bounds everything but the characters. */
+    /* Since B <= T*B, 5 T*B bounds 3 T*B + 2 B: all arrays but the characters. */
     if (!ashlar__mul(shape->steps, shape->batch, &words) ||
         !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
         !ashlar__add(total, letters, &total) || total > INT32_MAX) {
@@ -57,7 +57,7 @@ static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     return to;
 }
 
-/* Write word `at`, of T*B. */
+/* Write a token's word, tag and characters at place `at` of the T*B places. */
 static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                       const ashlar_tagger_arrays *to, size_t at, const ashlar_tagger_token *token) {
     const size_t words = batch->shape.steps * batch->shape.batch;

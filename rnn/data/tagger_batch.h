@@ -1,14 +1,14 @@
 /*
  * tagger_batch.h - padded batches of tagged sentences (internal).
  *
- * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. All of a batch
- * is one block of int32, so that it goes to the device as one copy:
+ * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. A whole
+ * batch is one block of int32s, so that one copy brings it to the device:
  *
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     ones        [B]         all 1: the lengths of a batch of one token of each sentence
- *     char_counts [T*B]       characters of each word, 1..C; padding words have one, the unknown
+ *     ones        [B]         all 1: the lengths when a single token of each sentence is run
+ *     char_counts [T*B]       characters of each word, 1..C; a padding word has 1, number 0
  *     characters  [C, T*B]    padding is 0
  *
  * Threads: any, on distinct batches.
@@ -37,27 +37,29 @@ typedef struct ashlar_tagger_arrays {
 
 typedef struct ashlar_tagger_batch {
     int32_t *data;   /* the caller's; room for ashlar__tagger_batch_bytes() of the largest shape */
-    int32_t *device; /* the same block in device memory, where the caller copies it */
+    int32_t *device; /* device memory of the same size, to which the caller copies the block */
     ashlar_tagger_shape shape;
     size_t tokens; /* sum of the lengths */
 } ashlar_tagger_batch;
 
-/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more int32s). */
+/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a size is 0), ASHLAR_EOVERFLOW (2^31 or more
+ * int32s). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape,
                                                            size_t *bytes);
 
-/* Where the parts of a block at `data` lie. Requires a shape that has bytes. */
+/* Where the parts of a block at `data` lie. Requires a shape that
+ * ashlar__tagger_batch_bytes() accepts. */
 ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
 
 /*
  * Fill batch->data with sentences of the corpus, and set its shape and tokens.
  *
- * items   [count], numbers of sentences, longest first; count is 1 or more
+ * items   [count], sentences' numbers and lengths, longest first; count is 1 or more
  */
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count);
 
-/* Fill the batch with the largest that the shape allows: every sentence and word full length. */
+/* Make the batch the largest of this shape: T words in every sentence, C characters in each. */
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
                                        const ashlar_tagger_shape *shape);
 

@@ -18,9 +18,9 @@ typedef struct token_span {
 } token_span;
 
 /*
- * Invariants: the sentences' spans follow each other and cover tokens[0, token_count)
- *             counts.sentences and counts.tokens are the numbers of both
- *             token bytes lie in texts[]
+ * Invariants: the sentences' spans follow each other and cover tokens[0, counts.tokens)
+ *             counts.sentences and counts.tokens are the lengths of sentences[] and tokens[]
+ *             the bytes of all tokens lie in texts[]
  */
 struct ashlar_tagger_corpus {
     ashlar_tagger_corpus_config config;
@@ -34,7 +34,8 @@ struct ashlar_tagger_corpus {
     ashlar_tagger_counts counts;
 };
 
-/* What only reading needs. Until number_words() tokens carry the numbers of `words`. */
+/* State used only while reading. Until number_words() runs, a token's `word` is its number in the
+ * vocabulary `words`. */
 typedef struct reading {
     ashlar_tagger_corpus *corpus;
     ashlar_vocabulary *words, *tags;
@@ -94,7 +95,7 @@ static ashlar_status fail_line(const reading *r, const char *what) {
                         r->path, r->line, what);
 }
 
-/* One line, without what ends it. */
+/* Read one line, given without its line end. */
 static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
     const ashlar_tagger_corpus_config *config = &r->corpus->config;
     const char *tab = memchr(line, '\t', bytes);
@@ -165,7 +166,7 @@ static ashlar_status read_file(reading *r, const char *path) {
 
 /* --- numbers --------------------------------------------------------------------------------- */
 
-/* Held-out sentences are for the test: their words are not counted. */
+/* Whether sentence i is held out for the test, so that its words are not counted. */
 static bool is_held_out(const ashlar_tagger_corpus *c, size_t i) {
     return c->config.held_out > 0 && i % c->config.held_out == c->config.held_out - 1;
 }
@@ -174,7 +175,7 @@ static void raise_to(size_t *most, size_t value) {
     *most = value > *most ? value : *most;
 }
 
-/* Number the characters; of each word of `words`, count how often it is seen. */
+/* Number the characters, and count in `seen` how often each word occurs outside the test. */
 static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
     c->counts.characters = 1;
     for (size_t i = 0; i < c->counts.sentences; i++) {

@@ -17,8 +17,8 @@ typedef struct entry {
 
 /*
  * Invariants: place_count is a power of 2, and 2 * count <= place_count
- *             each of 0 .. count-1 stands in places[] once, as its number + 1, at the first free
- *             place from hash % place_count on, going round
+ *             each word has one place, which holds the word's number + 1: the first place that was
+ *             free from places[hash % place_count] on, with places[0] after the last
  */
 struct ashlar_vocabulary {
     entry *entries; /* [place_count / 2] */
@@ -42,7 +42,7 @@ static bool is_same(const entry *a, const entry *b) {
     return a->hash == b->hash && a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
 }
 
-/* The place of a word, or the free one where it would be. */
+/* The place of a word or, if the word is new, the free place that it would get. */
 static size_t *find(const ashlar_vocabulary *v, const entry *word) {
     size_t at = (size_t)word->hash & (v->place_count - 1);
     while (v->places[at] != 0 && !is_same(&v->entries[v->places[at] - 1], word)) {
@@ -51,7 +51,7 @@ static size_t *find(const ashlar_vocabulary *v, const entry *word) {
     return &v->places[at];
 }
 
-/* Room for one more. */
+/* Make room for one more word. */
 static ashlar_status grow(ashlar_vocabulary *v) {
     if (2 * (v->count + 1) <= v->place_count) {
         return ASHLAR_OK;

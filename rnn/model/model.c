@@ -9,7 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-enum { STATE_ALIGN = 256 }; /* of a set of states, and of its cells */
+enum { STATE_ALIGN = 256 }; /* bytes; for a set of states, and for c within it */
 
 /* Numbers of the model's tensors in the arena. */
 typedef struct tensors {
@@ -109,7 +109,7 @@ static double init_bound(const ashlar_model *model, size_t tensor) {
                                          : model->config.hidden));
 }
 
-/* Add to an element of the image, whose type is the model's. */
+/* Add `value` to an element of the image. Elements are of the model's type. */
 static void add(const ashlar_model *model, void *image, size_t element, double value) {
     const ashlar_dtype dtype = model->config.dtype;
     void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
@@ -119,7 +119,7 @@ static void add(const ashlar_model *model, void *image, size_t element, double v
     ashlar__convert(dtype, place, ASHLAR_F64, &sum, 1);
 }
 
-/* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
+/* Add 1 to the first of each LSTM forget gate's two biases: cells then remember from the start. */
 static void raise_forget_bias(const ashlar_model *model, void *image, size_t stack) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     const size_t hidden = model->config.hidden;
@@ -171,7 +171,7 @@ static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
     return ashlar__mul(a, b, out) && ashlar__mul(*out, c, out) && ashlar__mul(*out, d, out);
 }
 
-/* h of all layers, then c where there are cells. */
+/* Size a set of states: h of all layers, then for an LSTM c. Returns false on overflow. */
 static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_sizes *s) {
     const ashlar_model_config *c = &model->config;
     const size_t item = ashlar_dtype_bytes(c->dtype);
@@ -209,7 +209,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Raise the sizes to what a chunk of `steps` takes, also where only its states are computed. */
+/* Raise the sizes to those of a chunk of `steps`, in training and in a forward pass alone. */
 static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;
@@ -222,7 +222,7 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
     return ASHLAR_OK;
 }
 
-/* Each border has a set of states, and two sets of gradients exist at a time. */
+/* A set of states for each border between chunks, and two sets for the gradients of states. */
 static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
     const size_t borders = (steps - 1) / chunk;
     size_t sets;

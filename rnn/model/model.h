@@ -22,12 +22,12 @@ typedef struct ashlar_model_config {
     size_t hidden;    /* H */
     size_t layers;    /* L */
     ashlar_rnn_cell cell;
-    size_t projection;  /* 0: none, and P = H; else P, as in rnn_layout.h */
-    double dropout;     /* between layers, in training */
+    size_t projection;  /* P, as in rnn_layout.h; 0: no projection, and P = H */
+    double dropout;     /* probability 0 .. < 1, between layers, in training only */
     ashlar_dtype dtype; /* of weights and buffers */
 } ashlar_model_config;
 
-/* Views into the arena, watched by ashlar_arena_check(). All of the model's type. */
+/* Views into the arena, which ashlar_arena_check() checks. Elements are of the model's type. */
 typedef struct ashlar_model_views {
     void *embedding; /* [V, E] */
     void *stack;     /* the recurrent layers, in cuDNN's packed order */
@@ -39,51 +39,53 @@ typedef struct ashlar_model {
     ashlar_model_config config;
     ashlar_device *device;
     ashlar_allocator *allocator;
-    ashlar_stream stream; /* everything of the model is queued here */
+    ashlar_stream stream; /* the model queues all its work here */
     ashlar_rnn *rnn;
     ashlar_ops *ops;
     ashlar_arena *arena;
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
-    const double *loss_scale;     /* device memory: times the loss's gradient; NULL stands for 1 */
-    uint64_t dropout_seed;        /* of the next step; the trainer changes it for each */
+    const double *loss_scale;     /* factor of the loss's gradient, in device memory; NULL: 1 */
+    uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
 } ashlar_model;
 
-/* Bytes of every buffer of one step. What the back end asks for need not grow with the length: see
- * ashlar_rnn_sizes(). */
+/* Bytes of every buffer of one step. `reserve` and `work`, which the back end determines, need not
+ * grow with the number of steps: see ashlar_rnn_sizes(). */
 typedef struct ashlar_step_sizes {
-    size_t x;      /* [T, B, E], and dx */
-    size_t y;      /* [T, B, P], and dy */
-    size_t logits; /* [T, B, V], and dlogits in the same place */
+    size_t x;      /* x, and dx too: [T, B, E] */
+    size_t y;      /* y, and dy too: [T, B, P] */
+    size_t logits; /* [T, B, V]; dlogits replace the logits */
     size_t reserve;
     size_t work;
     size_t loss_work; /* 0: the back end's loss needs none */
-    bool keeps_y;     /* until the end of backward: ashlar_rnn_backward_reads_output() */
+    bool keeps_y;     /* whether backward reads y: ashlar_rnn_backward_reads_output() */
     size_t state;     /* one set of states: h [L, B, P], then for the LSTM c [L, B, H] */
-    size_t cells;     /* the offset of c in a set */
-    size_t states;    /* sets at the borders of chunks, and gradients; 0: there are no borders */
+    size_t cells;     /* offset of c in a set, in bytes */
+    size_t states;    /* sets at the borders of chunks and of gradients; 0: one chunk only */
 } ashlar_step_sizes;
 
 /*
- * What one step works on: some time steps of some sequences, as batch_split.h lays them out. Split
- * into ceil(T / C) chunks of C steps, it needs the memory of one chunk and of the states between
- * them: forward keeps only those states, and each chunk runs once more before its backward pass.
+ * What one step works on: some time steps of some sequences, as batch_split.h lays them out. A
+ * window in ceil(T / C) chunks of C steps needs memory for one chunk and for the states at the
+ * borders between chunks. A first forward pass keeps only these states; then each chunk, the last
+ * one first, runs forward and backward.
  */
 typedef struct ashlar_model_window {
     size_t steps;               /* T, 1.. */
     size_t count;               /* B, 1.. */
-    size_t chunk;               /* C; 0: all at once */
+    size_t chunk;               /* C; 0: not split into chunks */
     const int32_t *inputs;      /* [T, B] in device memory */
     const int32_t *targets;     /* [T, B] in device memory */
     const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
-    const int32_t *rnn_lengths; /* the same in host memory, 1 where that is 0; read by the call */
-    double weight;              /* of each position; 0: 1 / their number, only without chunks */
+    const int32_t *rnn_lengths; /* `lengths` in host memory, 1 for each 0; read during the call */
+    double weight;              /* of each position's loss; 0: 1 / tokens, if not in chunks */
     const void *first;          /* the set of states before the window; NULL: zeros */
-    void *last;                 /* receives the set behind the window; NULL: not wanted */
+    void *last;                 /* receives the set after the window; NULL: not wanted */
 } ashlar_model_window;
 
 /*
- * Build the model and take its weights from `allocator`: zeros, to be initialised or loaded.
+ * Build the model and take memory for its weights from `allocator`. The weights are 0 until they
+ * are initialised or loaded.
  *
  * regions   of the arena: ASHLAR_REGIONS_INFERENCE, or ASHLAR_REGIONS_ALL for training
  *
@@ -98,17 +100,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_create(ashlar_allocator *allocator
 void ashlar__model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*
- * Fill the weights from `seed`: uniform in +-1/sqrt(hidden), as PyTorch does for recurrent layers
- * and for this linear layer; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch draws
- * it from a normal distribution); an LSTM's forget gates' biases raised by 1 in all.
+ * Fill the weights from `seed`, all uniform: recurrent layers in +-1/sqrt(H) and the linear layer
+ * in +-1/sqrt(P), as PyTorch does; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch
+ * draws it from a normal distribution). In an LSTM the first of each forget gate's two biases is
+ * raised by 1.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed);
 
-/* The buffers of a step of T x B, all at once. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
+/* Sizes of a step of `steps` x `batch` without chunks. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps,
                                                     size_t batch, ashlar_step_sizes *sizes);
 
-/* The same in chunks; 0: all at once. Errors: as above. */
+/* The same in chunks of `chunk` time steps; 0: without chunks. Errors: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
                                                           size_t batch, size_t chunk,
                                                           ashlar_step_sizes *sizes);
@@ -117,16 +120,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *mo
  * Queue forward and backward of a window. Gradients are ADDED to the arena's gradient region, and
  * the loss, weight * the sum over all positions, to *loss.
  *
- * sizes   at least those of the window's shape; larger ones are what a warm-up uses
+ * sizes   at least those of the window's shape; a warm-up uses larger ones
  * loss    device memory
  *
- * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
+ * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are
+ *         given back, also on failure.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                    const ashlar_model_window *window,
                                                    const ashlar_step_sizes *sizes, double *loss);
 
-/* The most that a step of these sizes holds at once, in blocks of the plan's granularity. */
+/* The most bytes that a step of these sizes holds at once, each buffer rounded up as in a plan. */
 uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
 
 /*

@@ -4,7 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* A step's buffers in device memory; NULL before they are taken and after. T is a chunk's. */
+/* A step's buffers in device memory; NULL while not held. With chunks, T is that of one chunk. */
 typedef struct buffers {
     void *x;      /* [T, B, E] */
     void *y;      /* [T, B, P] */
@@ -14,11 +14,12 @@ typedef struct buffers {
     void *reserve;
     void *work;
     void *loss_work;
-    void *states; /* a set behind each chunk but the last, then two sets of gradients */
+    void *states; /* a set after each chunk but the last, then two sets of gradients */
 } buffers;
 
-/* What runs at once: the window, or a chunk of it. A set of states is NULL where it is zeros or not
- * wanted. */
+/* What runs at once: the whole window, or one chunk of it. `before` and `behind` are the states
+ * before its first and after its last step, `dbefore` and `dbehind` their gradients; NULL stands
+ * for zeros if it is read, for not wanted if it is written. */
 typedef struct chunk {
     size_t steps;
     const int32_t *inputs, *targets, *lengths; /* device */
@@ -36,7 +37,7 @@ typedef struct step {
     const ashlar_step_sizes *sizes;
     double *loss;
     bool is_dry_run; /* take and give back every buffer, queue nothing */
-    bool keeps;      /* every buffer is held until the end, for one chunk after the other */
+    bool keeps;      /* every buffer is held until the end, and each chunk uses it */
     chunk now;
     buffers b;
 } step;
@@ -48,7 +49,7 @@ static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **bu
     return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
 }
 
-/* Queued work may still use the buffer: the allocator hands it out again in stream order only. */
+/* Queued work may still use the buffer, since the allocator reuses it in stream order. */
 static ashlar_status give_back(const step *s, void **buffer) {
     void *ptr = *buffer;
     *buffer = NULL;
@@ -117,11 +118,11 @@ static ashlar_rnn_batch rnn_batch(const step *s) {
         .batch = s->window->count,
         .lengths = s->now.rnn_lengths,
         .dropout_seed = s->now.dropout_seed,
-        .dropout_restarts = chunk_count(s) > 1, /* all but the last run twice */
+        .dropout_restarts = chunk_count(s) > 1, /* each chunk but the last runs twice */
     };
 }
 
-/* Where the cells begin in a set of states; NULL where there are none. */
+/* Where the cells begin in a set of states; NULL if there is no set or the model is no LSTM. */
 static void *cells_of(const step *s, const void *set) {
     const bool has_cells = set != NULL && s->model->config.cell == ASHLAR_RNN_LSTM;
     return has_cells ? (char *)(uintptr_t)set + s->sizes->cells : NULL;
@@ -187,9 +188,9 @@ static ashlar_status forward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
-     * Take the logits before the RNN's workspace: they then lie beside y, backward gives both back
-     * at once, and its workspace fits into the hole they leave. This does not raise the peak, which
-     * is reached when dy takes the place of this workspace.
+     * Take the logits before the RNN's workspace, so that they lie beside y. Backward gives y and
+     * the logits back together, and the workspace of backward fits into the hole. The peak stays
+     * the same: it is reached later, when dy takes the place of forward's workspace.
      */
     ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
     ASHLAR_TRY(run_rnn(s, ashlar_rnn_forward));
@@ -221,14 +222,16 @@ static ashlar_status backward(step *s) {
 
 /* ---- chunks -------------------------------------------------------------------------------- */
 
-/* Odd, like the trainer's stride of steps, so that chunks drop different outputs. */
+/* Difference between the dropout seeds of neighbouring chunks, so that they drop different outputs.
+ * Odd, like the trainer's difference between steps. */
 static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
 
 static void *set_at(const step *s, size_t index) {
     return (char *)s->b.states + index * s->sizes->state;
 }
 
-/* Of n chunks: border i has its states in set i, and chunk c writes its gradients to n-1 + c%2. */
+/* Make chunk `index` the current one. With n chunks, the states after chunk i are in set i, and the
+ * gradient of the states before chunk c goes to set n-1 + c%2. */
 static void go_to_chunk(step *s, size_t index) {
     const ashlar_model_window *w = s->window;
     const size_t last = chunk_count(s) - 1, first_step = index * w->chunk;
@@ -250,8 +253,8 @@ static void go_to_chunk(step *s, size_t index) {
 }
 
 /*
- * Compute only the states at the border behind a chunk. A forward pass drops outputs only where it
- * has a reserve; so with dropout it writes one that nobody reads.
+ * Compute only the states after a chunk. A forward pass drops outputs only if it is given a
+ * reserve; so with dropout it gets the reserve, although nobody reads what it writes there.
  */
 static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_model *m = s->model;
@@ -266,7 +269,8 @@ static ashlar_status run_to_border(step *s, size_t index) {
     return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
 }
 
-/* In an order that does not depend on the number of chunks; one chunk needs no states. */
+/* Take all buffers, in an order that does not depend on the number of chunks. A single chunk has no
+ * states to keep. */
 static ashlar_status take_all(step *s) {
     const ashlar_step_sizes *sizes = s->sizes;
     ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
@@ -283,7 +287,7 @@ static ashlar_status take_all(step *s) {
                              : ASHLAR_OK;
 }
 
-/* Forward to the last border; then from the last chunk to the first, forward again and back. */
+/* Run forward to the last border; then, from the last chunk to the first, forward and backward. */
 static ashlar_status run_chunks(step *s) {
     ASHLAR_TRY(take_all(s));
     if (s->is_dry_run) {
@@ -357,7 +361,7 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
     }
     const uint64_t forward = y + logits + larger(work, larger(loss, y));
     const uint64_t kept = sizes->keeps_y ? y : 0;
-    return always + larger(forward, x + y + kept + work); /* this y is dy, that x is dx */
+    return always + larger(forward, x + y + kept + work); /* x + y: dx and dy */
 }
 
 ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,

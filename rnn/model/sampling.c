@@ -57,8 +57,8 @@ static bool is_likelier(const float *logits, uint32_t a, uint32_t b) {
 }
 
 /*
- * Sort the ranking, the likeliest first. Shell sort works in place, where qsort() would allocate.
- * The order is strict, so that it does not depend on the last draw's.
+ * Sort the ranking, the likeliest first. Shell sort works in place, while qsort() may allocate. No
+ * two symbols are equally likely, so the result does not depend on the order left by the last draw.
  */
 static void rank(ashlar_sampling *c) {
     uint32_t *const ranking = c->ranking;
@@ -78,8 +78,8 @@ static void rank(ashlar_sampling *c) {
     }
 }
 
-/* How many of the `count` likeliest have a share of top_p < 1 among them. It ends, since both sums
- * add the same numbers in the same order. */
+/* How many of the `count` likeliest symbols reach the share top_p < 1 of their sum. The loop ends
+ * at `count` at the latest, since both sums add the same numbers in the same order. */
 static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
     double total = 0, mass = 0;
     size_t kept = 0;
@@ -96,7 +96,7 @@ static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
 static void narrow(ashlar_sampling *c) {
     const size_t top_k = c->config.top_k;
     size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;
-    const bool wants_all = c->config.top_p >= 1; /* then rounding must not drop any */
+    const bool wants_all = c->config.top_p >= 1; /* rounding must then not drop a symbol */
     if (wants_all && kept == c->classes) {
         return;
     }
@@ -109,7 +109,7 @@ static void narrow(ashlar_sampling *c) {
     }
 }
 
-/* The symbol that `number` falls on; the last one where rounding takes it past the end. */
+/* The symbol in whose part `number` lies; the last kept one if rounding takes it past the end. */
 static size_t pick(const float *probabilities, size_t classes, double number) {
     double left = 0;
     size_t last = 0;
@@ -135,7 +135,7 @@ ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *
                             "the model's weights are no numbers; train it anew with "
                             "a smaller --learning-rate");
     }
-    if (c->config.temperature < (double)FLT_MIN) { /* softmax needs its reciprocal as a float */
+    if (c->config.temperature < (double)FLT_MIN) { /* 1 / temperature must be a finite float */
         *symbol = (int32_t)find_likeliest(c->logits, c->classes);
         return ASHLAR_OK;
     }

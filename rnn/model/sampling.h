@@ -13,34 +13,35 @@
 #include <ashlar/status.h>
 
 /*
- * A symbol is likelier than another if its logit is larger, or equal and its number lower. First
- * temperature gives each symbol its probability, then top_k and top_p drop symbols in this order;
- * the others' probabilities keep their ratios.
+ * Of two symbols the one with the larger logit is likelier; if their logits are equal, the one with
+ * the lower number. Temperature first gives each symbol its probability, then top_k drops symbols,
+ * then top_p does; the probabilities of the kept symbols keep their ratios.
  */
 typedef struct ashlar_sampling_config {
     double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
-    size_t top_k;       /* keep so many, the likeliest; 0: all */
-    double top_p;       /* keep the fewest likeliest that have this share of what top_k left, at
-                           least one; 1: all */
+    size_t top_k;       /* keep the top_k likeliest symbols; 0: all */
+    double top_p;       /* of the symbols that top_k keeps, keep the likeliest, as few as have this
+                           share of the probability, at least one; 1: all */
 } ashlar_sampling_config;
 
 typedef struct ashlar_sampling {
     ashlar_sampling_config config;
     size_t classes;       /* V, 1.. */
     float *logits;        /* [V], host; the caller writes them before each draw */
-    float *probabilities; /* [V], of the last draw; 0 where dropped */
+    float *probabilities; /* [V], of the last draw; 0 for a dropped symbol */
     uint32_t *ranking;    /* [V], a permutation of the symbols */
 } ashlar_sampling;
 
 /* Take host memory for `classes` symbols, 1 .. 2^31. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling, size_t classes,
                                                       const ashlar_sampling_config *config);
-void ashlar__sampling_finish(ashlar_sampling *sampling); /* zeroed is allowed */
+void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is allowed */
 
 /*
- * Draw from the logits that are there now.
+ * Draw a symbol from sampling->logits.
  *
- * number   in [0, 1), which the kept symbols share in their order, each by its probability
+ * number   in [0, 1): the kept symbols divide this range, in the order of their numbers, by their
+ *          probabilities, and the symbol whose part `number` lies in is drawn
  *
  * Threads: one at a time per struct.
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).

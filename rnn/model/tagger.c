@@ -13,11 +13,11 @@
 typedef struct tensors {
     size_t character_embedding, character_stack;
     size_t word_embedding, word_stack;
-    size_t label_embedding; /* with feedback */
+    size_t label_embedding; /* only with label feedback */
     size_t weight, bias;
 } tensors;
 
-/* Width of a linear layer's input. */
+/* Width of the linear layer's input. */
 static size_t linear_inputs(const ashlar_tagger *tagger) {
     return ashlar_rnn_layout_of(tagger->word_rnn)->output + tagger->config.label_embedding;
 }
@@ -150,7 +150,7 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
 
 /* --- weights --------------------------------------------------------------------------------- */
 
-/* Whether a tensor is one of a stack. */
+/* Whether a tensor, of which `view` is the address, belongs to a stack's weights. */
 static bool is_in(const ashlar_tagger *tagger, const void *view, const void *stack,
                   const ashlar_rnn *rnn) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
@@ -186,7 +186,7 @@ static double get(const ashlar_tagger *tagger, const void *image, size_t at) {
                                               : (double)((const float *)image)[at];
 }
 
-/* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
+/* Add 1 to the first of each LSTM forget gate's two biases: cells then remember from the start. */
 static void raise_forget_bias(const ashlar_tagger *tagger, void *image, const void *stack,
                               const ashlar_rnn *rnn) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
@@ -249,12 +249,12 @@ static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bo
     return bytes;
 }
 
-/* What the characters of `words` words take. */
+/* Compute the bytes of the buffers for the characters of `words` words. */
 static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
                                        const ashlar_tagger_shape *shape, size_t words, size_t *of,
                                        bool *fits) {
     const size_t output = ashlar_rnn_layout_of(tagger->character_rnn)->output;
-    const size_t letters = words * shape->width; /* a batch has bytes: it fits */
+    const size_t letters = words * shape->width; /* ashlar__tagger_batch_bytes() checked it */
     of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS] =
         rows_of(tagger, letters, tagger->config.character_embedding, fits);
     of[ASHLAR_TAGGER_BUFFER_CHAR_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS];
@@ -270,7 +270,8 @@ static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
     return ASHLAR_OK;
 }
 
-/* What the words' stack takes; a prediction, without dropout, runs in the same reserve. */
+/* Compute the bytes of the buffers for the words' RNN. They also fit the RNN without
+ * dropout, which makes the predictions. */
 static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                   size_t words, size_t *of, bool *fits) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
@@ -318,7 +319,7 @@ ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
-    const size_t words = shape->steps * shape->batch; /* fits, or the shape has no bytes */
+    const size_t words = shape->steps * shape->batch; /* if this overflows, the next call fails */
     size_t batch_bytes;
     bool fits = true;
     ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes));

@@ -1,4 +1,4 @@
-/* tagger_memory.c - the table of a step's buffers, what it adds up to, and how that is printed. */
+/* tagger_memory.c - the table of a step's buffers, its sums, and the printed estimate. */
 #include "rnn/model/tagger_memory.h"
 
 #include "rnn/model/tagger.h"

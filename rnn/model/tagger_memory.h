@@ -2,9 +2,9 @@
  * tagger_memory.h - which buffers a step of the tagger takes, in which phases, and how much memory
  * a training therefore needs (internal).
  *
- * One table: the step and its dry run follow it, the estimate adds it up. The estimate is computed
- * from the configuration and the shape of the largest batch without asking an allocator, so that
- * what an allocator takes can be compared with it:
+ * All is in one table: the step and its dry run follow it, the estimate adds it up. The estimate is
+ * computed from the configuration and the shape of the largest batch without asking an allocator,
+ * so that the memory an allocator really takes can be compared with it:
  *
  *     needed = bytes of the arena's regions + of the batches in device memory
  *            + the most that a step's buffers hold in one phase
@@ -24,8 +24,9 @@
  * The phases of a step, in order: name, what is done in it.
  *
  * A buffer is taken when its first phase begins and given back when its last one ends. With label
- * feedback TOKEN runs once for each of the T tokens, and takes and gives back each time the buffers
- * that have no other phase. Without it LABEL does that work for all tokens at once.
+ * feedback, TOKEN runs once for each of the T tokens; each run takes and gives back the buffers
+ * whose only phase is TOKEN. Without label feedback, LABEL does the same work for all tokens at
+ * once.
  *
  * On a CUDA device backward reads the outputs, which therefore live until CHAR_WEIGHTS and
  * WORD_WEIGHTS.
@@ -49,9 +50,9 @@ typedef enum ashlar_tagger_phase {
 } ashlar_tagger_phase;
 
 /*
- * Name, text, shape, tag, first and last phase. Letters as in tagger.h; T, B, C as in
- * tagger_batch.h. Elements are of the tagger's type, but for int32 where it says so. The batch
- * itself is not here: it is in device memory before the step begins (tagger_batch.h).
+ * Name, text, shape, tag, first and last phase of every buffer. T, B and C are as in
+ * tagger_batch.h, the other letters as in tagger.h. Elements are of the tagger's type unless the
+ * shape says int32. The batch itself is not listed: it is in device memory before the step begins.
  */
 #define ASHLAR_TAGGER_BUFFER_MAP(X)                                                                \
     X(CHAR_INPUTS, "characters' vectors", "[C, T*B, E_c]", ACTIVATIONS, CHAR_FORWARD,              \
@@ -108,21 +109,21 @@ typedef struct ashlar_tagger_buffer_info {
 
 extern const ashlar_tagger_buffer_info ashlar__tagger_buffers[ASHLAR_TAGGER_BUFFER_COUNT];
 
-/* Bytes of every buffer of a step; 0: it is not taken. */
+/* Bytes of every buffer of a step; a buffer of 0 bytes is not taken. */
 typedef struct ashlar_tagger_bytes {
     size_t of[ASHLAR_TAGGER_BUFFER_COUNT];
-    size_t steps;       /* T: turns of the token loop in a dry run */
-    bool keeps_outputs; /* ashlar_rnn_backward_reads_output() */
+    size_t steps;       /* T: how often TOKEN runs in a dry run */
+    bool keeps_outputs; /* for backward; see ashlar_rnn_backward_reads_output() */
 } ashlar_tagger_bytes;
 
-/* The last phase of a buffer: the table's, but for outputs that backward reads. */
+/* A buffer's last phase: the one in the table, or a later one for outputs that backward reads. */
 ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
                                               ashlar_tagger_buffer buffer);
 
 /* Bytes of all buffers that are live in a phase. */
 size_t ashlar__tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_phase phase);
 
-/* The phase that needs the most; the first of equals. */
+/* The phase that needs the most bytes; if several do, the first of these. */
 ashlar_tagger_phase ashlar__tagger_peak_phase(const ashlar_tagger_bytes *bytes);
 
 typedef struct ashlar_tagger ashlar_tagger; /* tagger.h */
@@ -132,16 +133,16 @@ typedef struct ashlar_tagger_estimate {
     ashlar_tagger_shape shape;
     ashlar_tagger_bytes buffers;
     ashlar_tagger_phase peak;
-    size_t weights_bytes; /* of all of the arena's regions */
-    size_t batches_bytes; /* of all batches */
-    size_t step_bytes;    /* at the peak */
+    size_t weights_bytes; /* of all regions of the arena */
+    size_t batches_bytes; /* of all batches in device memory */
+    size_t step_bytes;    /* of a step's buffers, at the peak */
     size_t needed_bytes;
 } ashlar_tagger_estimate;
 
 /*
  * Estimate the memory of a training whose largest batch has `shape`.
  *
- * batches   in device memory at once: this step's, and those being copied meanwhile
+ * batches   how many are in device memory at once: this step's and those being copied meanwhile
  *
  * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
  */
@@ -151,10 +152,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger
                                                              ashlar_tagger_estimate *out);
 
 /*
- * Print every region and buffer with its shape, bytes and phases, and the sum at the peak beside
- * what was measured.
+ * Print every region and buffer with its shape, bytes and phases, then the needed bytes beside the
+ * measured ones.
  *
- * measured_bytes   0: not measured
+ * measured_bytes   taken from the device; 0: not measured
  */
 void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
                                    uint64_t measured_bytes);

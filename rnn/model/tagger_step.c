@@ -27,14 +27,14 @@ static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
     return ASHLAR_OK;
 }
 
-/* Queued work may still use the buffer: the allocator hands it out again in stream order only. */
+/* Queued work may still use the buffer, since the allocator reuses it in stream order. */
 static ashlar_status give(step *s, size_t i) {
     void *ptr = s->work.buffers[i];
     s->work.buffers[i] = NULL;
     return ashlar_free(s->work.tagger->allocator, ptr);
 }
 
-/* Give back the buffers whose last phase this is; at a token's end only those of one token. */
+/* Give back the buffers whose last phase this is; after a token only those that it has taken. */
 static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
@@ -46,7 +46,7 @@ static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token
     return ASHLAR_OK;
 }
 
-/* Give back all that is still held, after a failure, whose detail stays. */
+/* Give back all that is still held, after a failure; the failure's detail stays. */
 static void give_all(step *s) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_status unused = give(s, i);

@@ -13,7 +13,7 @@ static size_t output_of(const ashlar_tagger_work *w) {
     return ashlar_rnn_layout_of(w->tagger->word_rnn)->output;
 }
 
-/* The labels before this token, and their vectors or the gradient of those. */
+/* The labels of the previous token; TOKEN_LABELS holds their vectors, or the vectors' gradient. */
 static ashlar_embedding_args label_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = 1,
@@ -65,7 +65,7 @@ static ashlar_status find_labels(const ashlar_tagger_work *w, size_t rows, const
     return ashlar__ops_argmax(w->tagger->ops, &args, w->tagger->stream);
 }
 
-/* The linear layer, the loss and the way back, for all tokens at once. */
+/* The linear layer, the loss and, in training, backward through the layer, for all tokens. */
 static ashlar_status queue_labels(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     void *const logits = BUFFER(w, LOGITS);
@@ -86,7 +86,7 @@ static ashlar_status queue_labels(const ashlar_tagger_work *w) {
                                           : ASHLAR_OK;
 }
 
-/* Columns of one token's rows: from one matrix to another, each with its own stride. */
+/* Copy `width` columns of one token's rows between matrices with different strides (elements). */
 static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from, size_t from_stride,
                                   void *to, size_t to_stride, size_t width) {
     const ashlar_columns_args args = {.rows = w->active,
@@ -98,7 +98,7 @@ static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from,
     return ashlar__ops_columns(w->tagger->ops, &args, w->tagger->stream);
 }
 
-/* Join what the linear layer reads of one token: its outputs, and the label before it. */
+/* Join the linear layer's input for one token: the words' outputs, and the previous labels. */
 static ashlar_status join_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
@@ -117,7 +117,7 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
                         ashlar__tagger_element(w, inputs, output), output + width, width);
 }
 
-/* Split the gradient of that into its two parts. */
+/* Split the gradient of the input that join_token() makes into the gradients of its two parts. */
 static ashlar_status split_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
@@ -258,8 +258,9 @@ static ashlar_status char_forward(const ashlar_tagger_work *w) {
 }
 
 /*
- * Join the words' inputs from their columns, or split their gradient into them: the words' vectors,
- * then the characters' last states of each direction.
+ * Join the words' inputs from their parts, or split the gradient of the inputs into the same parts.
+ * The parts are groups of columns: the words' vectors, then the characters' last states of each
+ * direction.
  */
 static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void *vectors,
                                 void *states, bool joins) {
@@ -321,7 +322,7 @@ ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_ph
         return run_word_rnn(w, ashlar_rnn_forward, BUFFER(w, WORD_FORWARD_WORK));
     case ASHLAR_TAGGER_LABEL:
         return w->tagger->config.label_embedding > 0 ? ASHLAR_OK : queue_labels(w);
-    case ASHLAR_TAGGER_TOKEN: /* the loop is over */
+    case ASHLAR_TAGGER_TOKEN: /* all tokens have been queued */
         return w->kind == ASHLAR_TAGGER_PREDICT ? copy_labels(w) : ASHLAR_OK;
     case ASHLAR_TAGGER_WORD_BACKWARD:
         return run_word_rnn(w, ashlar_rnn_backward_data, BUFFER(w, WORD_BACKWARD_WORK));

@@ -20,11 +20,11 @@ typedef struct ashlar_tagger_work {
     ashlar_tagger_kind kind;
     double weight;                             /* of each word's loss */
     double *loss;                              /* device memory */
-    int32_t *labels;                           /* host memory, ASHLAR_TAGGER_PREDICT */
+    int32_t *labels;                           /* host memory; only for ASHLAR_TAGGER_PREDICT */
     ashlar_tagger_arrays arrays;               /* the batch in device memory */
-    size_t token;                              /* t of the loop over tokens */
-    size_t active;                             /* sentences that have such a token */
-    void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL where not taken yet, or given back */
+    size_t token;                              /* the token at which TOKEN is, 0 .. T-1 */
+    size_t active;                             /* how many sentences have that token */
+    void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL while not held */
 } ashlar_tagger_work;
 
 /* One of the step's buffers. */
@@ -35,20 +35,21 @@ static inline size_t ashlar__tagger_words(const ashlar_tagger_work *work) {
     return work->batch->shape.steps * work->batch->shape.batch;
 }
 
-/* Element `at` of a buffer. */
+/* The address of element `at` of a buffer. */
 static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void *buffer,
                                            size_t at) {
     return (char *)buffer + at * ashlar_dtype_bytes(work->tagger->config.dtype);
 }
 
 /*
- * Queue the work of a phase, but for TOKEN's loop. Not for dry runs. Errors: those of
- * ashlar_launch() and ashlar_rnn_forward().
+ * Queue the work of a phase; for TOKEN only what follows its last token. Not for dry runs. Errors:
+ * those of ashlar_launch() and ashlar_rnn_forward().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *work,
                                                      ashlar_tagger_phase phase);
 
-/* Queue linear layer, loss and way back for token work->token of every sentence that has it. */
+/* Queue the linear layer, the loss and, in training, backward through both, for token work->token
+ * of the first work->active sentences. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *work);
 
 #endif /* ASHLAR_TAGGER_WORK_H */

@@ -13,9 +13,9 @@ enum { ALIGN = 64 };
 typedef struct step_layout {
     size_t token;  /* int32 [1] */
     size_t length; /* int32 [1], always 1 */
-    size_t x;      /* [E], of the model's type, as what follows */
+    size_t x;      /* [E]; x, y, states and logits are of the model's type */
     size_t y;      /* [P] */
-    size_t states; /* [2][2][L, H]: h (P <= H) and c; a step reads one pair, writes the other */
+    size_t states; /* two pairs of h and c, [L, H] each; a step reads one pair, writes the other */
     size_t logits; /* [V] */
     size_t work;
     size_t bytes;
@@ -27,8 +27,8 @@ struct ashlar_text_sampler {
     ashlar_random random;
     step_layout at;
     char *memory; /* device, at.bytes */
-    unsigned now; /* which of the two states is current */
-    void *logits; /* host [V], of the model's type; NULL where `sampling` has it, in float */
+    unsigned now; /* which of the two pairs of states is current: 0 or 1 */
+    void *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
 };
 
 static size_t align_up(size_t bytes) {
@@ -46,7 +46,7 @@ static size_t state_stride(const ashlar_model_config *c) {
     return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
-/* Sizes cannot overflow: the weights, which are larger, have been placed already. */
+/* Sizes cannot overflow: the weights, which are larger, are in memory already. */
 static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
     const size_t item = ashlar_dtype_bytes(c->dtype);
     step_layout at = {0};
@@ -62,7 +62,7 @@ static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
     return at;
 }
 
-/* The h (which = 0) or c (1) state number `side`. */
+/* A state of pair `side` (0 or 1): h if `which` is 0, c if it is 1. */
 static void *state(const ashlar_text_sampler *s, unsigned side, unsigned which) {
     return s->memory + s->at.states + (2 * side + which) * state_stride(&s->model->config);
 }
@@ -123,7 +123,7 @@ void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
         return;
     }
     const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
-    (void)status; /* it is a block that build() took */
+    (void)status; /* cannot fail: build() took this block, or it is NULL */
     ashlar__sampling_finish(&s->sampling);
     ashlar__host_free(s->logits);
     ashlar__host_free(s);
@@ -169,7 +169,7 @@ ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) 
     return feed_rnn(s);
 }
 
-/* Queue the logits of the next symbol, and bring them to the host. */
+/* Compute the logits of the next symbol, and wait until they are in sampling.logits. */
 static ashlar_status read_logits(const ashlar_text_sampler *s) {
     const ashlar_model *m = s->model;
     const ashlar_linear_args linear = {

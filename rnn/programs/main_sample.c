@@ -88,7 +88,7 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
     return ASHLAR_OK;
 }
 
-/* Cell and projection, which models of the first versions, LSTMs without one, did not write. */
+/* Read cell and projection. A file without these keys holds an LSTM without projection. */
 static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
     if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
@@ -164,7 +164,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
     return status;
 }
 
-/* Check the report's file first, so that a failure comes before the text; then read the prime. */
+/* Check first that the report can be written, so that a failure comes before the text. */
 static ashlar_status run(const command *c, ashlar_device *device) {
     ashlar_text_config text = c->text;
     char *prime = NULL;
@@ -218,7 +218,7 @@ static int run_command(int argc, char **argv) {
         print_help();
         return 0;
     }
-    ashlar__blas_set_threads(1); /* products of one row: a second thread would only wait */
+    ashlar__blas_set_threads(1); /* products of one row: a second thread would have no work */
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, c.device, &device);
     if (exit_status != 0) {

@@ -33,7 +33,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* Print what comes after a training. */
+/* Print the results of a training. */
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
                                const ashlar_train_report *report,
                                const ashlar_tagger_evaluation *test) {
@@ -46,8 +46,8 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
 }
 
 /*
- * Everything after the training that needs the model; first what would otherwise be lost. A failure
- * does not keep the rest from being tried; the first one is returned.
+ * Do all that needs the model after the training; first save what would otherwise be lost. After a
+ * failure the snapshot and the printing are still tried; the first failure is returned.
  */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
@@ -76,7 +76,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     return first;
 }
 
-/* Where each step is shown. */
+/* Where to show each step. */
 typedef struct showing {
     ashlar_progress progress;
     bool is_quiet;
@@ -88,12 +88,12 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* at once, and in a quiet run too */
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* warn at once, even if is_quiet */
         if ((now->found & 1u << tag) != 0) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
     }
-    if (s->losses != NULL) { /* flushed, for whoever watches a long training */
+    if (s->losses != NULL) { /* flushed, so that the file can be watched */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
         fflush(s->losses);
     }
@@ -135,7 +135,7 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     return status;
 }
 
-/* The trainer takes the task, also where it fails. */
+/* Train. The trainer owns the task from here on, even if creating the trainer fails. */
 static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
                            ashlar_task *task) {
     ashlar_trainer *trainer = NULL;

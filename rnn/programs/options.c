@@ -80,7 +80,7 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
     return ASHLAR_OK;
 }
 
-/* The option that a word names, and the value after its "=", NULL where there is none. */
+/* The option that a word names. *value: the text after "=" in the word; NULL if it has no "=". */
 static const ashlar_option *find(const ashlar_option *options, size_t count, const char *word,
                                  const char **value) {
     const size_t length = strcspn(word, "=");

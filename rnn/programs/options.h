@@ -29,38 +29,41 @@ typedef struct ashlar_option_list {
 
 typedef struct ashlar_option {
     const char *name;     /* without the dashes */
-    const char *argument; /* what the help calls its value; NULL for a flag */
+    const char *argument; /* name of the option's value in the help; NULL for a flag */
     ashlar_option_kind kind;
-    void *value;     /* of the kind's type; holds the default, which the help shows */
-    double min, max; /* of COUNT and REAL */
+    void *value;     /* of the kind's type; holds the default until parsed */
+    double min, max; /* range of a COUNT's or REAL's value */
     const char *help;
 } ashlar_option;
 
 /*
- * Read the command line into the options' values. "--name value" and "--name=value".
+ * Read the command line into the options' values. Both "--name value" and "--name=value" are
+ * accepted.
  *
  * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
- *         naming it and what is allowed. Values read before it may have changed.
+ *         the detail names the word and what is allowed. Values of options before that word may
+ *         have changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
                                                       int argc, char **argv);
 
 /*
- * The value of the last "--name value" or "--name=value", for what must be known before the options
- * are read; "" for a flag at the end, NULL where it is not given.
+ * The value of the last "--name value" or "--name=value", for an option that must be known before
+ * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given.
  */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
 
 /*
  * Move the words that are neither options nor their values from `argv` to `words`, for a program
- * that takes files. Returns how many. The rest, *argc, is for ashlar__options_parse().
+ * that takes files. Returns the number of words moved. *argc and `argv` keep the rest, for
+ * ashlar__options_parse().
  *
- * words   [*argc]
+ * words   room for *argc words
  */
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                                char **words);
 
-/* Print a line for each option, its default included. */
+/* Print a line for each option, with its default: the current value. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 
 #endif /* ASHLAR_OPTIONS_H */

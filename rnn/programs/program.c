@@ -17,14 +17,14 @@
 
 void ashlar__program_init(void) {
     /*
-     * The next open() would get a closed 0, 1 or 2, for the device's memory say, and what is
-     * printed would go there. The wrong direction is intended: use fails, as it would with a closed
-     * one.
+     * If descriptor 0, 1 or 2 is closed, the next open() would get its number, and text meant for
+     * the terminal would go into that file. Open /dev/null in the wrong direction instead: reading
+     * or writing then fails, as on the closed descriptor.
      */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
             const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-            (void)opened; /* the lowest free one, which is fd */
+            (void)opened; /* open() returns the lowest free descriptor: fd */
         }
     }
     (void)signal(SIGPIPE, SIG_IGN);
@@ -66,7 +66,7 @@ bool ashlar__program_is_same_file(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
-/* Whether this build and the installed libraries can compute there; the detail says why not. */
+/* Fail if this build or the installed libraries cannot compute on the device. */
 static ashlar_status check_compute(ashlar_device *device) {
     const ashlar_rnn_config smallest = {.input = 1, .hidden = 1, .layers = 1};
     ashlar_rnn *rnn = NULL;

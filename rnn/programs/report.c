@@ -1,4 +1,4 @@
-/* report.c - what a training took and how far it is, printed and as JSON. */
+/* report.c - prints a training's results, costs and progress; writes them as JSON. */
 #include "rnn/programs/report.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ static void print_memory(FILE *out, const ashlar_stats *stats) {
             (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
 }
 
-/* How much more is held now than after the warm-up; may be negative. */
+/* How many bytes more a tag holds now than after the warm-up; may be negative. */
 static int64_t grown_bytes(const ashlar_tag_growth *growth) {
     return (int64_t)(growth->held_bytes - growth->first_bytes);
 }
@@ -105,7 +105,7 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
-/* What the options in use save. */
+/* Print what the options in use save. */
 static void print_savings(FILE *out, const ashlar_train_report *r) {
     for (size_t i = 0; i < r->savings_count; i++) {
         const ashlar_task_saving *s = &r->savings[i];
@@ -263,7 +263,7 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
     return ashlar__json_writer_end(&w, path);
 }
 
-/* Seconds between two lines: often enough to see progress, seldom enough for a log. */
+/* Seconds between two lines: short enough to see progress, long enough to keep a log small. */
 static const double terminal_interval = 0.1, plain_interval = 5.0;
 
 void ashlar__progress_init(ashlar_progress *progress, FILE *out) {

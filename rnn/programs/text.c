@@ -1,4 +1,4 @@
-/* text.c - writes the text that a model draws, and a report in JSON of what that took. */
+/* text.c - writes the text that a model draws, and a JSON report on its time and memory. */
 #include "rnn/programs/text.h"
 
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "rnn/data/batcher.h"
 #include "rnn/programs/report.h"
 
-/* A terminal obeys control characters: show it only ends of lines and tabs. */
+/* A terminal obeys control characters, so it gets only line ends and tabs. */
 static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     const bool is_control = (symbol < ' ' && symbol != '\n' && symbol != '\t') || symbol == 0x7f ||
                             (symbol >= 0x80 && symbol < 0xa0);
@@ -54,7 +54,7 @@ static ashlar_driver_counts counts_since(const ashlar_model *model,
     };
 }
 
-/* Stops at an error of `out`: its reader may have gone away. */
+/* Write `bytes` drawn symbols. Stops when `out` fails: its reader may have gone away. */
 static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_model *model, size_t bytes,
                                  ashlar_text_report *report) {
@@ -101,7 +101,7 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
     return status;
 }
 
-/* Null where the text was too short for the early point. */
+/* Put a value of the early point; null if the text was too short to reach that point. */
 static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_report *r,
                       uint64_t value) {
     ashlar__json_put_key(w, key);

@@ -1,5 +1,5 @@
 /*
- * text.h - writes a model's text of any length, and reports what that took (internal).
+ * text.h - writes a model's text of any length, and reports its time and memory (internal).
  */
 #ifndef ASHLAR_TEXT_H
 #define ASHLAR_TEXT_H
@@ -12,10 +12,11 @@ typedef struct ashlar_text_config {
     ashlar_text_sampler_config sampler;
     const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
     size_t prime_bytes;
-    size_t bytes; /* to write after it; the mark between records counts as one */
+    size_t bytes; /* to write after the prime; the mark between records counts as one byte */
 } ashlar_text_config;
 
-/* After so many bytes a text takes no more memory: the report compares this point and the end. */
+/* The report gives the memory at the start, after this many bytes and at the end of a text, to show
+ * that it does not grow with the text. */
 enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
 
 typedef struct ashlar_text_memory {
@@ -24,7 +25,7 @@ typedef struct ashlar_text_memory {
     uint64_t alloc_count; /* successful allocations so far */
 } ashlar_text_memory;
 
-/* The start is after the prime has been read. */
+/* `start` and all counts since then: after the model has read the prime. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start */
     double seconds;
@@ -35,19 +36,20 @@ typedef struct ashlar_text_report {
 } ashlar_text_report;
 
 /*
- * Write the prime and the symbols that the model draws after it; the mark becomes a line of %.
- * A terminal gets no control characters but tabs and ends of lines.
+ * Write the prime and the symbols that the model draws after it; the mark becomes a line
+ * "%". A terminal gets no control characters except tabs and line ends.
  *
  * report   NULL: not wanted; written only on success
  *
- * Errors: those of the sampler; ASHLAR_EIO (`out` takes no more; its error flag is set).
+ * Errors: those of the sampler; ASHLAR_EIO (`out` cannot be written; its error flag is set).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
                                                    const ashlar_text_config *config,
                                                    ashlar_text_report *report);
 
 /*
- * Write a report as one JSON object, whole or not at all. The model is the one that wrote the text.
+ * Write a report to a file, as one JSON object. After an error the file is as it was. `model` is
+ * the one that wrote the text.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */

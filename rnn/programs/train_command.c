@@ -1,4 +1,4 @@
-/* train_command.c - the command line of ashlar-train: options, defaults, and what they exclude. */
+/* train_command.c - the command line of ashlar-train: its options, their defaults and checks. */
 #include "rnn/programs/train_command.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
-/* A tagger has other defaults of the shared options. */
+/* The defaults. Those of options that both models have differ between the models. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
         .model = is_tagger ? "tagger" : "text",
@@ -180,7 +180,7 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
 
 /* ---- what goes together ---- */
 
-/* The files that are written. */
+/* A file to be written. */
 typedef struct output {
     const char *option;
     const char *path; /* NULL: not wanted */
@@ -196,8 +196,8 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
     outputs[4] = (output){"losses", c->losses};
 }
 
-/* An output must differ from the texts to train on, from the outputs after it up to `end`, and, but
- * for --save, from the resumed file. */
+/* An output must differ from the texts to train on, from the outputs after it up to `end`, and from
+ * the resumed file; only --save may name the resumed file. */
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
@@ -224,7 +224,7 @@ static ashlar_status check_output(const ashlar_train_command *c, const output *o
     return ASHLAR_OK;
 }
 
-/* The element types' names, in small letters. */
+/* Read an element type's name, in upper or lower case. */
 static bool read_dtype(const char *name, ashlar_dtype *out) {
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
         if (strcasecmp(name, ashlar_dtype_name((ashlar_dtype)dtype)) == 0) {
@@ -254,7 +254,7 @@ static ashlar_status read_stack(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* A count, or "auto". */
+/* Read the value of --recompute: a count, or "auto". */
 static ashlar_status read_recompute(ashlar_train_command *c) {
     ashlar_train_config *t = &c->train;
     char *end = NULL;
@@ -297,7 +297,7 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* Refuse options that only the other model has. */
+/* Fail if an option is given that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, const ashlar_option *options,
                                  int argc, char **argv) {
     const size_t text_end = SHARED_COUNT + TEXT_COUNT;
@@ -317,7 +317,7 @@ static ashlar_status check_model(const ashlar_train_command *c, const ashlar_opt
 }
 
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
-    const char *model = ashlar__options_given("model", argc, argv); /* it decides the defaults */
+    const char *model = ashlar__options_given("model", argc, argv); /* sets the defaults */
     ashlar_train_command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);

@@ -10,17 +10,17 @@
 #include "rnn/train/train.h"
 
 typedef struct ashlar_train_rule {
-    const char *optimizer; /* as ashlar_optimizer_name() has it */
-    const char *schedule;  /* as ASHLAR_SCHEDULE_MAP has it */
+    const char *optimizer; /* a name that ashlar_optimizer_name() returns */
+    const char *schedule;  /* a name in ASHLAR_SCHEDULE_MAP */
     size_t warmup_steps;
-    double floor;     /* cosine */
-    size_t step_size; /* step */
-    double gamma;     /* step */
+    double floor;     /* of schedule "cosine" */
+    size_t step_size; /* of schedule "step" */
+    double gamma;     /* of schedule "step" */
 } ashlar_train_rule;
 
 /*
- * Apply the rule to `config`, whose other values are complete. Errors: ASHLAR_EINVAL, naming the
- * option.
+ * Apply the rule to `config`, in which all other values must be set. Errors: ASHLAR_EINVAL; the
+ * detail names the option.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
                                                          ashlar_train_config *config);
@@ -28,7 +28,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule
 typedef struct ashlar_train_command {
     ashlar_option_list data;
     const char *model;
-    bool is_tagger; /* which the model is */
+    bool is_tagger; /* `model` is "tagger" */
     ashlar_train_config train;
     ashlar_train_tagger_options tags;
     ashlar_train_rule rule;
@@ -48,14 +48,15 @@ typedef struct ashlar_train_command {
 } ashlar_train_command;
 
 /*
- * Read the command line; options not given have their defaults. Texts point into argv.
+ * Read the command line. Options that are not given get their defaults. Texts in *out point into
+ * `argv`.
  *
- * Errors: ASHLAR_EINVAL, naming the option. With --help, combinations are not checked.
+ * Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not checked.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
 
-/* Print the options of a model, with `program` as its name. */
+/* Print the help for one of the two models; `program` is the program's name. */
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);
 
 /* Check that every output can be written, before hours of training. Errors: those of

@@ -1,5 +1,5 @@
 /*
- * train_tagger.h - what ashlar-train does only for a tagger: defaults, options, messages
+ * train_tagger.h - the parts of ashlar-train that only a tagger uses: defaults, options, messages
  * (internal).
  */
 #ifndef ASHLAR_TRAIN_TAGGER_H
@@ -10,22 +10,22 @@
 #include "rnn/programs/options.h"
 #include "rnn/train/tasks.h"
 
-/* Its part of the command line. */
+/* The options that only a tagger has. */
 typedef struct ashlar_train_tagger_options {
     ashlar_task_tagger_config tags;
-    ashlar_tagger_corpus_config corpus; /* but for max_words, which is --max-length */
-    size_t label_embedding;             /* of fed labels */
+    ashlar_tagger_corpus_config corpus; /* max_words is not used: --max-length sets it */
+    size_t label_embedding;             /* width of a fed-back label's vector */
     bool feeds_labels;
-    bool is_bidirectional; /* asked for, though it is the default */
+    bool is_bidirectional; /* whether --bidirectional, the default, was given */
 } ashlar_train_tagger_options;
 
 enum { ASHLAR_TRAIN_TAGGER_OPTION_COUNT = 9 };
 
-/* Set the defaults of these options and a tagger's own of the shared ones. */
+/* Set the defaults of these options, and a tagger's defaults of options that both models have. */
 void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
                                        ashlar_train_tagger_options *options);
 
-/* The options for a table of the command line, each with "tagger:" in its help. */
+/* Fill in the table rows of these options; each help text has "tagger:" in it. */
 void ashlar__train_tagger_list_options(ashlar_train_tagger_options *options,
                                        ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]);
 
@@ -36,8 +36,8 @@ ashlar__train_tagger_check_options(const ashlar_train_tagger_options *options);
 /*
  * Read column files and make a task of them.
  *
- * train    with label feedback, buckets of 1 become one for each number of words
- * corpus   the caller's, to destroy after the task; also after a failure, then perhaps NULL
+ * train    with label feedback, `buckets` 1 becomes one bucket for each sentence length
+ * corpus   the caller's, to be destroyed after the task, and after a failure too (it may be NULL)
  *
  * Errors: those of ashlar__tagger_corpus_open() and ashlar__task_tagger_create().
  */

@@ -24,7 +24,7 @@ void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
     for (size_t i = 0; i < 2; i++) {
         if (streams[i] != NULL) {
             const ashlar_status unused = ashlar_stream_synchronize(prefetch->device, streams[i]);
-            (void)unused; /* the caller that queued the work learns of failures */
+            (void)unused; /* not reported: prefetch.h */
         }
     }
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {

@@ -1,15 +1,16 @@
 /*
  * prefetch.h - drawing and copying the next batch while a step runs (internal).
  *
- * Step s has buffer s % 2. While it runs, the batch of step s + 1 is drawn into the other buffer,
- * and copied on a stream of its own:
+ * Step s uses buffer s % 2. While step s runs, the batch of step s + 1 is drawn into the other
+ * buffer and copied to the device on a separate stream:
  *
  *     host          draw s | queue s | wait for s - 1 | draw s + 1 | queue s + 1 | wait for s ...
  *     copies        upload s .                         upload s + 1 .
  *     steps                 ` s                                      ` s + 1
  *
- * A step's stream waits for its upload by an event. The host draws into a buffer once it has
- * waited, by another event, for the last step on it; so it runs at most one step ahead.
+ * The stream of the steps waits for each upload by an event. Before the host draws into a buffer,
+ * it waits by another event for the last step that used this buffer; so the host is at most one
+ * step ahead.
  *
  * Threads: one at a time per struct.
  */
@@ -21,17 +22,17 @@
 typedef struct ashlar_prefetch {
     ashlar_device *device;
     ashlar_task *task;
-    ashlar_stream stream; /* of the steps; the owner's */
+    ashlar_stream stream; /* the steps' stream; the caller owns it */
     ashlar_stream copies;
-    ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* the buffer's batch is in device memory */
-    ashlar_event done[ASHLAR_TASK_BUFFERS];     /* the buffer's step has run */
+    ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* the batch in this buffer is in device memory */
+    ashlar_event done[ASHLAR_TASK_BUFFERS];     /* the step on this buffer has run */
     ashlar_task_batch batches[ASHLAR_TASK_BUFFERS];
-    uint64_t event_calls; /* events recorded, and waited for by a stream, so far */
+    uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
 } ashlar_prefetch;
 
 /*
- * Begin on an open task whose steps are queued on `stream`, while nothing uses its buffers. Call
- * ashlar__prefetch_finish() after a failure too. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ * Set up for an open task whose steps are queued on `stream`; nothing may use the task's buffers
+ * yet. Call ashlar__prefetch_finish() after a failure too. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
                                                       ashlar_device *device, ashlar_task *task,
@@ -44,14 +45,16 @@ static inline size_t ashlar__prefetch_buffer(size_t step) {
     return step % ASHLAR_TASK_BUFFERS;
 }
 
-/* Draw the batch of a step and queue its upload. Requires that step - 2 has been waited for. */
+/* Draw the batch of a step and queue its upload. The host must have waited for
+ * step - 2. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step);
 
-/* Call these around what a step queues: one waits for the upload, the other marks the end. */
+/* Call these before and after queuing a step: the first makes the step wait for its upload, the
+ * second marks its end. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_begin_step(ashlar_prefetch *prefetch, size_t step);
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step);
 
-/* Wait on the host until the step has run. Errors: ASHLAR_EDRIVER, also where the step failed. */
+/* Wait on the host until the step has run. Errors: ASHLAR_EDRIVER, also if the step failed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_wait(ashlar_prefetch *prefetch, size_t step);
 
 #endif /* ASHLAR_PREFETCH_H */

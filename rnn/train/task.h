@@ -5,16 +5,16 @@
  * The way of a batch from the batch sampler to the gradients:
  *
  *     next      drawn into page-locked memory, one of two buffers    on the host
- *     upload    copied to that buffer's device memory                on a stream that may differ
- *                                                                    from the steps'
+ *     upload    copied to that buffer's device memory                on any stream, even if the
+ *                                                                    steps run on another
  *     step      forward and backward of one part of it               on the steps' stream
  *
- * Most batches have one part. Truncated back-propagation splits a batch into several, each with an
- * update of the weights. The loop clears gradients and losses before each part and updates the
- * weights after it; a step only ADDS to both.
+ * Most batches have one part. Truncated back-propagation splits a batch into several, each with its
+ * own update of the weights. The loop clears gradients and losses before each part and updates the
+ * weights after it; a step only ADDS to gradients and losses.
  *
- * The loop orders uses of a buffer: it draws into it only once everything queued with its last
- * batch has run, and makes a step wait for its upload.
+ * The loop orders the uses of a buffer: it draws into a buffer only after all work queued on the
+ * buffer's last batch has run, and it makes each step wait for the upload of its batch.
  *
  * Threads: one at a time per task.
  */
@@ -36,38 +36,38 @@ typedef struct ashlar_task_batch {
     size_t length; /* of its longest sequence, 1 .. task->max_length */
     size_t tokens; /* of all parts */
     size_t parts;  /* 1 .. task->max_parts */
-    double epoch;  /* handed out so far, this batch included, in epochs */
+    double epoch;  /* epochs handed out so far, this batch included */
 } ashlar_task_batch;
 
-/* A part of it. */
+/* A part of a batch. */
 typedef struct ashlar_task_part {
-    size_t length; /* what its buffers depend on, 1 .. task->max_part_length */
-    size_t tokens; /* its loss is the mean over them */
+    size_t length; /* time steps, 1 .. task->max_part_length; sizes of buffers depend on it */
+    size_t tokens; /* the part's loss is the mean over these */
 } ashlar_task_part;
 
-/* What an option saves: the peak memory of a step without it. */
+/* What an option saves: the peak memory that a step would need without the option. */
 typedef struct ashlar_task_saving {
-    const char *option; /* as the command line has it */
-    size_t value;
-    uint64_t bytes;
+    const char *option; /* its name on the command line, without dashes */
+    size_t value;       /* the option's value */
+    uint64_t bytes;     /* the peak without it */
 } ashlar_task_saving;
 
 enum { ASHLAR_TASK_SAVINGS_MAX = 4 };
 
 typedef struct ashlar_task_table {
     /*
-     * Build the model in device memory: the arena with these regions, initial weights, buffers. All
-     * is queued on `stream`, on which all steps run. Sets task->arena. The caller calls close()
-     * after a failure too.
+     * Build the model in device memory: the arena with `regions`, initial weights, buffers. The
+     * work is queued on `stream`, as that of all steps is. Sets task->arena. The caller must call
+     * close() after a failure too.
      */
     ashlar_status (*open)(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
                           unsigned regions);
-    void (*close)(ashlar_task *task);   /* give back what open took; no work is running */
-    void (*destroy)(ashlar_task *task); /* closed, or never opened */
+    void (*close)(ashlar_task *task);   /* give back all that open() took; no work may be running */
+    void (*destroy)(ashlar_task *task); /* the task must be closed, or never have been opened */
 
     /* Draw the next batch into a buffer. */
     ashlar_task_batch (*next)(ashlar_task *task, size_t buffer);
-    /* Make a batch of one part for the warm-up, all its sequences of that length. */
+    /* Make a batch of one part for the warm-up: all its sequences have `length` time steps. */
     void (*make_dummy)(ashlar_task *task, size_t buffer, size_t length);
     ashlar_task_part (*part)(const ashlar_task *task, size_t buffer, size_t index);
 
@@ -77,16 +77,17 @@ typedef struct ashlar_task_table {
      * gradient region, and the mean loss to *loss in device memory. Give back all buffers, also on
      * failure. Parts come in order; the weights change between them.
      *
-     * seed   of random draws such as dropout's
+     * seed   for random draws such as dropout
      */
     ashlar_status (*step)(ashlar_task *task, size_t buffer, size_t index, uint64_t seed,
                           double *loss);
-    /* Take and give back the buffers of a step on a part of that length, in the step's order. */
+    /* Take and give back the buffers of a step on a part of `length`, in the step's order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
     /*
-     * Compute the peak memory of the largest step, and what it would be without each option in use
-     * that lowers it (*count of them). NULL: not known. Errors: ASHLAR_EOVERFLOW.
+     * Compute the peak memory of the largest step and, for each of the *count options in use that
+     * lower it, what it would be without that option. The function pointer may be NULL: not known.
+     * Errors: ASHLAR_EOVERFLOW.
      */
     ashlar_status (*savings)(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
@@ -94,28 +95,28 @@ typedef struct ashlar_task_table {
 
     /* Tell a listener of every option (task_options.h). */
     void (*list_options)(const ashlar_task *task, ashlar_task_listener *listener);
-    /* Describe the data by a checksum: a training goes on with the same data only. */
+    /* Add a checksum of the data: a training is resumed only on the same data. */
     void (*add_data)(ashlar_task *task, ashlar_metadata *metadata);
-    /* Describe the batch sampler's position. Skipping `batches` batches from the beginning leads to
-     * the same position as drawing them. */
+    /* Add the batch sampler's position. Skipping n batches from the beginning leads to the same
+     * position as drawing n batches. */
     void (*position)(const ashlar_task *task, ashlar_metadata *metadata);
     void (*skip)(ashlar_task *task, uint64_t batches);
 
-    /* Add what was found out about the model after its run; NULL: nothing. */
+    /* Add the results of tests that followed the training. The pointer may be NULL: no results. */
     void (*put_results)(const ashlar_task *task, ashlar_json_writer *writer);
 } ashlar_task_table;
 
-/* The head of every task. */
+/* The first member of every task's own struct. */
 struct ashlar_task {
     const ashlar_task_table *table;
-    const char *unit;       /* what a token is, in reports; NULL: a "symbol" */
-    size_t max_length;      /* of a sequence of the batch sampler */
-    size_t max_part_length; /* what is warmed up */
-    size_t max_parts;
-    size_t batch;             /* sequences of a batch */
-    size_t sequences;         /* of an epoch */
+    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
+    size_t max_length;        /* of a batch, in time steps */
+    size_t max_part_length;   /* of a part, in time steps; lengths up to this are warmed up */
+    size_t max_parts;         /* of a batch */
+    size_t batch;             /* sequences per batch */
+    size_t sequences;         /* sequences per epoch */
     ashlar_arena *arena;      /* while open; the task owns it */
-    const double *loss_scale; /* device memory; the loop sets it before the first step */
+    const double *loss_scale; /* in device memory; set by the trainer before the first step */
 };
 
 #endif /* ASHLAR_TASK_H */

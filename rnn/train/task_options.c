@@ -1,4 +1,4 @@
-/* task_options.c - a task's options, told to its file, its report and its plans; and metadata. */
+/* task_options.c - writes a task's options to its file, report and plans; builds metadata. */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ void ashlar__metadata_add_count(ashlar_metadata *f, const char *key, uint64_t va
     (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%" PRIu64, value);
 }
 
-/* With as few digits as restore the same number: people read them too. */
+/* Use as few digits as restore the same number, since people read the text too. */
 void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value) {
     char *text = ashlar__metadata_add(f, key);
     int digits = 0;
@@ -45,7 +45,7 @@ static const char *name_of(const char *key) {
     return key + strlen(prefix);
 }
 
-/* Add to the file, or to the fingerprint, which is cut off where it is full. */
+/* Add an option to the file, or to the plans' fingerprint, which is cut off when it is full. */
 static void put(ashlar_task_listener *l, const char *key, const char *value) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_text(l->metadata, key, value);
@@ -82,7 +82,7 @@ void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key,
     }
 }
 
-/* Sizes depend on whether there is dropout, not on how much. */
+/* The plans' fingerprint says only whether there is dropout: sizes do not depend on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);

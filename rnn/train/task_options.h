@@ -1,6 +1,6 @@
 /*
- * task_options.h - a task's options, listed once for everyone who is told of them, and the metadata
- * that they become in a training's file (internal).
+ * task_options.h - a task's options, listed once for the training's file, the report and the plans,
+ * and the metadata that the options become in the file (internal).
  */
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
@@ -15,15 +15,15 @@
 enum { ASHLAR_METADATA_MAX = 64, ASHLAR_METADATA_TEXT_BYTES = 768 };
 
 struct ashlar_metadata {
-    ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* the values lie in texts */
+    ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* pairs[i].value is texts[i] */
     char texts[ASHLAR_METADATA_MAX][ASHLAR_METADATA_TEXT_BYTES];
     size_t count;
 };
 
 /*
- * Texts under keys, at most ASHLAR_METADATA_MAX. `key` must outlive the metadata. The first returns
- * ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the text into. Real numbers are written
- * so that reading them restores every bit.
+ * Add a value under a key; at most ASHLAR_METADATA_MAX of them. `key` must outlive the metadata.
+ * ashlar__metadata_add() returns ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the value
+ * into. Real numbers are written so that reading them restores every bit.
  */
 char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
 
@@ -37,41 +37,42 @@ void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"
 #define ASHLAR_METADATA_CELL "ashlar.cell"             /* absent: lstm */
 #define ASHLAR_METADATA_PROJECTION "ashlar.projection" /* absent: none */
-#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* of its training */
+#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* used in its training */
 #define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
 #define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
 
-/* Who is told of an option. */
+/* Where an option is written. */
 enum {
-    ASHLAR_FOR_FILE = 1,   /* the training's file; a training resumes with the same value only */
-    ASHLAR_FOR_REPORT = 2, /* the report in JSON, without "ashlar." */
+    ASHLAR_FOR_FILE = 1,   /* the training's file; resuming requires the same value */
+    ASHLAR_FOR_REPORT = 2, /* the report in JSON, under its key without "ashlar." */
     ASHLAR_FOR_PLAN = 4,   /* the plans' fingerprint: the sizes of buffers depend on it */
     ASHLAR_FOR_ALL = 7,
 };
 
-/* A listener of a task's list_options(). */
+/* Where list_options() writes the options; `who` is one of the constants above. */
 struct ashlar_task_listener {
     unsigned who;
-    ashlar_metadata *metadata;  /* FILE */
-    ashlar_json_writer *writer; /* REPORT: an open object */
-    char *text;                 /* PLAN: [bytes], */
-    size_t bytes, used;         /* of which `used` are written */
+    ashlar_metadata *metadata;  /* for ASHLAR_FOR_FILE */
+    ashlar_json_writer *writer; /* for ASHLAR_FOR_REPORT: an open object */
+    char *text;                 /* for ASHLAR_FOR_PLAN: [bytes] */
+    size_t bytes, used;         /* `used`: characters written to `text` */
 };
 
-/* Tell of an option that concerns `who`. `key` begins with "ashlar." and outlives the metadata. */
+/* Write an option if `who`, a sum of the constants above, includes listener->who. `key` begins with
+ * "ashlar." and must outlive the metadata. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                          const char *value);
 void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
                           uint64_t value);
 void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
 
-/* Tell of the options of the recurrent layers, which every task has. */
+/* Write the options of the recurrent layers, which every task has. */
 void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
-/* Add what must be the same for a training to go on: the options, and a checksum of the data. */
+/* Add what must be the same when a training resumes: the options and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
-/* Print what the sizes of a step's buffers depend on beside the length. */
+/* Print all options, except the length, on which the sizes of a step's buffers depend. */
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
 /* Add the options to an open object. */

@@ -26,7 +26,7 @@ static uint64_t mix(uint64_t sum, uint64_t value) {
     return sum ^ sum >> 29; /* else high bits would never reach low ones */
 }
 
-/* A checksum of all that a training sees; it need not withstand an attacker. */
+/* A checksum of all that a training reads; not secure against an attacker. */
 static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sentences; i++) {
@@ -42,7 +42,7 @@ static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences
     return sum;
 }
 
-/* The checksum is computed once, and only where there is a file. */
+/* The checksum is computed at the first call, which comes only if a file is read or written. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     if (!t->has_checksum) {
@@ -213,7 +213,7 @@ static void close_task(ashlar_task *task) {
     for (size_t i = 0; i < 2; i++) {
         if (blocks[i] != NULL) {
             const ashlar_status unused = ashlar_free(t->allocator, blocks[i]);
-            (void)unused; /* a block of this allocator, and nobody to tell */
+            (void)unused; /* cannot fail: this allocator gave the block */
         }
     }
     if (t->host != NULL) {
@@ -250,7 +250,7 @@ static const ashlar_task_table table = {
     .put_results = ashlar__task_tagger_put_results,
 };
 
-/* The batch sampler of all sentences that are not held out. */
+/* Create a batch sampler of all sentences that are not held out. */
 static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     const size_t count = t->counts.sentences - t->counts.held_out;
     ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);

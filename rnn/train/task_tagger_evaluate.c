@@ -39,7 +39,7 @@ static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
-/* On the plan of its length, like a training step. */
+/* Predict the batch in buffer 0 on the plan of its length, like a training step. */
 static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
     if (t->config.without_plan) {
         return queue_prediction(t);

@@ -16,26 +16,26 @@
 /* A batch on its way to a step. */
 typedef struct batch_buffer {
     ashlar_batch_split split;
-    int32_t *host;   /* page-locked: the batch's image and extra */
-    int32_t *device; /* its image */
+    int32_t *host;   /* page-locked: the image and the second lengths (batch_split.h) */
+    int32_t *device; /* the image, in device memory */
 } batch_buffer;
 
 typedef struct text_task {
     ashlar_task head;
     ashlar_train_config config;
     const ashlar_corpus *corpus;
-    uint64_t checksum; /* of it, where has_checksum */
+    uint64_t checksum; /* of the corpus; valid if has_checksum */
     bool has_checksum;
     ashlar_batcher *batcher;
     ashlar_batch_split_config split;
-    int32_t *drawn;     /* what the batcher writes: two arrays and the lengths */
-    ashlar_batch batch; /* its pointers lead there */
+    int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
+    ashlar_batch batch; /* its pointers lead into `drawn` */
     ashlar_allocator *allocator;
     ashlar_model *model;
     char *carried;      /* device: 2 sets of states for each micro-batch, if there are parts */
-    size_t state_bytes; /* of a set */
-    void *host;         /* of both buffers */
-    void *device;       /* of both buffers */
+    size_t state_bytes; /* of one set of states */
+    void *host;         /* page-locked memory of both buffers */
+    void *device;       /* device memory of both buffers */
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
@@ -53,7 +53,7 @@ ashlar_model *ashlar__task_text_model(ashlar_task *task) {
 
 /* --- what must be the same ------------------------------------------------------------------- */
 
-/* The checksum is computed once, and only where there is a file. */
+/* The checksum is computed at the first call, which comes only if a file is read or written. */
 static void add_data(ashlar_task *task, ashlar_metadata *f) {
     text_task *t = text_of(task);
     if (!t->has_checksum) {
@@ -69,7 +69,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const text_task *t = const_text_of(task);
     const ashlar_train_config *c = &t->config;
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
-    /* F32 is not written: files and plans from before the option stay valid. */
+    /* F32 is not written to files and plans: without the option, they mean F32. */
     const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
     ashlar__option_stack(l, c);
     ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
@@ -109,7 +109,7 @@ static ashlar_task_batch next(ashlar_task *task, size_t index) {
 
 static void make_dummy(ashlar_task *task, size_t index, size_t length) {
     text_task *t = text_of(task);
-    const size_t cells = length * t->config.batch; /* fits: no batch is longer */
+    const size_t cells = length * t->config.batch; /* fits: `length` is at most max_length */
     memset(t->batch.inputs, 0, cells * sizeof t->batch.inputs[0]);
     memset(t->batch.targets, 0, cells * sizeof t->batch.targets[0]);
     for (size_t b = 0; b < t->config.batch; b++) {
@@ -134,14 +134,15 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Set i of a micro-batch: parts in turn read one set and write the other. */
+/* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
+ * other. */
 static void *carried_set(const text_task *t, size_t micro, size_t i) {
     return t->carried + (2 * micro + i % 2) * t->state_bytes;
 }
 
 /*
- * Every position weighs 1 / (tokens of the whole part), also where the part is split. Where it is
- * not, 0 lets the loss divide by its own number of tokens, which is the same.
+ * Each position's loss has the weight 1 / (tokens of the whole part), even if the part is split. If
+ * it is not split, a weight of 0 has the same effect: the loss then divides by its own tokens.
  */
 static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
                                      size_t part) {
@@ -162,7 +163,8 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
     };
 }
 
-/* Odd, like the loop's stride of steps, so that micro-batches drop different outputs. */
+/* Difference between the dropout seeds of neighbouring micro-batches, so that they drop different
+ * outputs. Odd, like the training loop's difference between steps. */
 static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
@@ -181,7 +183,7 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
     return ASHLAR_OK;
 }
 
-/* Of exactly that length: a back end's workspace need not grow with it (cuDNN's does not). */
+/* Sized for exactly `length`, since a longer step may need a smaller workspace (with cuDNN). */
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
     const ashlar_batch_split split = ashlar__batch_split_make(&t->split, length);
@@ -195,7 +197,7 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
 
 /* --- what the options save ------------------------------------------------------------------- */
 
-/* Peak memory of the longest step if split by `config`. */
+/* Peak memory of the longest step if batches were split as `config` says. */
 static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
                              uint64_t *bytes) {
     const ashlar_batch_split split = ashlar__batch_split_make(config, t->head.max_length);
@@ -253,7 +255,7 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
     return ASHLAR_OK;
 }
 
-/* Take the states between parts: for each micro-batch those that a part begins and ends with. */
+/* Take two sets of states for each micro-batch: those before and those after a part. */
 static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
     void *carried = NULL;
@@ -290,7 +292,7 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
 
 static void give(const text_task *t, void *block) {
     const ashlar_status unused = block == NULL ? ASHLAR_OK : ashlar_free(t->allocator, block);
-    (void)unused; /* a block of this allocator, and nobody to tell */
+    (void)unused; /* cannot fail: this allocator gave the block */
 }
 
 static void close_task(ashlar_task *task) {
@@ -344,9 +346,9 @@ static ashlar_status take_drawn(text_task *t) {
 }
 
 /*
- * The square root, rounded up. With chunks of about that many steps, a chunk's buffers and the
- * states at all borders take about the same memory; chunks twice as long save nearly as much and
- * cost less time.
+ * The square root of `value`, rounded up. For a part of `value` steps in chunks of about that many
+ * steps, one chunk's buffers and the states at all borders take about the same memory; chunks twice
+ * as long save nearly as much memory and cost less time.
  */
 static size_t root_up(size_t value) {
     size_t root = (size_t)sqrt((double)value);
@@ -364,7 +366,7 @@ static void choose_split(text_task *t, size_t longest) {
         .batch = c->batch,
         .micro = c->accumulate == 0 ? 1 : c->accumulate,
         .part = part < longest ? part : 0,
-        .chunk = chunk < part ? chunk : 0, /* a single chunk is no chunking */
+        .chunk = chunk < part ? chunk : 0, /* one chunk: not split */
     };
 }
 

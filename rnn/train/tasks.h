@@ -1,6 +1,6 @@
 /*
- * tasks.h - the two tasks for the training loop: the character model on a text, and the tagger on
- * sentences, with how well it labels those that were held out (internal).
+ * tasks.h - the two tasks for the training loop, the character model on a text and the tagger on
+ * sentences, and the tagger's test on held-out sentences (internal).
  */
 #ifndef ASHLAR_TASKS_H
 #define ASHLAR_TASKS_H
@@ -22,10 +22,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *co
                                                          const ashlar_train_config *config,
                                                          ashlar_task **out);
 
-/* The model of such a task, while it is open. */
+/* The model of an open task made by ashlar__task_text_create(). The task owns it. */
 ashlar_model *ashlar__task_text_model(ashlar_task *task);
 
-/* A tagger's options beside those of every model in ashlar_train_config. */
+/* The options of a tagger only; those of every model are in ashlar_train_config. */
 typedef struct ashlar_task_tagger_config {
     size_t character_embedding; /* width of a character's vector */
     size_t character_hidden;    /* width of the characters' layer, of each direction */
@@ -36,9 +36,10 @@ typedef struct ashlar_task_tagger_config {
 /*
  * Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
  * `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
- * seed. The buffers of a step depend on its number of words and on the corpus's longest word, as
- * the dry run assumes. With label feedback the number of allocations grows with the words: then
- * max_length is the best config->buckets, a plan for each number of words.
+ * seed. The sizes of a step's buffers depend only on the words in the batch's longest sentence and
+ * on the corpus's longest word, so that a dry run can take the same. With label feedback the number
+ * of allocations grows with the length: set config->buckets to the task's max_length, to have a
+ * plan for each length.
  *
  * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
  * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().
@@ -48,17 +49,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_c
                                                            const ashlar_task_tagger_config *tags,
                                                            ashlar_task **out);
 
-/* How well a tagger labels held-out sentences; all 0 where there are none. */
+/* How well a tagger labels held-out sentences; all 0 if there are none. */
 typedef struct ashlar_tagger_evaluation {
     size_t words;
-    size_t right;              /* words whose predicted label is the given one */
+    size_t right;              /* words whose predicted label is the one in the corpus */
     double loss;               /* mean, nats per word */
-    uint64_t management_calls; /* of the driver, beside copies, launches and waits */
+    uint64_t management_calls; /* driver calls other than copies, launches and waits */
 } ashlar_tagger_evaluation;
 
 /*
- * Predict the labels of all held-out sentences, on the trainer's plans, after its run. The task
- * keeps the outcome for the report.
+ * Predict the labels of all held-out sentences, on the trainer's plans. Call it after the trainer's
+ * run. The task keeps the result for the report.
  *
  * Stream: waits for it.  Errors: those of ashlar__tagger_predict().
  */

@@ -1,4 +1,4 @@
-/* train.c - a trainer: its making, its phases and what it says of them. */
+/* train.c - creates a trainer, runs its phases and reports on them. */
 #include "rnn/train/train_impl.h"
 
 #include "allocator/base/error.h"
@@ -20,7 +20,7 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return status;
 }
 
-/* Take device memory in which losses are added up, and host memory for a step's outcome. */
+/* Take device memory for the sums of losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
     const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
     void *losses = NULL;
@@ -96,12 +96,12 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
-    ashlar__prefetch_finish(&t->prefetch); /* waits: page-locked memory was in use until now */
+    ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
     ashlar_optimizer_destroy(t->optimizer);
     t->task->table->close(t->task);
     if (t->losses != NULL) {
         const ashlar_status unused = ashlar_free(t->allocator, t->losses);
-        (void)unused; /* a block of this allocator, and nobody to tell */
+        (void)unused; /* cannot fail: this allocator gave the block */
     }
     ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     ashlar_stream_destroy(t->device, t->stream);
@@ -130,8 +130,9 @@ uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
 }
 
 /*
- * The driver calls since *last, which moves on to now. The prefetch's events are queued like copies
- * and count as work; the allocator's would count as management.
+ * Return the driver calls since *last, and set *last to the counts of now. Calls for the prefetch's
+ * events count as work, since they are queued like copies; those for the allocator's events count
+ * as management.
  */
 static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
@@ -164,13 +165,13 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
                                         .plan_file = t->config.plan_file,
                                         .fingerprint = fingerprint};
     const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
-    t->warmup.fingerprint = NULL; /* it lies on this stack */
+    t->warmup.fingerprint = NULL; /* the text is local to this function */
     return status;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Steps' memory and plan hits since the warm-up, which `warm` reports. */
+/* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. */
 static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
                                            const ashlar_warmup_report *warm,
                                            const ashlar_stats *stats) {

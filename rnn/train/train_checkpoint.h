@@ -6,28 +6,28 @@
  * kinds of keys, all under "ashlar.":
  *
  *     what must be the same to resume   the task's options and data, the optimizer, the seed
- *     where the training is             step, recent (losses), optimizer_state, and where the
- *                                       task's batch sampler is
+ *     how far the training is           step, recent (losses), optimizer_state, and the position
+ *                                       of the task's batch sampler
  *
- * Real numbers are written so that reading them gives every bit back.
+ * Real numbers are written so that reading them restores every bit.
  */
 #ifndef ASHLAR_TRAIN_CHECKPOINT_H
 #define ASHLAR_TRAIN_CHECKPOINT_H
 
 #include "rnn/train/train.h"
 
-/* What a file is made from, beside the state. */
+/* What a file is made from, besides the ashlar_train_state. */
 typedef struct ashlar_train_context {
     const ashlar_train_config *config;
-    ashlar_task *task; /* open */
+    ashlar_task *task; /* must be open */
     ashlar_stream stream;
 } ashlar_train_context;
 
-/* Where a training is, beside its context. */
+/* How far a training is. */
 typedef struct ashlar_train_state {
     uint64_t step;                      /* steps done */
-    double nats[ASHLAR_TRAIN_RECENT];   /* loss * tokens of step s at s % ASHLAR_TRAIN_RECENT, */
-    double tokens[ASHLAR_TRAIN_RECENT]; /* of the last steps; 0 where there were not so many */
+    double nats[ASHLAR_TRAIN_RECENT];   /* loss * tokens of step s, at s % ASHLAR_TRAIN_RECENT */
+    double tokens[ASHLAR_TRAIN_RECENT]; /* of the same steps; 0 if there were fewer steps */
     ashlar_optimizer_state optimizer;
 } ashlar_train_state;
 
@@ -40,11 +40,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
  * Read everything back: the arena, the position of the batch sampler (which must be new), *state.
  * Waits for the stream.
  *
- * Errors: ASHLAR_EINVAL (the file has as many steps as the configuration asks for), ASHLAR_EFORMAT
- *         (of another configuration, data or version, or no training's; the detail says which),
- *         and those of ashlar_checkpoint_open() and ashlar_checkpoint_load(). *state and the arena
- *         have not changed then, but for ASHLAR_EDRIVER; the batch sampler may have.
- * Cost:   skips the batches drawn before, some microseconds each.
+ * Errors: ASHLAR_EINVAL (the file has at least as many steps as the configuration asks for),
+ *         ASHLAR_EFORMAT (the file is of another configuration, data or version, or holds no
+ *         training; the detail says which), and those of ashlar_checkpoint_open() and
+ *         ashlar_checkpoint_load(). After an error *state and the arena are unchanged, except after
+ *         ASHLAR_EDRIVER; the batch sampler may have moved.
+ * Cost:   skips the batches that were drawn before the file was saved, some microseconds each.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
                                                               const ashlar_train_context *context,

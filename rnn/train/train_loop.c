@@ -1,4 +1,4 @@
-/* train_loop.c - training step after step: draw, queue, wait one step behind, account, show. */
+/* train_loop.c - training step after step: draw, queue, wait one step behind, record, show. */
 #include "rnn/train/train_impl.h"
 
 #include <math.h>
@@ -7,11 +7,12 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 
-/* Odd, so that each of 2^64 steps has its own seed, far from those of trainings with near seeds. */
+/* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different
+ * seeds; large, so that trainings with neighbouring seeds do not share them. */
 static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
 static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
 
-/* Zero the gradients, and before the first part the losses: back ends add to both. */
+/* Zero the gradients, and before the first part the losses too: a step adds to both. */
 static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
     ASHLAR_TRY(part > 0
                    ? ASHLAR_OK
@@ -47,7 +48,7 @@ static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
                                             ashlar__prefetch_buffer(step) * t->outcome_bytes);
 }
 
-/* Queue a step on the batch drawn for it. Its outcome is valid once it has been waited for. */
+/* Queue a step on the batch drawn for it. Its outcome is valid after the host has waited for it. */
 static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
     ashlar_train_outcome *out = outcome_of(t, step);
     const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
@@ -97,16 +98,17 @@ typedef struct run {
     void *context;
     ashlar_train_report *report;
     double start;
-    uint64_t skipped; /* before this run */
-    unsigned found;   /* tags that grow, not shown yet */
+    uint64_t skipped; /* steps skipped before this run */
+    unsigned found;   /* bits of tags that were found to grow and are not shown yet */
 } run;
 
-/* With loss scaling the optimizer skips a step whose gradients are no numbers. */
+/* Whether training cannot go on. With loss scaling, gradients that are not finite are harmless: the
+ * optimizer skips such a step. */
 static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
     return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
 }
 
-/* The mean over the last few steps, which does not jump with every batch. */
+/* The mean loss of the last few steps, which is smoother than one step's. */
 static double recent_loss(const ashlar_train_state *s) {
     double nats = 0, tokens = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
@@ -116,7 +118,7 @@ static double recent_loss(const ashlar_train_state *s) {
     return nats / tokens;
 }
 
-/* Take one step into the state and the report. */
+/* Add a finished step to the state and the report. */
 static void account(run *r, size_t step, double loss, const ashlar_task_batch *batch) {
     ashlar_trainer *t = r->trainer;
     ashlar_train_report *report = r->report;
@@ -136,7 +138,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
-/* Wait for a step, account it and show it. */
+/* Wait for a step, add it to the report and show it. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
@@ -167,14 +169,15 @@ static ashlar_status finish_step(run *r, size_t step) {
     return ASHLAR_OK;
 }
 
-/* Not after the last step, which the caller saves. */
+/* Whether to save after this step. The caller saves after the last one. */
 static bool is_save_due(const ashlar_trainer *t, size_t step) {
     const ashlar_train_config *c = &t->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
            step != c->steps;
 }
 
-/* After queuing a step finish the one before; this one too where it is the last or to be saved. */
+/* After queuing a step, finish the previous one; finish this one too if it is the last or if a save
+ * is due. */
 static ashlar_status follow(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
@@ -188,7 +191,7 @@ static ashlar_status follow(run *r, size_t step) {
     return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
 }
 
-/* Check what is held after a step has been queued and has given back its buffers. */
+/* Record how much memory is held after a step: it is queued and has given back its buffers. */
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
