@@ -5,7 +5,8 @@
  *   ASHLAR_CHECK2   level 2  O(1) on a whole structure (list heads, counters)
  *   ASHLAR_CHECK3   level 3  O(n) walks, tests and sanitizer builds only
  *
- * The expression is always compiled, so it cannot rot; it runs only at its level.
+ * Every expression is compiled in every build, so it cannot rot. It runs only in builds whose
+ * debug level is at least its own.
  */
 #ifndef ASHLAR_CHECK_LEVEL_H
 #define ASHLAR_CHECK_LEVEL_H

@@ -9,18 +9,19 @@
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
 #define ASHLAR_ALWAYS_INLINE inline __attribute__((always_inline))
-/* Have memory brought to the nearest cache, or only to the second one. */
+/* Fetch memory into the nearest cache level; _FAR: only into the second one. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
 #define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
-/* A thread-local that is read without a call. Its library must be loaded at start, or find room for
- * it in the few bytes that the C library keeps for later ones. The drop-in libraries do without,
- * since the program that loads one may have used these bytes up. */
+/* For a thread-local variable that is read without a call. The library that defines it must be
+ * loaded at program start, or fit into the few bytes that the C library reserves for libraries
+ * loaded later. The drop-in libraries do without it (ASHLAR_DYNAMIC_TLS), since the program that
+ * loads them may have used those bytes up. */
 #if defined(ASHLAR_DYNAMIC_TLS)
 #define ASHLAR_INITIAL_EXEC
 #else
 #define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 #endif
-/* Where the function around this returns to; NULL: not known. */
+/* The address that the enclosing function returns to; NULL: not known. */
 #define ASHLAR_RETURN_ADDRESS() __builtin_return_address(0)
 #else
 #define ASHLAR_PRINTF(format_idx, args_idx)
@@ -33,7 +34,7 @@
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif
 
-/* Before a loop of at most 32 turns, a number that the compiler knows. */
+/* Unroll the next loop. The compiler must know how often it runs: at most 32 times. */
 #if defined(__clang__)
 #define ASHLAR_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -42,7 +43,7 @@
 #define ASHLAR_UNROLL
 #endif
 
-/* For each turn of a loop that waits for another thread. */
+/* Call this in each turn of a loop that waits for another thread. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ASHLAR_PAUSE() __builtin_ia32_pause()
 #else
@@ -57,14 +58,16 @@
 #endif
 
 /*
- * Behind a table that an enum indexes: it has a row for each of the enum's constants. Declare the
- * table without a length, or a last row that is forgotten is zero and nothing says so.
+ * Write this after a table that an enum indexes: it checks that each of the enum's `count`
+ * constants has a row. Declare the table without a length: with one, a forgotten last row would be
+ * zero, and nothing would say so.
  */
 #define ASHLAR_TABLE_IS_FULL(table, count)                        \
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")
 
-/* Data that different threads write lies this far apart, or each write takes the line away. */
+/* Bytes. Data that different threads write lies at least this far apart; otherwise each write would
+ * take the cache line away from the other threads. */
 #define ASHLAR_CACHE_LINE 64
 
 #endif /* ASHLAR_COMPILER_H */

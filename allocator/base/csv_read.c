@@ -1,4 +1,4 @@
-/* csv_read.c - lines and fields of a table, and where its header puts each column. */
+/* csv_read.c - splitting a table into lines and fields, and finding each column in its header. */
 #include "allocator/base/csv_read.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
     char shown[ASHLAR_SHOWN_BYTES];
-    ASHLAR_CHECK2(csv->line > 0); /* lines count from 1, so one has been read */
+    ASHLAR_CHECK2(csv->line > 0); /* lines are numbered from 1: at least one has been read */
     return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
                         ashlar__piece_show(field, shown));
 }
@@ -25,7 +25,7 @@ static bool next_line(ashlar_csv *csv, ashlar_piece *line) {
     return false;
 }
 
-/* The next field of a line; *is_last where no other follows. */
+/* Cut the next field off *line. *is_last: whether it was the last one. */
 static ashlar_piece next_field(ashlar_piece *line, bool *is_last) {
     ASHLAR_CHECK2(line->text != NULL);
     *is_last = memchr(line->text, ',', line->bytes) == NULL;
@@ -55,7 +55,7 @@ static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
 
 ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
                                 const char *text, size_t bytes) {
-    static const char mark[] = "\xef\xbb\xbf"; /* U+FEFF, which some editors put first */
+    static const char mark[] = "\xef\xbb\xbf"; /* U+FEFF: some editors begin a file with it */
     const size_t skipped = bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
     ashlar_piece line = {"", 0};
     ASHLAR_CHECK2(format->count >= 1 && format->count <= ASHLAR_CSV_COLUMNS_MAX);

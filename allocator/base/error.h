@@ -9,16 +9,18 @@
 #include "allocator/base/compiler.h"
 
 /*
- * Set this thread's detail text and return `status`, so that a failure is one statement:
+ * Set this thread's error detail and return `status`, so that reporting a failure takes one
+ * statement:
  *     return ashlar__fail(ASHLAR_EINVAL, "batch: 0 sequences; give at least 1");
- * The text is cut at ASHLAR_DETAIL_BYTES - 1. Arguments may point into the old detail text.
+ * A text of ASHLAR_DETAIL_BYTES bytes or more is cut short. Arguments may point into the old
+ * detail.
  */
 enum { ASHLAR_DETAIL_BYTES = 1024 };
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* Return from the function with the call's status unless it is ASHLAR_OK. Not for functions that
- * have something to undo first. */
+/* Make the call; if its status is not ASHLAR_OK, return that status from the enclosing function. Do
+ * not use it in a function that must undo something before it returns. */
 #define ASHLAR_TRY(call)                      \
     do {                                      \
         const ashlar_status status_ = (call); \

@@ -1,4 +1,4 @@
-/* file.c - replacing a file whole: its temporary, its lock, the rename, and what was left over. */
+/* file.c - replacing a file whole: the temporary, its lock, the rename; removing stale ones. */
 #include "allocator/base/file.h"
 
 #include <dirent.h>
@@ -18,20 +18,20 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { SUFFIX_BYTES = 48 }; /* of ".<process>.<number>.tmp" and its end */
+enum { SUFFIX_BYTES = 48 }; /* room for ".<process>.<number>.tmp" and its 0 */
 _Static_assert(SUFFIX_BYTES >= sizeof ".-9223372036854775808.4294967295.tmp", "for any numbers");
 
 struct ashlar_file {
     int fd;                /* of the temporary; -1: not open */
-    mode_t mode;           /* permissions of the file to be replaced; 0: there is none */
-    char target[PATH_MAX]; /* links resolved where the file exists */
-    char temporary[PATH_MAX + SUFFIX_BYTES]; /* "": none, or not ours */
+    mode_t mode;           /* permissions of the file to be replaced; 0: no such file */
+    char target[PATH_MAX]; /* if the file exists, without symbolic links */
+    char temporary[PATH_MAX + SUFFIX_BYTES]; /* its path; "": there is none to remove */
 };
 
 /* ---- temporaries that killed writers left ---- */
 
-/* Whether the file still has its name. Once that is gone, another file may get it, and removing the
- * name would remove that file. */
+/* Whether the open file still has its name. If it has been unlinked, another file may have got the
+ * name since, and unlinking the name would remove that other file. */
 static bool has_name(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 0;
@@ -40,12 +40,12 @@ static bool has_name(int fd) {
 bool ashlar__file_lock(int fd) {
     ASHLAR_CHECK2(fd >= 0);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno != EWOULDBLOCK; /* without locks nobody removes anything */
+        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes it */
     }
     return has_name(fd);
 }
 
-/* The text after ".<digits>"; NULL: it does not begin so. */
+/* The rest of `text` after a leading ".<digits>"; NULL: it has no such beginning. */
 static const char *skip_number(const char *text) {
     const size_t digits = *text == '.' ? strspn(text + 1, "0123456789") : 0;
     return digits > 0 ? text + 1 + digits : NULL;
@@ -59,7 +59,7 @@ static bool is_temporary(const char *name, const char *base) {
 }
 
 static void remove_if_stale(int folder, const char *name) {
-    /* Non-blocking, or a pipe of that name would wait for its writer. */
+    /* Non-blocking: if the name is a pipe, a blocking open would wait for the pipe's writer. */
     const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return;
@@ -74,7 +74,7 @@ void ashlar__file_remove_stale(const char *target) {
     char path[PATH_MAX];
     const char *slash = strrchr(target, '/');
     const char *base = slash != NULL ? slash + 1 : target;
-    const size_t bytes = (size_t)(base - target); /* with its slash */
+    const size_t bytes = (size_t)(base - target); /* of the folder's path and its slash */
     if (bytes >= sizeof path) {
         return;
     }
@@ -82,7 +82,7 @@ void ashlar__file_remove_stale(const char *target) {
     path[bytes] = '\0';
     DIR *folder = opendir(bytes > 0 ? path : ".");
     if (folder == NULL) {
-        return; /* creating the file will tell why */
+        return; /* creating the temporary there will fail too, and say why */
     }
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         if (is_temporary(entry->d_name, base)) {
@@ -107,7 +107,7 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
             return ashlar__fail(ASHLAR_EINVAL,
                                 "%s is a link to nothing; remove it, or make the file", path);
         }
-        /* Most often there is no such file yet. Opening the temporary tells what else is wrong. */
+        /* Usually the file does not exist yet. Any other problem shows when the temporary opens. */
         const size_t bytes = strlen(path) + 1;
         if (bytes == 1 || bytes > sizeof file->target) {
             return ashlar__fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
@@ -116,7 +116,7 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
         memcpy(file->target, path, bytes);
     } else if (stat(file->target, &info) == 0) {
         if (!S_ISREG(info.st_mode)) {
-            /* A rename would replace a device, or fail after all the work on a folder. */
+            /* A rename would replace a device file; over a folder it would fail, after all work. */
             return ashlar__fail(ASHLAR_EINVAL, "%s is not a regular file; give the path of a file",
                                 path);
         }
@@ -125,19 +125,19 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
     return ASHLAR_OK;
 }
 
-/* Open a temporary that nobody else has, with the old file's permissions or a new file's. */
+/* Create and lock a new temporary. It gets the old file's permissions, if there is an old file. */
 static ashlar_status open_temporary(ashlar_file *file) {
     static atomic_uint next_number;
     bool is_ours;
     do {
-        ASHLAR_CHECK2(file->fd < 0); /* or its descriptor would leak */
+        ASHLAR_CHECK2(file->fd < 0); /* an open descriptor would leak */
         const int bytes =
             snprintf(file->temporary, sizeof file->temporary, "%s.%ld.%u.tmp", file->target,
                      (long)getpid(), atomic_fetch_add(&next_number, 1));
         ASHLAR_CHECK2(bytes > 0 && (size_t)bytes < sizeof file->temporary);
         (void)bytes;
         file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        /* One that exists belongs to a process of the same number on another machine, or did. */
+        /* EEXIST: a process with our number, on another machine or long gone, made this name. */
         is_ours = file->fd >= 0 ? ashlar__file_lock(file->fd) : errno != EEXIST;
         if (file->fd >= 0 && !is_ours) {
             (void)close(file->fd);
@@ -146,7 +146,7 @@ static ashlar_status open_temporary(ashlar_file *file) {
     } while (!is_ours);
     if (file->fd < 0) {
         const ashlar_status status = fail_errno("create", file->temporary);
-        file->temporary[0] = '\0'; /* not ours to remove */
+        file->temporary[0] = '\0'; /* not created, so not ours to remove */
         return status;
     }
     if (file->mode != 0 && fchmod(file->fd, file->mode) != 0) {
@@ -192,7 +192,7 @@ ashlar_status ashlar__file_write(ashlar_file *file, const void *data, size_t byt
     return ASHLAR_OK;
 }
 
-/* Make the target's folder durable: without this the rename may be lost. */
+/* Make the target's folder durable: without this a crash may undo the rename. */
 static ashlar_status sync_folder(ashlar_file *file) {
     char *slash = strrchr(file->target, '/');
     const char *folder = ".";
@@ -203,7 +203,7 @@ static ashlar_status sync_folder(ashlar_file *file) {
         folder = file->target;
     }
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder and say EINVAL: then nothing more can be done. */
+    /* EINVAL: this file system cannot sync a folder, so nothing more can be done. */
     const bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     ashlar_status status = ASHLAR_OK;
     if (!synced) {
@@ -219,16 +219,16 @@ static ashlar_status sync_folder(ashlar_file *file) {
 
 ashlar_status ashlar__file_commit(ashlar_file *file) {
     ashlar_status status = ASHLAR_OK;
-    ASHLAR_CHECK2(file->fd >= 0 && file->temporary[0] != '\0'); /* neither ended nor failed */
+    ASHLAR_CHECK2(file->fd >= 0 && file->temporary[0] != '\0'); /* created, and not ended yet */
     if (fsync(file->fd) != 0) {
         status = fail_errno("make durable", file->temporary);
     }
-    /* Do not close it yet: that would give up the lock, and a file without one may be removed. */
+    /* Rename before closing: closing drops the lock, and an unlocked temporary may be removed. */
     if (status == ASHLAR_OK && rename(file->temporary, file->target) != 0) {
         status = fail_errno("replace", file->target);
     }
     if (status == ASHLAR_OK) {
-        file->temporary[0] = '\0'; /* it is the target now */
+        file->temporary[0] = '\0'; /* the temporary is the target now */
         status = sync_folder(file);
     }
     ashlar__file_abort(file);

@@ -1,4 +1,4 @@
-/* file_buffer.c - collecting small writes, and remembering the first that failed. */
+/* file_buffer.c - collecting small writes, and remembering the first failure. */
 #include "allocator/base/file_buffer.h"
 
 #include <stdarg.h>
@@ -15,8 +15,8 @@ enum { BUFFER_BYTES = 1 << 16 };
 /* Invariant between calls: used < BUFFER_BYTES. */
 struct ashlar_file_buffer {
     ashlar_file *file;
-    ashlar_status status; /* the first failure */
-    size_t used;
+    ashlar_status status; /* of the first write that failed; ASHLAR_OK: none has */
+    size_t used;          /* bytes of `bytes` that wait to be written */
     char bytes[BUFFER_BYTES];
 };
 

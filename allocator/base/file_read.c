@@ -17,7 +17,8 @@ static ashlar_status fail_errno(const char *path) {
                         strerror(errno));
 }
 
-/* Read *bytes bytes, or as many as there are: the file may have shrunk since its size was read. */
+/* Read up to *bytes bytes, and set *bytes to the number read: it is smaller if the file has shrunk
+ * since its size was asked for. */
 static ashlar_status read_into(int fd, const char *path, char *text, size_t *bytes) {
     size_t got = 0;
     while (got < *bytes) {
@@ -62,7 +63,8 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
 }
 
 ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
-    /* Non-blocking, or a pipe of that name would wait for its writer; files do not mind. */
+    /* Non-blocking: if `path` is a pipe, a blocking open would wait for the pipe's writer. For a
+     * regular file it makes no difference. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return fail_errno(path);
@@ -72,8 +74,8 @@ ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
     return status;
 }
 
-/* Read to the end without asking for the size: a pipe has none. The caller frees *text, also on
- * failure. */
+/* Read to the end without asking for the size, since a pipe has none. *text is NULL and *bytes 0 at
+ * first. The caller frees *text, also on failure. */
 static ashlar_status read_to_end(FILE *file, const char *path, char **text, size_t *bytes) {
     enum { FIRST = 1 << 16 };
     for (size_t capacity = 0;;) {

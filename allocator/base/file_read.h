@@ -11,12 +11,13 @@
 /*
  * Read the file `path` into host memory.
  *
- * out     its bytes and a 0 behind them; given back with ashlar__host_free()
- * Errors: ASHLAR_EIO (none there, no permission, it is no regular file), ASHLAR_EHOSTMEM.
+ * out     the file's bytes and a 0 after them; the caller frees it with ashlar__host_free()
+ * bytes   the number of bytes, without the 0
+ * Errors: ASHLAR_EIO (no such file, no permission, not a regular file), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes);
 
-/* The same for whatever can be opened; a pipe, for example, is read to its end. */
+/* The same for anything that can be opened, such as a pipe: it is read to its end. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
                                                          size_t *bytes);
 

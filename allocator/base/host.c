@@ -1,4 +1,4 @@
-/* host.c - the C library's memory, whose n-th request a test can make fail. */
+/* host.c - memory from the C library; a test can make the n-th request fail. */
 #include "allocator/base/host.h"
 
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 
-static _Atomic unsigned long fail_countdown; /* 0: off */
+static _Atomic unsigned long fail_countdown; /* requests up to the one that fails; 0: none does */
 
 static bool must_fail(void) {
     unsigned long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);

@@ -1,5 +1,5 @@
 /*
- * host.h - the library's own host memory, behind one door so that tests can make it fail
+ * host.h - all host memory that the library takes for itself; tests can make a request fail
  * (internal).
  *
  * Threads: any.
@@ -10,29 +10,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL on failure, and when count * bytes does not fit in size_t. Zeroed. count, bytes > 0. */
+/* Zeroed memory for `count` > 0 items of `bytes` > 0 each. NULL: no memory, or count * bytes does
+ * not fit in size_t. */
 void *ashlar__host_calloc(size_t count, size_t bytes);
 
-/* As realloc(), for `count` items of `bytes` each; NULL leaves the old block as it was. */
+/* Like realloc(), for `count` items of `bytes` each. On failure it returns NULL and leaves the old
+ * block unchanged. */
 void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
 
 /*
- * Room for one more item of a growing array, which doubles.
+ * Make room for one more item in a growing array: if the array is full, double its capacity.
  *
  * items      the array, NULL at first
- * capacity   items that it has room for
- * count      items in it
+ * capacity   how many items there is room for, 0 at first
+ * count      how many items the array has
  *
- * Returns false, and changes nothing, where there is no host memory.
+ * Returns false, and changes nothing, if there is no host memory.
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 
-/* The machine's memory; where the system does not tell, more than any machine has. */
+/* Bytes of memory in this machine. If the system does not tell: 2^46, more than any machine has. */
 size_t ashlar__host_memory_bytes(void);
 
-/* Tests: the n-th (from 1) call of calloc or realloc from now on fails, once; 0 switches it off. */
+/* Tests: of the calls of ashlar__host_calloc() and ashlar__host_realloc() from now on, make the
+ * n-th one fail; n counts from 1. 0: let all succeed. */
 void ashlar__host_fail_at(unsigned long n);
 
 #endif /* ASHLAR_HOST_H */

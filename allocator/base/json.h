@@ -1,8 +1,8 @@
 /*
  * json.h - JSON text: a writer that appends to one growing buffer, and a strict reader (internal).
  *
- * Numbers survive the round trip: integers in 64 bits, doubles to the last bit, whatever the
- * process's locale. Neither side nests deeper than ASHLAR_JSON_DEPTH.
+ * A number that is written and read back is the same: integers of 64 bits, doubles to the last bit,
+ * in every locale. Neither the writer nor the reader nests deeper than ASHLAR_JSON_DEPTH.
  *
  * Threads: one at a time per writer; any may read a parsed value.
  */
@@ -18,14 +18,15 @@
 enum { ASHLAR_JSON_DEPTH = 64 };
 
 /*
- * The length of the well-formed UTF-8 character that `text` begins with, 1 .. 4 bytes; 0 where none
- * does (an overlong form, a surrogate, a character cut off by the end, `left` > 0 bytes away).
+ * The length in bytes, 1 .. 4, of the UTF-8 character at the beginning of `text`, which has `left`
+ * > 0 bytes. 0: these bytes are not well-formed UTF-8 (for example an overlong form, a surrogate,
+ * or a character that the end of the text cuts off).
  */
 size_t ashlar__json_utf8_bytes(const char *text, size_t left);
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-/* Fields are the writer's own. */
+/* Only json_write.c uses the fields. */
 typedef struct ashlar_json_writer {
     char *text;
     size_t bytes;
@@ -33,15 +34,16 @@ typedef struct ashlar_json_writer {
     size_t depth;                                /* open objects and arrays */
     unsigned char frames[ASHLAR_JSON_DEPTH + 1]; /* see json_write.c; [0] is the document */
     unsigned int indent;
-    bool has_failed; /* no host memory: nothing is written any more */
+    bool has_failed; /* host memory ran out: later calls write nothing */
 } ashlar_json_writer;
 
 /*
- * Begin a document of one value. A failure is kept until ashlar__json_writer_text(), so that no
- * call in between needs a check. A call that the grammar does not allow there (a value without a
- * key in an object, a second value) fails an assertion.
+ * Begin a document, which holds one value. ashlar__json_writer_text() reports a failure of any call
+ * before it, so those calls need no check. A call that JSON's grammar does not allow at that place
+ * (in an object a value without a key; a second value in the document) fails an assertion.
  *
- * indent   0: compact, on one line; else one item a line, `indent` blanks deeper than its parent
+ * indent   0: the whole document on one line; else each item on its own line, `indent` blanks
+ *          deeper than its parent
  */
 void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent);
 void ashlar__json_writer_finish(ashlar_json_writer *writer);
@@ -71,10 +73,10 @@ void ashlar__json_add_double(ashlar_json_writer *writer, const char *key, double
 void ashlar__json_add_bool(ashlar_json_writer *writer, const char *key, bool value);
 
 /*
- * The finished document, terminated by a 0 that *bytes does not count.
+ * The finished document and a 0 after it, which *bytes does not count.
  *
- * Ownership: the writer's, until ashlar__json_writer_finish().
- * Errors:    ASHLAR_EHOSTMEM (at any call since the beginning).
+ * Ownership: the writer owns *text, until ashlar__json_writer_finish().
+ * Errors:    ASHLAR_EHOSTMEM (host memory ran out in any call since the beginning).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer,
                                                          const char **text, size_t *bytes);
@@ -104,12 +106,12 @@ typedef struct ashlar_json ashlar_json;
 struct ashlar_json {
     ashlar_json_kind kind;
     bool boolean;            /* BOOL */
-    bool is_integer;         /* NUMBER without fraction and exponent whose magnitude fits */
+    bool is_integer;         /* NUMBER with no fraction or exponent, whose magnitude has 64 bits */
     bool is_negative;        /* NUMBER */
     const char *key;         /* of an object's member, 0-terminated; else NULL */
-    size_t key_bytes;        /* a key or string with a byte 0 inside is longer than strlen() */
-    const char *text;        /* STRING, 0-terminated */
-    size_t count;            /* STRING: bytes; ARRAY, OBJECT: items */
+    size_t key_bytes;        /* more than strlen(key) if the key has a byte 0 inside */
+    const char *text;        /* STRING, 0-terminated; may have a byte 0 inside too */
+    size_t count;            /* STRING: its bytes, without the last 0; ARRAY, OBJECT: items */
     uint64_t magnitude;      /* NUMBER that is_integer: its absolute value */
     double number;           /* NUMBER, the nearest double */
     const ashlar_json *item; /* ARRAY, OBJECT: the first item, in the order of the text */
@@ -117,12 +119,12 @@ struct ashlar_json {
 };
 
 /*
- * Parse a document of RFC 8259, without extensions. Equal keys of one object are all kept.
+ * Parse a JSON document (RFC 8259, no extensions). If an object has a key twice, both are kept.
  *
  * out     the document's value
- * Ownership: the caller owns *out until ashlar__json_free(); it does not refer to the text.
- * Errors:    ASHLAR_EFORMAT (the detail names the byte that is wrong; also if nesting is too deep
- *            or a number is beyond a double), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
+ * Ownership: the caller frees *out with ashlar__json_free(). *out does not refer to `text`.
+ * Errors:    ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond
+ *            the range of a double are such errors too), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
  * Cost:      one block of host memory.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
@@ -130,10 +132,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t byte
 
 void ashlar__json_free(ashlar_json *document); /* NULL is allowed */
 
-/* The first member `key` of an object; NULL if there is none or `value` is no object (or NULL). */
+/* The first member of `value` with this key. NULL: no such member, or `value` is NULL or not an
+ * object. */
 const ashlar_json *ashlar__json_member(const ashlar_json *value, const char *key);
 
-/* True, and *out, if `value` is an integer in range. NULL is allowed and false. */
+/* If `value` is an integer in the range of *out, set *out and return true. Otherwise, and if
+ * `value` is NULL, return false. */
 bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out);
 bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out);
 

@@ -13,19 +13,19 @@
 #include "allocator/base/host.h"
 
 /*
- * The document is one block: the values, then the characters of strings and keys. Both sizes are
- * known before parsing:
+ * The document is one block of memory: first the values, then the characters of strings and keys.
+ * Limits for both are known before parsing:
  *   values      <= 1 + commas + opening brackets: an array or object of k > 0 items has k-1 commas
- *   characters  <= bytes + 1: a string with its 0 is no longer than its source with its quotes (an
- *                  escape gives at most half the bytes of its source), and a number is copied for
- *                  a moment, with a 0, to the free end, where its source and the + 1 leave room
+ *   characters  <= bytes + 1. A parsed string and its 0 take no more bytes than the quoted string
+ *                  in the source, as an escape sequence yields at most half its own length. A
+ *                  number is copied to the unused end for a moment, with a 0, which the + 1 is for.
  */
 typedef struct parser {
     const char *text;
     size_t bytes;
-    size_t at; /* next byte, <= bytes */
+    size_t at; /* index of the next byte to read, <= bytes */
     size_t depth;
-    ashlar_json *values; /* the block */
+    ashlar_json *values; /* the beginning of the block */
     size_t value_count, value_max;
     char *free_chars, *chars_end; /* the block's unused characters */
 } parser;
@@ -37,7 +37,7 @@ static ashlar_status fail_at(size_t at, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "JSON, byte %zu: %s", at, what);
 }
 
-/* The next byte; 0, which is never valid, at the end. */
+/* The next byte. At the end 0, which is valid nowhere. */
 static char peek(const parser *p) {
     ASHLAR_CHECK2(p->at <= p->bytes);
     return p->at < p->bytes ? p->text[p->at] : '\0';
@@ -90,7 +90,7 @@ static void put_utf8(parser *p, unsigned int code) {
     p->free_chars = s;
 }
 
-/* After "\u": one code unit, or a pair of surrogates. */
+/* Parse what follows "\u": one code unit or, with another \u, a pair of surrogates. */
 static ashlar_status parse_unicode(parser *p) {
     const size_t start = p->at;
     unsigned int code;
@@ -111,9 +111,9 @@ static ashlar_status parse_unicode(parser *p) {
     return ASHLAR_OK;
 }
 
-/* After the backslash. */
+/* Parse what follows a backslash in a string. */
 static ashlar_status parse_escape(parser *p) {
-    static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* pairs: letter, character */
+    static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* pairs: escape, its character */
     const char c = peek(p);
     if (c == 'u') {
         p->at++;
@@ -149,7 +149,7 @@ static ashlar_status parse_string(parser *p, const char **text, size_t *count) {
         if (length == 0 || (unsigned char)*s < 0x20) {
             return fail_at(p->at, length == 0 ? "not UTF-8" : "a control character in a string");
         }
-        ASHLAR_CHECK2(length < (size_t)(p->chars_end - p->free_chars)); /* and the closing 0 */
+        ASHLAR_CHECK2(length < (size_t)(p->chars_end - p->free_chars)); /* room for a 0 too */
         memcpy(p->free_chars, s, length);
         p->free_chars += length;
         p->at += length;
@@ -174,11 +174,11 @@ static size_t skip_digits(parser *p) {
     return p->at - start;
 }
 
-/* Skip a number. False: p->at is the byte that is wrong. */
+/* Skip a number. False: it is malformed, and p->at is the index of the wrong byte. */
 static bool scan_number(parser *p, bool *is_integer) {
     p->at += peek(p) == '-';
     if (peek(p) == '0') {
-        p->at++; /* no digit may follow: 012 is no number */
+        p->at++; /* a digit after this 0 is not skipped: JSON has no number 012 */
     } else if (skip_digits(p) == 0) {
         return false;
     }
@@ -204,7 +204,7 @@ static ashlar_status parse_number(parser *p, ashlar_json *value) {
     if (!scan_number(p, &value->is_integer)) {
         return fail_at(p->at, "expected a digit");
     }
-    /* strtod needs a terminated copy, and a locale whose decimal point is a point. */
+    /* strtod() needs a copy that ends with a 0, and a locale whose decimal separator is a point. */
     char *copy = p->free_chars;
     ASHLAR_CHECK2(p->at - start < (size_t)(p->chars_end - copy));
     memcpy(copy, p->text + start, p->at - start);
@@ -264,7 +264,7 @@ static ashlar_status parse_key(parser *p, ashlar_json *item) {
     return ASHLAR_OK;
 }
 
-/* After the opening bracket. */
+/* Parse the items of an array or object, after its opening bracket, and its closing bracket. */
 static ashlar_status parse_items(parser *p, ashlar_json *value) {
     const bool is_object = value->kind == ASHLAR_JSON_OBJECT;
     const char close = is_object ? '}' : ']';
@@ -402,7 +402,7 @@ bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out) {
         value->magnitude > (uint64_t)INT64_MAX + value->is_negative) {
         return false;
     }
-    /* -(m - 1) - 1: the most negative number has no positive counterpart. */
+    /* -(m - 1) - 1 and not -m: m may be 2^63, which int64_t cannot hold. */
     *out = value->is_negative && value->magnitude != 0 ? -(int64_t)(value->magnitude - 1) - 1
                                                        : (int64_t)value->magnitude;
     return true;

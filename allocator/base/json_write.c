@@ -1,4 +1,4 @@
-/* json_write.c - writing JSON, with a stack of what is open. */
+/* json_write.c - writing JSON, with a stack of the objects and arrays that are open. */
 #include "allocator/base/json.h"
 
 #include <inttypes.h>
@@ -15,12 +15,12 @@
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
 
-/* Bits of a frame: what it is, and what has been written into it. */
+/* A frame stands for an open object or array, or for the document. Its bits: */
 enum {
     IS_OBJECT = 1,
-    IS_ARRAY = 2, /* neither: the document */
-    HAS_ITEM = 4,
-    HAS_KEY = 8, /* a key waits for its value */
+    IS_ARRAY = 2, /* without either of these two bits the frame is the document */
+    HAS_ITEM = 4, /* an item has been begun in it */
+    HAS_KEY = 8,  /* a key has been written and its value has not */
 };
 _Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY) <= UCHAR_MAX, "a frame is one byte");
 
@@ -45,7 +45,7 @@ size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     return overlong || surrogate || beyond ? 0 : bytes;
 }
 
-/* Append `bytes` bytes and a terminating 0 that is not counted. */
+/* Append `bytes` bytes, and after them a 0 that writer->bytes does not count. */
 static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
     enum { FIRST_CAPACITY = 256 };
     size_t need;
@@ -86,7 +86,7 @@ static void begin_line(ashlar_json_writer *writer) {
     }
 }
 
-/* Write what comes before a key or a value: a comma, a new line. */
+/* Write what separates a key or a value from the text before it: a comma, a new line. */
 static void begin_item(ashlar_json_writer *writer) {
     ASHLAR_CHECK2(writer->depth <= ASHLAR_JSON_DEPTH);
     unsigned char *frame = &writer->frames[writer->depth];
@@ -122,7 +122,7 @@ static void open_frame(ashlar_json_writer *writer, unsigned char kind, const cha
 }
 
 static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
-    /* The frame that is open is of this kind, and no key lacks its value. */
+    /* The assertion: the innermost frame is of this kind, and no key in it lacks its value. */
     const unsigned char frame = writer->frames[writer->depth];
     ASHLAR_ASSERT((frame & ~HAS_ITEM) == kind);
     ASHLAR_CHECK2(writer->depth > 0); /* the document is neither kind */
@@ -133,7 +133,7 @@ static void close_frame(ashlar_json_writer *writer, unsigned char kind, const ch
     append(writer, text, 1);
 }
 
-/* A string with its quotes. */
+/* Append a string in quotes, escaped. */
 static void append_quoted(ashlar_json_writer *writer, const char *text, size_t bytes) {
     static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: character, its escape */
     append(writer, "\"", 1);
@@ -223,7 +223,8 @@ void ashlar__json_put_double(ashlar_json_writer *writer, double value) {
         put_literal(writer, "null");
         return;
     }
-    /* The program may run in a locale with a decimal comma; "C" needs no memory and cannot fail. */
+    /* The program's locale may have a decimal comma. Making the "C" locale takes no memory and
+     * cannot fail. */
     const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     (void)snprintf(text, sizeof text, "%.15g", value);
     if (strtod(text, NULL) != value) {

@@ -1,4 +1,4 @@
-/* lock.c - the list of the locks that each thread holds, which debug builds keep. */
+/* lock.c - the list, kept by debug builds, of the locks that each thread holds. */
 #include "allocator/base/lock.h"
 
 #include <stddef.h>
@@ -15,7 +15,8 @@ bool ashlar__lock_is_held(const ashlar_lock *lock) {
     return held == lock;
 }
 
-/* One thread may take all shards of a table: by address, which is an order too. */
+/* Whether a thread that holds `held` may take `lock`. Equal ranks are allowed only for shards: one
+ * thread may take all shards of a table, in the order of their addresses. */
 static bool may_follow(const ashlar_lock *lock, const ashlar_lock *held) {
     return held->rank < lock->rank ||
            (held->rank == lock->rank && lock->rank == ASHLAR_RANK_PINNED_SHARD && held < lock);
@@ -28,7 +29,7 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
 }
 
 void ashlar__lock_acquired(ashlar_lock *lock) {
-    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* or the list would be a circle */
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* twice in the list, it would make a circle */
     lock->next_held = held_locks;
     held_locks = lock;
 }
@@ -71,7 +72,7 @@ void ashlar__lock_about_to_release(ashlar_lock *lock) {
 
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
 #if ASHLAR_DEBUG >= 2
-    forget(lock); /* the thread that forked may have held it */
+    forget(lock); /* in a forked child: the thread that forked may have held it */
 #endif
     *lock = (ashlar_lock)ASHLAR_LOCK(rank);
     (void)rank;

@@ -1,9 +1,9 @@
 /*
  * lock.h - mutexes with a rank and, in debug builds, a record of who holds them (internal).
  *
- * A thread takes locks in the order of their ranks, so no two threads can wait for each other. At
- * debug level 2 taking one out of order fails an assertion, whether or not there is another thread
- * to deadlock with. Below level 2 a lock is a mutex and nothing else.
+ * A thread takes locks in the order of their ranks, so no two threads can wait for each other. From
+ * debug level 2 on, taking a lock out of order fails an assertion, even if no other thread holds
+ * one. Below level 2 a lock is a mutex and nothing else.
  */
 #ifndef ASHLAR_LOCK_H
 #define ASHLAR_LOCK_H
@@ -13,7 +13,8 @@
 
 #include "allocator/base/check_level.h"
 
-/* A thread that holds a lock takes only locks that are listed below it here. */
+/* A thread that holds a lock may take only locks of ranks further down this list. Each comment: the
+ * file that has the lock, and what the lock guards or what is under way while it is held. */
 typedef enum ashlar_lock_rank {
     ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer: a handle of cuDNN or cuBLAS */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
@@ -24,12 +25,12 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: a cache and its allocator part */
-    ASHLAR_RANK_ALLOCATOR,      /* an allocator; a thread holds one of them at a time */
+    ASHLAR_RANK_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
     ASHLAR_RANK_PATTERN_CHECK,  /* guard/pattern_check.c: comparisons under way */
-    ASHLAR_RANK_PINNED_COLLECT, /* pinned/pinned.c: what is over goes back to jemalloc */
+    ASHLAR_RANK_PINNED_COLLECT, /* pinned/pinned.c: unused blocks go back to jemalloc */
     ASHLAR_RANK_PINNED_PENDING, /* pinned/pending.c: blocks that work still uses */
     ASHLAR_RANK_PINNED_SHARD,   /* pinned/block_table.c: shards, taken in address order */
-    ASHLAR_RANK_PINNED_ARENA,   /* pinned/jemalloc_arena.c: a thread cache of jemalloc's */
+    ASHLAR_RANK_PINNED_ARENA,   /* pinned/jemalloc_arena.c: a jemalloc thread cache */
     ASHLAR_RANK_PINNED_PAGES,   /* pinned/page_heap.c */
     ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/driver_soft.c */
     ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
@@ -42,11 +43,13 @@ typedef struct ashlar_lock {
     pthread_mutex_t mutex;
 #if ASHLAR_DEBUG >= 2
     ashlar_lock_rank rank;
-    struct ashlar_lock *next_held; /* of the thread that holds it; written by that thread alone */
+    struct ashlar_lock *next_held; /* the next in the list of locks that its holder holds; only
+                                    * the holder writes it */
 #endif
 } ashlar_lock;
 
-/* A lock that lives as long as the process: static ashlar_lock lock = ASHLAR_LOCK(RANK); */
+/* Initial value of a lock that lives as long as the process:
+ *     static ashlar_lock lock = ASHLAR_LOCK(RANK); */
 #if ASHLAR_DEBUG >= 2
 #define ASHLAR_LOCK(lock_rank) \
     { .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (lock_rank) }
@@ -56,23 +59,24 @@ typedef struct ashlar_lock {
 #endif
 
 /*
- * The calling thread holds the lock (level 2). First in every function that is named _locked or
- * says "Lock: held", so that a call without the lock fails where it is made, in any test.
+ * Assert that the calling thread holds the lock (level 2). Every function that is named _locked or
+ * says "Lock: held" begins with it, so that any test that calls one without the lock fails there.
  */
 #define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar__lock_is_held(lock))
 
 /* Whether the calling thread holds the lock. Only for assertions: always true below level 2. */
 bool ashlar__lock_is_held(const ashlar_lock *lock);
 
-/* The record of debug builds. about_to_acquire asserts the order of ranks before the thread can
- * block. */
+/* Keep the record of held locks in debug builds. ashlar__lock_about_to_acquire() asserts the order
+ * of ranks, before the thread can block. */
 void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
 void ashlar__lock_acquired(ashlar_lock *lock);
 void ashlar__lock_about_to_release(ashlar_lock *lock);
 
-/* Also frees a lock in a forked child, where the thread that held it does not exist. */
+/* Make an unlocked lock. A forked child calls it too, for a lock that another thread of the parent,
+ * which the child does not have, may have held. */
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
-void ashlar__lock_finish(ashlar_lock *lock); /* nobody holds it */
+void ashlar__lock_finish(ashlar_lock *lock); /* no thread may hold it */
 
 static inline void ashlar__lock_acquire(ashlar_lock *lock) {
     if (ASHLAR_DEBUG >= 2) {
@@ -84,7 +88,8 @@ static inline void ashlar__lock_acquire(ashlar_lock *lock) {
     }
 }
 
-/* False: another thread holds it. Never blocks, and so may be tried out of order. */
+/* False: another thread holds the lock. This never blocks, so it may be called out of rank
+ * order. */
 static inline bool ashlar__lock_try_acquire(ashlar_lock *lock) {
     const bool is_acquired = pthread_mutex_trylock(&lock->mutex) == 0;
     if (ASHLAR_DEBUG >= 2 && is_acquired) {
@@ -101,8 +106,8 @@ static inline void ashlar__lock_release(ashlar_lock *lock) {
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Sleep until the condition is signalled, now and then for no reason. Lock: held, but not during
- * the sleep. */
+/* Sleep until the condition is signalled; the sleep may also end without a signal. Lock: held by
+ * the caller, and released during the sleep. */
 static inline void ashlar__lock_wait(ashlar_lock *lock, pthread_cond_t *condition) {
     if (ASHLAR_DEBUG >= 2) {
         ashlar__lock_about_to_release(lock);

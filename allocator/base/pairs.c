@@ -17,12 +17,12 @@ ashlar_status ashlar__pairs_refuse(const char *source, const char *key, ashlar_p
 }
 
 static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, ashlar_piece value) {
-    enum { KEY_BYTES = 16 }; /* of a key and ", ", on average at most */
+    enum { KEY_BYTES = 16 }; /* room for an average key and ", " */
     char keys[ASHLAR_PAIRS_KEYS_MAX * KEY_BYTES] = "";
     char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
     for (size_t i = 0, at = 0; i < f->count && at < sizeof keys; i++) {
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
-        ASHLAR_CHECK2(at < sizeof keys); /* the message names all */
+        ASHLAR_CHECK2(at < sizeof keys); /* there was room for every key so far */
     }
     return ashlar__fail(ASHLAR_EINVAL,
                         "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
@@ -31,7 +31,7 @@ static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, as
                         ashlar__piece_show(value, shown), keys);
 }
 
-/* One "key=value". Bit i of *seen: key i has been given. */
+/* Read one "key=value". Bit i of *seen: key i has been given. */
 static ashlar_status read_pair(const ashlar_pairs_format *f, ashlar_piece pair, uint32_t *seen,
                                void *context) {
     ashlar_piece value = pair;

@@ -67,7 +67,8 @@ const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOW
 
 /* ---- whole numbers ---- */
 
-/* Read the digits at the front; *rest is what follows. False: none, or more than 64 bits. */
+/* Read the digits at the front of the piece; *rest is the part after them. False: there are none,
+ * or the number needs more than 64 bits. */
 static bool parse_digits(ashlar_piece piece, uint64_t *out, ashlar_piece *rest) {
     uint64_t sum = 0;
     size_t i = 0;
@@ -128,12 +129,14 @@ void ashlar__write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
 
 /* ---- fractions ---- */
 
-/* In this locale the decimal point is a point. "C" needs no memory and cannot fail. */
+/* Let this thread use the "C" locale, whose decimal separator is a point. Returns the locale to
+ * restore. Making the "C" locale takes no memory and cannot fail. */
 static locale_t enter_c_locale(void) {
     return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
 }
 
-/* DIGITS [. DIGITS] [e [+-] DIGITS]: strtod() takes blanks, signs, 0x, "inf" and "nan" too. */
+/* Whether the text is DIGITS [. DIGITS] [e [+-] DIGITS]. The check is needed because strtod() also
+ * accepts blanks, signs, 0x, "inf" and "nan". */
 static bool is_real(const char *text) {
     size_t count = strspn(text, DIGITS);
     text += count;
@@ -162,7 +165,7 @@ bool ashlar__parse_real(ashlar_piece piece, double *out) {
     const locale_t before = enter_c_locale();
     const double value = strtod(copy, NULL);
     (void)uselocale(before);
-    ASHLAR_CHECK2(value >= 0); /* is_real() has no sign and no nan */
+    ASHLAR_CHECK2(value >= 0); /* is_real() refuses signs and "nan" */
     if (!isfinite(value)) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* pickle.c - the opcodes of Python's pickle format, and what may follow what. */
+/* pickle.c - the opcodes of Python's pickle format, and the order in which values may come. */
 #include "allocator/base/pickle.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static void put_byte(ashlar_pickle *pickle, unsigned value) {
     ashlar__file_buffer_put(pickle->file, &byte, 1);
 }
 
-/* The low `count` bytes of a number, lowest first. */
+/* Write the low `count` bytes of a number, the lowest first. */
 static void put_bytes(ashlar_pickle *pickle, uint64_t value, unsigned count) {
     ASHLAR_CHECK2(count >= 8 || value >> 8 * count == 0);
     for (unsigned i = 0; i < count; i++) {
@@ -45,7 +45,8 @@ static void put_bytes(ashlar_pickle *pickle, uint64_t value, unsigned count) {
     }
 }
 
-/* Write what comes before a value: in a list, the end of a full batch and the start of the next. */
+/* Count a value and, in a list, write what must come before it: the end of a batch that is full,
+ * and the mark that starts the next batch. */
 static void begin_value(ashlar_pickle *pickle) {
     ashlar_pickle_frame *frame = &pickle->frames[pickle->depth];
     ASHLAR_ASSERT(pickle->depth > 0 || frame->item_count == 0);
@@ -120,12 +121,12 @@ void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
         put_byte(pickle, OP_BININT);
         put_bytes(pickle, value, 4);
     } else {
-        unsigned count = 4; /* of bytes; the highest bit of the last one would be a sign */
+        unsigned count = 4; /* bytes; enough that the top bit of the last, the sign, is 0 */
         while (count < 8 && value >> (8 * count - 1) != 0) {
             count++;
         }
         const bool needs_zero = value >> 63 != 0;
-        /* The highest bit written is 0, so that readers take the number as positive. */
+        /* needs_zero: a ninth byte, 0, so that the sign bit is 0 and the number is positive. */
         ASHLAR_CHECK2(needs_zero ? count == 8 : value >> (8 * count - 1) == 0);
         put_byte(pickle, OP_LONG1);
         put_byte(pickle, count + needs_zero);
@@ -148,7 +149,7 @@ void ashlar__pickle_put_double(ashlar_pickle *pickle, double value) {
     memcpy(&bits, &value, sizeof bits);
     begin_value(pickle);
     put_byte(pickle, OP_BINFLOAT);
-    for (int shift = 56; shift >= 0; shift -= 8) { /* this one has its highest byte first */
+    for (int shift = 56; shift >= 0; shift -= 8) { /* unlike integers, highest byte first */
         put_byte(pickle, (unsigned)(bits >> shift) & 0xff);
     }
 }

@@ -6,7 +6,7 @@ static uint64_t rotate_left(uint64_t x, unsigned int bits) {
 }
 
 void ashlar__random_init(ashlar_random *random, uint64_t seed) {
-    /* splitmix64 is a bijection of a counter: of four successive outputs at most one is 0. */
+    /* At most one of the four words is 0: splitmix64 repeats no number before 2^64 steps. */
     for (int i = 0; i < 4; i++) {
         random->s[i] = ashlar__random_step(&seed);
     }
@@ -14,7 +14,7 @@ void ashlar__random_init(ashlar_random *random, uint64_t seed) {
 
 uint64_t ashlar__random_next(ashlar_random *random) {
     uint64_t *s = random->s;
-    ASHLAR_CHECK2((s[0] | s[1] | s[2] | s[3]) != 0); /* else it gives nothing but 0 */
+    ASHLAR_CHECK2((s[0] | s[1] | s[2] | s[3]) != 0); /* from an all-0 state come only zeros */
     const uint64_t result = rotate_left(s[1] * 5, 7) * 9;
     const uint64_t shifted = s[1] << 17;
     s[2] ^= s[0];
@@ -32,7 +32,8 @@ double ashlar__random_uniform(ashlar_random *random) {
 
 uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound) {
     ASHLAR_ASSERT(bound > 0);
-    /* 2^64 mod bound: so many of the 2^64 values are left over, and drawn again. */
+    /* excess = 2^64 mod bound. If the bits are below it they are drawn again: the number of values
+     * that remain is a multiple of `bound`, so that each result is equally likely. */
     const uint64_t excess = (UINT64_MAX - bound + 1) % bound;
     uint64_t bits = ashlar__random_next(random);
     while (bits < excess) {

@@ -1,5 +1,5 @@
 /*
- * shared_library.h - the functions of a shared library that is found at run time (internal).
+ * shared_library.h - finding a shared library and its functions at run time (internal).
  */
 #ifndef ASHLAR_SHARED_LIBRARY_H
 #define ASHLAR_SHARED_LIBRARY_H
@@ -13,28 +13,28 @@
 
 typedef struct ashlar_shared_library {
     const char *what;     /* for messages: "cuDNN 9" */
-    const char *variable; /* of the environment; if set, the one file to open */
-    const char *names[3]; /* otherwise these, in this order; NULL after the last */
-    const char *const *functions; /* [function_count], their names */
+    const char *variable; /* environment variable; if set, its value is the only file to open */
+    const char *names[3]; /* else these files are tried in this order; NULL after the last */
+    const char *const *functions; /* [function_count], the names of the functions */
     size_t function_count;
-    ashlar_status (*check)(const void *functions); /* whether the library will do; NULL: yes */
+    ashlar_status (*check)(const void *functions); /* refuses an unsuitable library; or NULL */
 } ashlar_shared_library;
 
-/* Whether a struct of function pointers has been filled, which happens once in the process. */
+/* Whether one struct of function pointers has been filled. It is filled once in the process. */
 typedef struct ashlar_shared_table {
     ashlar_lock lock; /* = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY) */
-    bool is_filled;   /* lock */
+    bool is_filled;   /* guarded by `lock` */
 } ashlar_shared_table;
 
 /*
- * Fill `functions` from the library, unless that was done before. The library stays open, since
- * such ones keep threads and handlers of their own.
+ * Fill `functions` from the library, unless that was done before. The library is never closed,
+ * since such libraries keep threads and handlers of their own.
  *
- * functions   [function_count] function pointers, in the order of their names
+ * functions   [function_count] function pointers, in the order of library->functions
  *
- * Errors:  ASHLAR_ENOTSUP, saying what was looked for and what helps, and those of check; the next
- *          call tries again.
- * Threads: any, while none changes the environment.
+ * Errors:  ASHLAR_ENOTSUP (the detail says what was looked for and what helps), and those of
+ *          library->check. The next call tries again.
+ * Threads: any, but no thread may change the environment meanwhile.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shared_load(ashlar_shared_table *table,
                                                     const ashlar_shared_library *library,

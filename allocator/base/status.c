@@ -1,4 +1,4 @@
-/* status.c - names and texts of statuses, and the detail of each thread's last failure. */
+/* status.c - the names and texts of statuses, and each thread's detail of its last failure. */
 #include "allocator/base/error.h"
 
 #include <stdarg.h>
@@ -40,7 +40,7 @@ const char *ashlar_error_detail(void) {
 }
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) {
-    /* Formatted aside first: the arguments may be the old detail itself. */
+    /* Formatted into another buffer first, since the arguments may point into the old detail. */
     char text[ASHLAR_DETAIL_BYTES];
     va_list args;
     va_start(args, format);

@@ -1,4 +1,4 @@
-/* svg.c - colours, beginning and end of a picture, and text that XML accepts. */
+/* svg.c - the colours, the beginning and the end of a picture, and escaping text for XML. */
 #include "allocator/base/svg.h"
 
 #include "allocator/base/check_level.h"

@@ -1,4 +1,4 @@
-/* threads.c - numbers of threads, and the kernel's barrier in all of them. */
+/* threads.c - numbering threads, and the kernel's call for a barrier in all threads. */
 #include "allocator/base/threads.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ uint32_t ashlar__thread_number(void) {
     if (mine == 0) {
         mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
     }
-    ASHLAR_CHECK2(mine != 0); /* which would be taken for none: 2^32 threads are too many */
+    ASHLAR_CHECK2(mine != 0); /* 0 after 2^32 threads: it would be taken for "none yet" */
     return mine;
 }
 
@@ -36,7 +36,7 @@ bool ashlar__barrier_init(void) {
 }
 
 void ashlar__barrier_everywhere(void) {
-    ASHLAR_CHECK2(is_registered); /* or the kernel refuses */
+    ASHLAR_CHECK2(is_registered); /* the kernel refuses an unregistered process */
     const long result = syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     ASHLAR_ASSERT(result == 0);
     (void)result;

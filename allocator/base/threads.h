@@ -1,6 +1,6 @@
 /*
- * threads.h - what concerns every thread of the process: a number for each, and a full memory
- * barrier in all of them at the caller's cost alone (internal).
+ * threads.h - a number for each thread of the process, and a full memory barrier in all threads for
+ * which only the caller pays (internal).
  */
 #ifndef ASHLAR_THREADS_H
 #define ASHLAR_THREADS_H
@@ -8,17 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The calling thread's number, from 1, given at its first call and never used again. */
+/* The calling thread's number: 1, 2, ... in the order of the threads' first calls. The number of a
+ * thread that has ended is not used again. */
 uint32_t ashlar__thread_number(void);
 
-/* Register the process with the kernel, once. False: this kernel has no such barrier. */
+/* Register the process for the barrier; only the first call asks the kernel. False: this kernel has
+ * no such barrier. */
 bool ashlar__barrier_init(void);
 
-/* Every other thread passes a full barrier between the beginning and the end of this call.
- * Needs an ashlar__barrier_init() that returned true. */
+/* Have every other thread pass a full memory barrier before this call returns.
+ * ashlar__barrier_init() must have returned true. */
 void ashlar__barrier_everywhere(void);
 
-/* Tests: let the next ashlar__barrier_init() find that the kernel has the barrier, or lacks it. */
+/* Tests: with false, ashlar__barrier_init() returns false from now on; with true, it tells the
+ * truth again. */
 void ashlar__barrier_pretend(bool is_there);
 
 #endif /* ASHLAR_THREADS_H */

@@ -12,7 +12,7 @@
 
 enum { ORDINAL_MAX = 1023 };
 
-/* Read the ":N" after a kind's name; without one it is device 0. */
+/* Read the ":N" after the name of a device kind. An empty suffix means device 0. */
 static bool parse_ordinal(const char *suffix, int *ordinal) {
     if (*suffix == '\0') {
         *ordinal = 0;
@@ -55,7 +55,7 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
         *kind = ASHLAR_DEVICE_CUDA;
         const ashlar_status status = ashlar__driver_open_cuda(driver);
         if (status != ASHLAR_ENODEVICE) {
-            return status; /* a broken driver is to be seen, not passed over */
+            return status; /* report a broken driver instead of using the software device */
         }
         *kind = ASHLAR_DEVICE_SOFT;
         return ashlar__driver_open_soft(driver);
@@ -102,8 +102,8 @@ static ashlar_status open_ordinal(ashlar_device *device) {
                                 : ashlar__driver_error(driver, "cuDevicePrimaryCtxRetain", result);
 }
 
-/* The end of each way to open a device, which is the caller's then or, on failure, freed. `status`
- * is that of choosing its driver. */
+/* The last step of opening a device. `status` is the status of choosing its driver. On success the
+ * caller owns *out; on failure `device` is freed. */
 static ashlar_status finish_open(ashlar_device *device, ashlar_status status, ashlar_device **out) {
     if (status == ASHLAR_OK) {
         status = open_ordinal(device);
@@ -186,7 +186,7 @@ ashlar_status ashlar__device_enter(ashlar_device *device) {
 void ashlar__device_leave(ashlar_device *device) {
     cu_context popped = NULL;
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
-    /* Another context than ours, where an earlier pop has failed. */
+    /* `popped` is another context than ours if an earlier pop has failed. */
     ASHLAR_CHECK2(result != CU_SUCCESS || popped != NULL);
 }
 
@@ -194,7 +194,7 @@ ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
     ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
 }
 
-static _Atomic(ashlar_stream_end_fn) on_stream_end; /* NULL: nobody wants to know */
+static _Atomic(ashlar_stream_end_fn) on_stream_end; /* NULL: none is set */
 
 void ashlar__device_on_stream_end(ashlar_stream_end_fn fn) {
     atomic_store(&on_stream_end, fn);
@@ -210,7 +210,7 @@ void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
         if (tell != NULL) {
             tell(device, stream);
         }
-        (void)stream_destroy(device, stream); /* nothing a caller could do about it */
+        (void)stream_destroy(device, stream); /* a caller could do nothing about a failure */
     }
 }
 
@@ -222,7 +222,8 @@ ashlar_status ashlar__device_synchronize(ashlar_device *device) {
     ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
-/* Wait in the device's primary context if it is active: to retain an inactive one would make it. */
+/* Wait in the device's primary context, if it is active. If it is not, there is nothing to wait
+ * for, and retaining the context would create it. */
 static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
     unsigned int flags = 0;
     int is_active = 0;
@@ -272,7 +273,7 @@ static ashlar_status event_destroy(ashlar_device *device, ashlar_event event) {
 
 void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
     if (event != NULL) {
-        (void)event_destroy(device, event); /* nothing a caller could do about it */
+        (void)event_destroy(device, event); /* a caller could do nothing about a failure */
     }
 }
 
@@ -304,7 +305,7 @@ ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream, as
 
 typedef struct launch {
     void (*fn)(void *);
-    max_align_t args[]; /* args_bytes of them */
+    max_align_t args[]; /* a copy of the arguments, args_bytes bytes */
 } launch;
 
 static void run_launch(void *user_data) {

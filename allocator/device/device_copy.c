@@ -82,7 +82,8 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
                                 : ashlar__driver_error(driver, "cuMemcpyDtoDAsync", result);
 }
 
-/* Not on the legacy stream, and in a capture only from CUDA 13.1 on; both copy one by one. */
+/* *out: whether a batch may be queued on `stream`. CUDA allows no batch on the legacy stream, and
+ * none in a capture before CUDA 13.1. The caller then queues the copies one by one. */
 static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
     if (stream == NULL || (uintptr_t)stream == CU_STREAM_LEGACY) {
         *out = false;
@@ -97,7 +98,7 @@ static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, b
     return ASHLAR_OK;
 }
 
-/* CU_NOT_SUPPORTED: the driver has no such call, and nothing was queued. */
+/* Queue all copies with one call. CU_NOT_SUPPORTED: the driver lacks it, and nothing was queued. */
 static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
                              cu_ptr *dsts, size_t copies, ashlar_stream stream) {
     cu_ptr *srcs = dsts + copies;

@@ -1,5 +1,6 @@
 /*
- * device_impl.h - what a device is inside the library (internal).
+ * device_impl.h - the struct behind ashlar_device, and how code enters a device's context
+ * (internal).
  */
 #ifndef ASHLAR_DEVICE_IMPL_H
 #define ASHLAR_DEVICE_IMPL_H
@@ -9,10 +10,10 @@
 #include "allocator/driver/driver.h"
 
 struct ashlar_device {
-    ashlar_driver *driver;   /* const; the process's */
+    ashlar_driver *driver;   /* const; not owned: the process has one */
     ashlar_device_info info; /* const */
-    cu_context context;      /* const; the primary context, retained, or a program's */
-    bool is_retained;        /* const */
+    cu_context context;      /* const; the primary context, or one that the program made */
+    bool is_retained;        /* const; the primary context was retained, and must be released */
 };
 
 static inline cu_ptr ashlar__ptr_in(const void *ptr) {
@@ -24,20 +25,22 @@ static inline void *ashlar__ptr_out(cu_ptr ptr) {
 }
 
 /*
- * As ashlar_device_open() for a CUDA device, in a context that the program has made. Ownership: the
- * context must outlive the device.
+ * Like ashlar_device_open() for a CUDA device, but in a context that the program has made.
+ * Ownership: the context stays the program's, and must outlive the device.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_context context,
                                                            ashlar_device **out);
 
 /*
- * Enter: make the device's context current in the calling thread. Leave: restore the one before.
- * Every driver call that needs a context is made in between; those for virtual memory need none.
+ * Enter: make the device's context current in the calling thread. Leave: make the previous context
+ * current again. Every driver call that needs a context is made in between. The calls for virtual
+ * memory need none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
-/* The whole body of a function: one driver call in the device's context, its result as a status. */
+/* The whole body of a function that makes one driver call in the device's context and returns its
+ * result as a status. */
 #define ASHLAR_IN_CONTEXT(device, what, field, args)                                          \
     do {                                                                                      \
         const ashlar_status entered_ = ashlar__device_enter(device);                          \
@@ -54,14 +57,14 @@ void ashlar__device_leave(ashlar_device *device);
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
 /*
- * Wait on the host for everything queued on this device and on any other whose primary context is
- * active, whoever made it so. Errors: ASHLAR_EDRIVER; some work may not have been waited for.
+ * Wait on the host for everything queued on this device and on every other device whose primary
+ * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /*
- * Have `fn` called for each stream that ashlar_stream_destroy() is about to destroy. One function
- * for the process: the allocators', which are in a room above. Threads: any.
+ * Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
+ * function, which the allocators set. (Code of this folder may not call theirs.) Threads: any.
  */
 typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
 void ashlar__device_on_stream_end(ashlar_stream_end_fn fn);

@@ -1,9 +1,9 @@
 /*
  * cuda_abi.h - the part of the CUDA driver API's binary interface that ashlar uses (internal).
  *
- * Our own declarations, so that every build has the same types with or without CUDA's headers.
- * driver_cuda_check.c proves them equal to cuda.h wherever that header is present. Integer types
- * stand for CUDA's enums, which every compiler we know represents as unsigned int.
+ * These are our own declarations, so that a build has the same types with or without CUDA's
+ * headers. In builds with cuda.h, driver_cuda_check.c proves that they agree with it. An unsigned
+ * int stands for each of CUDA's enums, as every compiler we know represents them so.
  */
 #ifndef ASHLAR_CUDA_ABI_H
 #define ASHLAR_CUDA_ABI_H
@@ -18,12 +18,12 @@ typedef struct CUctx_st *cu_context;
 typedef struct CUstream_st *cu_stream; /* NULL: the legacy default stream */
 typedef struct CUevent_st *cu_event;
 typedef struct CUgraph_st *cu_graph;          /* what a capture has recorded */
-typedef struct CUgraphExec_st *cu_graph_exec; /* a copy of it that can be launched */
+typedef struct CUgraphExec_st *cu_graph_exec; /* a copy of a graph that can be launched */
 typedef struct CUmod_st *cu_module;           /* compiled kernels, loaded into a context */
 typedef struct CUfunc_st *cu_function;        /* a kernel of a module */
 typedef void (*cu_host_fn)(void *user_data);
 
-/* Name, CUDA's value: result codes that ashlar returns or compares with. */
+/* The result codes that ashlar uses: name without CUDA_ERROR_, CUDA's value. */
 #define CU_RESULT_MAP(X)                \
     X(SUCCESS, 0)                       \
     X(INVALID_VALUE, 1)                 \
@@ -71,19 +71,19 @@ enum {
     CU_ACCESS_READWRITE = 3,
     CU_GRANULARITY_MINIMUM = 0,
     CU_GRANULARITY_RECOMMENDED = 1,
-    CU_STREAM_LEGACY = 1,       /* handles, not flags: another name of stream NULL */
-    CU_STREAM_PER_THREAD = 2,   /* the calling thread's default stream */
+    CU_STREAM_LEGACY = 1,       /* a stream handle, not a flag: means the same as NULL */
+    CU_STREAM_PER_THREAD = 2,   /* a stream handle: the calling thread's default stream */
     CU_STREAM_BLOCKING = 0,     /* CU_STREAM_DEFAULT: ordered with the legacy stream */
     CU_STREAM_UNORDERED = 1,    /* CU_STREAM_NON_BLOCKING */
     CU_EVENT_NO_TIMING = 2,     /* CU_EVENT_DISABLE_TIMING */
     CU_HOST_PORTABLE = 1,       /* CU_MEMHOSTALLOC_PORTABLE */
-    CU_CAPTURE_GLOBAL = 0,      /* CU_STREAM_CAPTURE_MODE_...: whom unsafe calls are forbidden */
+    CU_CAPTURE_GLOBAL = 0,      /* CU_STREAM_CAPTURE_MODE_...: who may not make unsafe calls */
     CU_CAPTURE_THREAD_LOCAL = 1,
     CU_CAPTURE_RELAXED = 2,
     CU_CAPTURE_NONE = 0,        /* CU_STREAM_CAPTURE_STATUS_... */
     CU_CAPTURE_ACTIVE = 1,
     CU_CAPTURE_INVALIDATED = 2,
-    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: also where it reads */
+    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: reads too are in stream order */
 };
 
 typedef struct cu_mem_location {
@@ -111,12 +111,12 @@ typedef struct cu_mem_access {
 
 typedef struct cu_copy_attributes {
     unsigned int order;       /* CU_COPY_STREAM_ORDER */
-    cu_mem_location src_hint; /* the hints are zero: for managed memory only */
+    cu_mem_location src_hint; /* both hints are for managed memory only, so zero here */
     cu_mem_location dst_hint;
     unsigned int flags;       /* 0 */
 } cu_copy_attributes;
 
-/* What CUDA's 64-bit binary interface has, for builds that do not see its headers. */
+/* The sizes in CUDA's 64-bit binary interface, checked in builds without its headers too. */
 _Static_assert(sizeof(cu_result) == 4 && sizeof(cu_ptr) == 8, "enums are 32 bits, addresses 64");
 _Static_assert(sizeof(void *) <= sizeof(cu_ptr), "a pointer goes through cu_ptr and back");
 _Static_assert(sizeof(cu_mem_location) == 8 && sizeof(cu_mem_access) == 12, "no padding");

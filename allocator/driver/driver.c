@@ -1,4 +1,4 @@
-/* driver.c - what both drivers share: calls are counted, made to fail for tests, and explained. */
+/* driver.c - for both drivers: counting calls, making calls fail in tests, explaining errors. */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"
@@ -66,7 +66,7 @@ ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn) {
 ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result) {
     ASHLAR_CHECK2(result != CU_SUCCESS && what != NULL);
     const char *name = NULL, *text = NULL;
-    /* Straight through the table: explaining a failure is neither counted nor made to fail. */
+    /* Not through ASHLAR_DRIVER_CALL: these two calls must not be counted, or fail in a test. */
     if (driver->table.get_error_name(result, &name) != CU_SUCCESS || name == NULL) {
         name = "unknown error";
     }

@@ -3,10 +3,10 @@
  *
  * The table has the CUDA driver API's own signatures and result codes. Two things fill it:
  * driver_cuda.c (libcuda.so.1, found at run time) and driver_soft.c (the software device).
- * Nothing above this file knows which one it has, except the compute back ends.
+ * Except for the compute back ends, no code that uses the table knows which of the two filled it.
  *
- * All calls go through ASHLAR_DRIVER_CALL, which counts them and is the place where tests make
- * the n-th call of a function fail.
+ * All calls go through ASHLAR_DRIVER_CALL, which counts them, and with which a test can make the
+ * n-th call of a function fail.
  */
 #ifndef ASHLAR_DRIVER_H
 #define ASHLAR_DRIVER_H
@@ -37,13 +37,13 @@ typedef enum ashlar_driver_kind {
 } ashlar_driver_kind;
 
 /*
- * field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
- * Name and version are what cuGetProcAddress is asked for. A driver may lack two of them:
- * cuStreamGetId before CUDA 12 and cuMemcpyBatchAsync before CUDA 12.8, whose stand-ins return
- * CU_NOT_SUPPORTED. So do the software device's functions for kernels.
+ * Columns: field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
+ * Name and version are passed to cuGetProcAddress. A driver may lack two of the functions:
+ * cuStreamGetId before CUDA 12, and cuMemcpyBatchAsync before CUDA 12.8. Their stand-ins return
+ * CU_NOT_SUPPORTED, and so do the software device's functions for kernels.
  *
- * A driver keeps old signatures: CUDA 13 took failed_index out of cuMemcpyBatchAsync, but who asks
- * for the function of 12.8 still gets it.
+ * A driver keeps old signatures. CUDA 13 took failed_index out of cuMemcpyBatchAsync, but
+ * cuGetProcAddress still finds the function of 12.8.
  */
 #define ASHLAR_DRIVER_MAP(X)                                                                      \
     X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
@@ -153,16 +153,17 @@ typedef enum ashlar_driver_fn {
 typedef struct ashlar_driver {
     ashlar_driver_table table;                           /* const once opened */
     const char *name;                                    /* "cuda" or "soft" */
-    void (*delay)(ashlar_driver_fn fn);                  /* before each call; NULL: none */
-    _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* made so far, by function */
-    _Atomic uint64_t capture_count;                      /* pools begun, and not ended yet */
-    _Atomic uint64_t fail_countdown;                     /* 0: no failure is armed */
-    _Atomic int fail_fn;                                 /* the function that is to fail, -1 any */
-    _Atomic cu_result fail_result;                       /* what it then returns */
+    void (*delay)(ashlar_driver_fn fn);                  /* called before each call; or NULL */
+    _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* [fn]: calls made so far */
+    _Atomic uint64_t capture_count;                      /* pools that streams are captured for */
+    _Atomic uint64_t fail_countdown;                     /* calls until one fails; 0: none will */
+    _Atomic int fail_fn;                                 /* function that will fail; -1: any */
+    _Atomic cu_result fail_result;                       /* the result of the failing call */
 } ashlar_driver;
 
 /*
- * The process's one driver of each sort, opened at the first call.
+ * Open the CUDA driver or the software device's. Each exists once in the process and is never
+ * closed; later calls return the same one.
  *
  * Errors: ASHLAR_ENODEVICE (no library, no device), ASHLAR_EINVAL (a bad ASHLAR_SOFT),
  *         ASHLAR_EDRIVER; the detail says which. A failed open is tried again by the next call.
@@ -171,20 +172,22 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_cuda(ashlar_driver **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
 
 /*
- * Count one call of `fn`. True: go on and make it. False: a test has armed a failure for it,
- * which the caller takes from fail_result instead.
+ * Count one call of `fn`. True: the caller makes the call. False: a test wants it to fail, and the
+ * caller uses driver->fail_result as its result instead.
  */
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
-/* ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)): a cu_result, counted. Arguments in parentheses. */
+/* Make and count one call; its value is a cu_result. `args` are in parentheses:
+ *     ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)) */
 #define ASHLAR_DRIVER_CALL(driver, field, args)                      \
     (ashlar__driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
          ? (driver)->table.field args                                \
          : atomic_load(&(driver)->fail_result))
 
 /*
- * While a stream is captured for a pool, let the calling thread make calls that captures forbid;
- * *mode is what ashlar__driver_unrelax() restores. Without a capture there is no driver call.
+ * While some stream is captured for a pool, let the calling thread make calls that captures forbid.
+ * *mode is the thread's old capture mode, for ashlar__driver_unrelax(). While no stream is captured
+ * for a pool, neither function makes a driver call.
  */
 static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;
@@ -199,10 +202,11 @@ static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mo
     }
 }
 
-/* Tests: the n-th call (from 1) of `fn` from now on returns `result`, once; n = 0 disarms. */
+/* Tests: make the n-th call of `fn` (-1: of any function) from now on return `result`. n counts
+ * from 1, and 0 means that no call will fail. */
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
 
-/* Calls of one kind so far. */
+/* The number of calls of one kind so far. */
 uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind);
 
 /* The name of a function of the table, as CUDA spells it, and its kind. */
@@ -212,7 +216,7 @@ ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn);
 /*
  * Turn a driver's refusal into a status with a detail line:
  *     return ashlar__driver_error(driver, "cuMemCreate", result);
- * ASHLAR_ENOMEM for CU_OUT_OF_MEMORY, else ASHLAR_EDRIVER. `result` is not CU_SUCCESS.
+ * Returns ASHLAR_ENOMEM for CU_OUT_OF_MEMORY, else ASHLAR_EDRIVER. `result` must not be CU_SUCCESS.
  */
 ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result);
 

@@ -1,4 +1,4 @@
-/* driver_cuda.c - the driver table of NVIDIA's driver, found at run time. */
+/* driver_cuda.c - finding NVIDIA's driver at run time, and filling the driver table from it. */
 #include "allocator/driver/driver.h"
 
 #include <dlfcn.h>
@@ -8,18 +8,19 @@
 #include "allocator/base/error.h"
 #include "allocator/base/lock.h"
 
-/* cuGetProcAddress as CUDA 12 and newer, and as CUDA 11.3 and newer spell it. */
+/* cuGetProcAddress: v2 as of CUDA 12, v1 as of CUDA 11.3. */
 typedef cu_result (*get_proc_v2_fn)(const char *symbol, void **address, int version,
                                     unsigned long long flags, unsigned int *found);
 typedef cu_result (*get_proc_v1_fn)(const char *symbol, void **address, int version,
                                     unsigned long long flags);
 
-/* CU_GET_PROC_ADDRESS_LEGACY_STREAM: NULL means the legacy default stream, as for the table. */
+/* CU_GET_PROC_ADDRESS_LEGACY_STREAM: functions that take stream NULL as the legacy default stream,
+ * as the driver table requires. */
 enum { LEGACY_STREAM_FUNCTIONS = 1 };
 
 typedef struct proc_lookup {
     get_proc_v2_fn v2;
-    get_proc_v1_fn v1; /* used where v2 is NULL */
+    get_proc_v1_fn v1; /* used only if v2 is NULL */
 } proc_lookup;
 
 _Static_assert(sizeof(void *) == sizeof(get_proc_v2_fn), "POSIX: dlsym finds functions too");
@@ -28,7 +29,7 @@ static const char stub_detail[] =
     "libcuda.so.1 is the CUDA toolkit's stub for linking, not a driver: take the toolkit's stubs "
     "folder out of LD_LIBRARY_PATH";
 
-/* ISO C has no cast from an object pointer to a function pointer. */
+/* Set *function, a function pointer. Copied, as ISO C has no cast from an object pointer to it. */
 static void store_function(void *function, const void *address) {
     memcpy(function, &address, sizeof address);
 }
@@ -42,7 +43,7 @@ static ashlar_status too_old(const char *symbol, int version) {
 }
 
 static ashlar_status open_library(proc_lookup *out) {
-    /* Never closed, not even after a failure: a driver that has run keeps threads and handlers. */
+    /* Never closed, even after a failure: once it has run, a driver keeps threads and handlers. */
     static void *library;
     if (library == NULL) {
         library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -58,7 +59,7 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
-/* Stand-ins for the functions that a driver may lack: they refuse, and change nothing. */
+/* Stand-ins for the functions that a driver may lack: they return CU_NOT_SUPPORTED. */
 static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
     (void)stream;
     (void)id;
@@ -80,7 +81,8 @@ static cu_result no_memcpy_batch(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size
     return CU_NOT_SUPPORTED;
 }
 
-/* A function that the driver lacks keeps its stand-in, if it has one. */
+/* Set *function to the driver's function `symbol`. If the driver lacks it, *function keeps its
+ * stand-in; without a stand-in that is an error. */
 static ashlar_status find_function(const proc_lookup *lookup, const char *symbol, int version,
                                    bool has_stand_in, void *function) {
     void *address = NULL;

@@ -1,7 +1,7 @@
 /*
  * driver_cuda_check.c - proof, at compile time, that cuda_abi.h and driver.h agree with CUDA.
  *
- * Built only where CUDA's headers are; contains no code.
+ * Built only if CUDA's headers are present; contains no code.
  */
 #include "allocator/driver/driver.h"
 
@@ -51,7 +51,7 @@ SAME_FIELD(cu_mem_prop, flags.reserved, CUmemAllocationProp, allocFlags.reserved
 SAME_FIELD(cu_mem_access, location, CUmemAccessDesc, location);
 SAME_FIELD(cu_mem_access, flags, CUmemAccessDesc, flags);
 
-/* What came with CUDA 12.8: headers from before it can say nothing about it. */
+/* Declared since CUDA 12.8; older headers cannot check it. */
 #if CUDA_VERSION >= 12080
 SAME_SIZE(cu_copy_attributes, CUmemcpyAttributes_v1);
 SAME_FIELD(cu_copy_attributes, order, CUmemcpyAttributes_v1, srcAccessOrder);
@@ -66,7 +66,7 @@ typedef cu_result (*PFN_cuMemcpyBatchAsync_v12080)(cu_ptr *, cu_ptr *, size_t *,
                                                    cu_stream);
 #endif
 
-/* Constants. CUDA_SUCCESS is the one code without ERROR in its name. */
+/* Constants. CUDA_SUCCESS is the only result code without ERROR in its name. */
 #define CUDA_ERROR_SUCCESS CUDA_SUCCESS
 #define X(name, value) SAME_VALUE(CU_##name, CUDA_ERROR_##name);
 CU_RESULT_MAP(X)
@@ -90,12 +90,13 @@ SAME_VALUE(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 
 /*
- * Functions: each entry of the map, with CUDA's own structs in place of ours (they have just been
- * shown equal), has the type that CUDA gives this symbol in this version.
+ * Functions: each entry of ASHLAR_DRIVER_MAP has the type that CUDA gives this symbol in this
+ * version. For this check CUDA's structs take the place of ours, which were shown equal above.
  */
 #define cu_mem_prop CUmemAllocationProp
 #define cu_mem_access CUmemAccessDesc
-/* Names that cuda.h redirects to a version: the typedefs are asked for the plain ones. */
+/* cuda.h defines these names as macros for versioned names, such as cuMemFree_v2. The typedefs
+ * below are built from the plain names. */
 #undef cuDeviceTotalMem
 #undef cuMemGetInfo
 #undef cuMemAlloc

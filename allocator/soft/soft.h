@@ -1,25 +1,25 @@
 /*
- * soft.h - the software device, as a program or a test sets it up (internal).
+ * soft.h - setting up the software device, and asking in which order its work is (internal).
  *
- * The device itself is used through driver.h, like any other. It is described by a line of
- * `key=value` pairs, in the environment variable ASHLAR_SOFT or given by hand:
+ * The device itself is used through driver.h, like any other. Its description is a line of
+ * `key=value` pairs, in the environment variable ASHLAR_SOFT or passed to ashlar__soft_configure():
  *
  *   devices  1..16, default 1
  *   memory   bytes of each device with a unit B, KiB, MiB, GiB or TiB; 2MiB..64TiB, rounded down
- *            to a multiple of 2 MiB; default 4GiB. Host memory is taken only as it is written to.
+ *            to a multiple of 2 MiB; default 4GiB. It takes host memory only once it is written to.
  *   mode     eager (default)  work runs as soon as stream order allows, on the calling thread
- *            adversarial      work runs only when the host waits for it, and then in an order
- *                             drawn by `seed`: what is not ordered by the program goes wrong
+ *            adversarial      work runs only when the host waits for it, and in an order drawn by
+ *                             `seed`, so that a program that forgot to order its work goes wrong
  *   seed     unsigned 64-bit decimal, default 1; the same seed and the same calls of one thread
  *            give the same interleaving
  *   peers    on (default) or off: whether a device can be given access to another's memory
- *   vmm      on (default) or off: without virtual memory management the device says so, and the
- *            calls for it are refused; cuMemAlloc remains
+ *   vmm      on (default) or off: whether the device has virtual memory management. If off, its
+ *            attribute says so and the calls for it are refused; cuMemAlloc still works
  *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
- *   latency  NAME:NS, more of them joined by +: this call of the driver table takes at least so
- *            many nanoseconds, 1 .. 1000000000, which it spends before it does anything; other
- *            threads go on. Holds for calls made through ASHLAR_DRIVER_CALL.
- *   clocks   on or off (default): watch in which order work is queued; see below
+ *   latency  NAME:NS, or several of these joined by +. Each call of the function NAME takes NS more
+ *            nanoseconds, 1 .. 1000000000, which it spends before it does anything; other threads
+ *            go on meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
+ *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
  *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
  */
@@ -34,43 +34,43 @@
 #include "allocator/driver/cuda_abi.h"
 
 /*
- * Start afresh with the devices that `spec` describes: work that has not run is dropped, every
- * stream, event, context, mapping and allocation is gone, and all old handles are dead. The
- * driver of ashlar__driver_open_soft() stays valid.
+ * Start afresh with the devices that `spec` describes. Work that has not run is dropped; every
+ * stream, event, context, mapping and allocation is destroyed; all old handles become invalid. The
+ * driver from ashlar__driver_open_soft() stays valid.
  *
- * spec    as above; NULL reads ASHLAR_SOFT anew (unset: the defaults), "" means the defaults
+ * spec    a line as above; "": the defaults; NULL: read ASHLAR_SOFT anew (unset: the defaults)
  *
  * Threads: no other thread may be in a call to the device.
- * Errors:  ASHLAR_EINVAL (spec, or called inside a host function), ASHLAR_EHOSTMEM; the old
- *          devices then stay as they were.
+ * Errors:  ASHLAR_EINVAL (a bad `spec`, or called inside a host function), ASHLAR_EHOSTMEM. After
+ *          an error the old devices are unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*
- * With clocks=on, a proof of order for tests. It follows from what the program has asked for and
- * from nothing else: not from what happened to run first, nor from what happens to be finished.
- * Work comes before other work
- *   - that is queued later on the same stream;
- *   - on a stream that has waited in-stream for an event recorded behind it;
- *   - on the legacy stream or on blocking streams of the device, as these are ordered;
- *   - that is queued on any stream once the host has seen it finished: by a successful
- *     cuEventQuery, by cuEventSynchronize, cuStreamSynchronize or cuCtxSynchronize, by a copy into
- *     pageable memory, or by a call that waits for the whole device (cuMemFree, the last release
- *     of a context). Whichever thread saw it, all have.
- * and transitively.
+ * Prove for tests, with clocks=on, that uses of memory are ordered. The proof relies only on what
+ * the program has asked for, and never on what happened to run first or to be finished. Work A
+ * comes before work B in these cases, and if A comes before C and C before B:
+ *   - B is queued later than A on the same stream;
+ *   - B's stream has waited in-stream for an event that was recorded after A on A's stream;
+ *   - one of their streams is the legacy stream, the other a blocking stream of the same device,
+ *     and B is queued later;
+ *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
+ *     successful cuEventQuery, by cuEventSynchronize, cuStreamSynchronize or cuCtxSynchronize, by a
+ *     copy into pageable memory, or by a call that waits for the whole device (cuMemFree, the last
+ *     release of a context).
  *
- * ashlar__soft_clock_use: a use of the memory was queued on `stream` just now, behind all that has
- *     been queued on it.
- * ashlar__soft_clock_own: from now on the memory belongs to work that will be queued on `stream`.
- *     *is_ordered: each use of any of these bytes so far comes before all such work.
+ * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
+ *     all work queued there before.
+ * ashlar__soft_clock_own: ask whether work that will be queued on `stream` may take the memory
+ *     over. *is_ordered: every recorded use of any of these bytes comes before all such work.
  *
- * ptr, bytes  any range of addresses, bytes > 0; neither need be mapped
- * stream      any live stream; the default ones are the calling thread's, on its current device
+ * ptr, bytes  any range of addresses, bytes > 0; it need not be mapped
+ * stream      any live stream; a default stream is that of the calling thread's current device
  *
- * Threads: any.  Stream: queues nothing; a use has its place in stream order all the same.
- * Errors:  ASHLAR_EINVAL (no clocks, an empty or wrapping range, no current context, no such
- *          stream, a stream that is capturing), ASHLAR_EHOSTMEM (also when the host's memory ran
- *          out before, so that the order is no longer known).
+ * Threads: any.  Stream: nothing is queued, but a use takes its place in the stream's order.
+ * Errors:  ASHLAR_EINVAL (clocks=off, an empty or wrapping range, no current context, no such
+ *          stream, a stream that is capturing), ASHLAR_EHOSTMEM (also if host memory ran out in an
+ *          earlier call, so that the order is no longer known).
  * Cost:    linear in the number of uses that the host has not seen finished.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);

@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-/* Index of the first entry whose serial is not smaller. */
+/* Index of the first entry whose serial is at least `serial`; clock->count if there is none. */
 static size_t find(const soft_clock *clock, uint64_t serial) {
     size_t low = 0, high = clock->count;
     while (low < high) {
@@ -43,7 +43,7 @@ static bool is_sound(const soft_clock *clock) {
     return sound;
 }
 
-/* Room for `more` new entries. */
+/* Make room for `more` new entries. False: no host memory. */
 static bool make_room(soft_clock *clock, size_t more) {
     if (clock->capacity - clock->count >= more) {
         return true;
@@ -59,7 +59,7 @@ static bool make_room(soft_clock *clock, size_t more) {
     return true;
 }
 
-/* Precondition: there is room. */
+/* Raise one entry. There must be room for a new entry. */
 static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) {
     const size_t i = find(clock, serial);
     if (i == clock->count || clock->times[i].serial != serial) {

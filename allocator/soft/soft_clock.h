@@ -1,10 +1,10 @@
 /*
- * soft_clock.h - vector clocks: how far each stream's work is known to come before (internal).
+ * soft_clock.h - vector clocks: sets of ops that come before a given op (internal).
  *
- * A clock is a map from streams, by serial number, to numbers of ops: {s: n} says that every op
- * of stream s with a number up to n comes before whatever the clock belongs to. Two parts of the
- * software device use it: capture (soft_capture.c), where it says which nodes a node comes after,
- * and clocks=on (soft_oracle.c), where it says which work an op comes after.
+ * A clock belongs to an op or a node, and maps serial numbers of streams to numbers of ops. The
+ * entry {s: n} says that every op of stream s with a number up to n comes before the clock's owner.
+ * Two parts of the software device use clocks: in soft_capture.c a clock says which nodes a node
+ * comes after; in soft_oracle.c, with clocks=on, which work an op comes after.
  */
 #ifndef ASHLAR_SOFT_CLOCK_H
 #define ASHLAR_SOFT_CLOCK_H
@@ -23,12 +23,14 @@ typedef struct soft_clock {
     size_t capacity;
 } soft_clock;
 
-/* {s: n} is in it, or {s: more than n}; n = 0 always is. */
+/* Whether the clock says that op `number` of stream `serial` comes before its owner: it has an
+ * entry {serial: n} with n >= number. Always true for number 0. */
 bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
-/* Each entry of `part` is covered. */
+/* Whether `clock` covers every entry of `part`. */
 bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
 
-/* Raise to the larger of both. False, and `clock` as it was: no host memory. */
+/* Raise one entry to at least `number`; _join: each entry to at least that of `other`. False: no
+ * host memory, and `clock` is unchanged. */
 bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
 bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other);
 

@@ -77,7 +77,7 @@ static ashlar_status read_clocks(ashlar_piece value, soft_config *config) {
     return read_switch("clocks", value, &config->has_clocks);
 }
 
-/* One "NAME:NS". */
+/* Read one "NAME:NS". */
 static bool read_one_latency(ashlar_piece part, soft_config *config) {
     ashlar_piece rest = part;
     const ashlar_piece name = ashlar__piece_cut(&rest, ':');
@@ -108,7 +108,7 @@ static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
     return ASHLAR_OK;
 }
 
-/* Key, and what reads its value. */
+/* Each key, and the function that reads its value. */
 #define READER_MAP(X)          \
     X("batch", read_batch)     \
     X("clocks", read_clocks)   \

@@ -25,12 +25,12 @@ typedef struct soft_config {
     bool has_peers;  /* each device can be given access to the others' memory */
     bool has_vmm;    /* virtual memory management */
     bool has_batch;  /* batched copies */
-    bool has_clocks; /* soft_oracle.c watches */
-    uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* what a call takes at least; <= 1 s */
+    bool has_clocks; /* soft_oracle.c records the order of work */
+    uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: added to each call; at most 10^9 */
 } soft_config;
 
-/* Read a line as soft.h describes it. ASHLAR_EINVAL names ASHLAR_SOFT, key, value and remedy.
- * Lock: not needed. */
+/* Read a line in the format of soft.h. Errors: ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the
+ * key, the value and the remedy. Lock: not needed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config *out);
 
 #endif /* ASHLAR_SOFT_CONFIG_H */

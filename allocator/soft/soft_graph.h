@@ -1,16 +1,15 @@
 /*
- * soft_graph.h - stream capture, and the graphs that come of it (internal to the software
- * device).
+ * soft_graph.h - stream capture, and the graphs that it records (internal to the software device).
  *
- * While a stream captures, work on it becomes nodes of a graph and does not run. A lane is the
- * part of a capture that one stream has queued, named by that stream's serial number; the number
- * of a node is its place in the order of capture, from 1. So what a node comes after is a clock
- * {lane: number of a node}: soft_clock.h.
+ * While a stream captures, the work queued on it does not run: it becomes nodes of a graph. A lane
+ * is all nodes of a capture that one stream has queued; that stream's serial number names it. The
+ * number of a node is its place in the order of capture, from 1. The set of nodes that a node comes
+ * after is a clock with entries {lane: number of a node} (soft_clock.h).
  *
  *   graph->nodes[i].op.number == i + 1
  *   node->after covers every node that `node` depends on, at any remove, and not `node` itself
- *   stream->captured is what the next node of that stream comes after
- *   the capture may end when origin->captured covers the `captured` of each of its streams
+ *   stream->captured covers every node that the next node of that stream will come after
+ *   a capture may end once origin->captured covers the `captured` of each stream in the capture
  */
 #ifndef ASHLAR_SOFT_GRAPH_H
 #define ASHLAR_SOFT_GRAPH_H
@@ -19,58 +18,60 @@
 #include "allocator/soft/soft_queue.h"
 
 typedef struct soft_node {
-    soft_op op;          /* nothing in it is owned */
+    soft_op op;          /* owns nothing: its owned references are NULL */
     soft_device *device; /* of the stream that was captured */
     uint64_t lane;
-    soft_clock after;
+    soft_clock after; /* the nodes that this one comes after */
 } soft_node;
 
 typedef struct soft_graph {
     size_t user_count; /* 1 for its capture or handle, and 1 for each executable copy */
-    uint64_t lane;     /* the origin's */
+    uint64_t lane;     /* the lane of the stream on which the capture began */
     soft_node *nodes;
     size_t count;
     size_t capacity;
 } soft_graph;
 
-/* An executable copy. A graph never changes once it has a handle, so it is the graph itself. */
+/* An executable copy of a graph. A graph with a handle never changes, so the copy shares it. */
 typedef struct soft_exec {
     soft_graph *graph;
-    soft_point *last; /* end of the newest launch, which the next one waits for; or NULL */
+    soft_point *last; /* the end of the newest launch, which the next launch waits for; or NULL */
 } soft_exec;
 
 typedef struct soft_capture {
     struct soft_capture *next;
     uint64_t id;         /* never used twice */
-    uint64_t thread;     /* that began it */
+    uint64_t thread;     /* number of the thread that began it */
     unsigned int mode;   /* CU_CAPTURE_GLOBAL .. CU_CAPTURE_RELAXED */
-    bool is_invalid;     /* a mistake was made: it can only be ended */
-    soft_stream *origin; /* on which it was begun and must be ended */
+    bool is_invalid;     /* a forbidden call has spoilt it: it can only be ended */
+    soft_stream *origin; /* the stream on which it began and must end */
     soft_graph *graph;
 } soft_capture;
 
 /* ---- capture (soft_capture.c) ---- */
 
-/* How the calling thread takes the captures of other threads; a thread begins with GLOBAL. */
+/* The calling thread's mode of cuThreadExchangeStreamCaptureMode: which captures forbid it unsafe
+ * calls. At first CU_CAPTURE_GLOBAL. */
 extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
-/* The calling thread's number; its address would not do, as it may be used again. */
+/* The calling thread's number, which no later thread gets (unlike a pthread_t). */
 uint64_t ashlar__soft_capture_thread(void);
 
 /* The capture under way with this id; NULL: it has ended. */
 soft_capture *ashlar__soft_capture_find(uint64_t id);
 
-/* Make a node of *model, which owns nothing, behind what the capturing stream has so far. */
+/* Append a node made from *model, which owns nothing, to the lane of the capturing stream. */
 cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model);
 
-/* Have `stream` wait for `captured`, nodes of the capture `id` that an event stands for. A stream
- * that is not capturing joins that capture. */
+/* Have the next node of `stream` come after `captured`, the nodes of capture `id` that an event
+ * stands for. A stream that is not capturing joins that capture. */
 cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
 
-/* Spoil the capture, unless it is NULL, and pass `result` through. */
+/* Spoil the capture, unless it is NULL, and return `result`. */
 cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result);
 
-/* End the capture: its streams no longer capture, and its graph is dropped unless it is NULL. */
+/* End the capture and free it: its streams no longer capture. Its graph is dropped unless
+ * capture->graph is NULL. */
 void ashlar__soft_capture_finish(soft_capture *capture);
 
 /* The stream is going away. A capture that began on it ends; any other is spoilt. */
@@ -86,10 +87,12 @@ void ashlar__soft_capture_reset(void);
  *   wait_all  wait on the host for this device
  *   unsafe    a call that no capture can record, by the rules of cuThreadExchangeStreamCaptureMode
  *
- * Where CUDA's documentation leaves it open, the stricter reading is taken, so that what passes
- * here passes there: unsafe are all calls that take, map or return memory (cuMemAddressReserve
- * and cuMemRelease too) and all that ask whether work is done; a capturing stream cannot be
- * destroyed; an event stays captured after the end of the capture, until it is recorded anew.
+ * Where CUDA's documentation leaves a rule open, the stricter reading applies here, so that a
+ * program that passes here passes with CUDA too:
+ *   - all calls that take, map or return memory are unsafe (cuMemAddressReserve and cuMemRelease
+ *     too), and so are all calls that ask whether work is done;
+ *   - a capturing stream cannot be destroyed;
+ *   - an event recorded in a capture stays captured after its end, until it is recorded anew.
  */
 cu_result ashlar__soft_capture_admit_work(const soft_stream *stream);
 cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream);
@@ -102,7 +105,7 @@ cu_result ashlar__soft_capture_admit_unsafe(void);
 soft_graph *ashlar__soft_graph_new(uint64_t lane);
 void ashlar__soft_graph_drop(soft_graph *graph); /* NULL is allowed */
 void ashlar__soft_exec_delete(soft_exec *exec);
-/* Drop the graphs and executable copies that handles name. */
+/* Drop all graphs and executable copies that have handles. */
 void ashlar__soft_graph_reset(void);
 
 #endif /* ASHLAR_SOFT_GRAPH_H */

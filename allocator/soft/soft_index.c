@@ -6,10 +6,11 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-enum { HANDLE_STEP = 16 }; /* leaves room for the kind, and CUDA's reserved stream handles 1, 2 */
+enum { HANDLE_STEP = 16 }; /* room for a kind; no handle is 1 or 2, which CUDA reserves */
 _Static_assert((int)SOFT_GRAPH_EXEC < (int)HANDLE_STEP, "a kind must not reach into the index");
 
-/* Room for one more of the `bytes` each; NULL on failure, with *capacity as it was. */
+/* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
+ * array and *capacity are unchanged. */
 static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
     if (count < *capacity) {
         return items;
@@ -47,7 +48,7 @@ bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item,
 }
 
 void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
-    const uintptr_t idx = handle / HANDLE_STEP - 1; /* wraps for small numbers, and is refused */
+    const uintptr_t idx = handle / HANDLE_STEP - 1; /* below HANDLE_STEP it wraps: refused below */
     if (handle % HANDLE_STEP != kind || idx >= handles->count) {
         return NULL;
     }
@@ -139,7 +140,7 @@ bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
 void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
     ASHLAR_ASSERT(idx + count <= ranges->count);
     if (count == 0) {
-        return; /* there may be no array yet */
+        return; /* ranges->items may be NULL, which memmove() does not accept */
     }
     memmove(ranges->items + idx, ranges->items + idx + count,
             (ranges->count - idx - count) * sizeof *ranges->items);

@@ -1,5 +1,6 @@
 /*
- * soft_index.h - handles by number and ranges by address (internal to the software device).
+ * soft_index.h - tables that find items by handle, and ranges by address (internal to the software
+ * device).
  */
 #ifndef ASHLAR_SOFT_INDEX_H
 #define ASHLAR_SOFT_INDEX_H
@@ -9,9 +10,9 @@
 #include <stdint.h>
 
 /*
- * What a handle names. A handle is (index + 1) * 16 + kind: a number that is looked up, never an
- * address that is followed, so a dead, foreign or random handle is only an error. The most
- * recently freed handle is given out again first, because CUDA too uses them again.
+ * The kinds of items that handles name. A handle is (index + 1) * 16 + kind. It is looked up, and
+ * never followed as an address, so a dead, foreign or random handle is only an error. A new item
+ * gets the handle that was freed last, because CUDA reuses handles too.
  */
 typedef enum soft_kind {
     SOFT_STREAM = 3,
@@ -37,10 +38,10 @@ typedef struct soft_handles {
 bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
 void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
 void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
-void ashlar__soft_handles_drop(soft_handles *handles, size_t idx); /* free one that is in use */
-void ashlar__soft_handles_clear(soft_handles *handles);            /* the items are the caller's */
+void ashlar__soft_handles_drop(soft_handles *handles, size_t idx); /* the entry must be in use */
+void ashlar__soft_handles_clear(soft_handles *handles);            /* frees the table, not items */
 
-/* An address range; the first member of everything that is found by address. */
+/* An address range. Each struct that is found by address has it as its first member. */
 typedef struct soft_range {
     uintptr_t base;
     size_t bytes; /* > 0; base + bytes does not wrap */
@@ -61,6 +62,6 @@ void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
 void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
-void ashlar__soft_ranges_clear(soft_ranges *ranges); /* the items are the caller's */
+void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the items */
 
 #endif /* ASHLAR_SOFT_INDEX_H */

@@ -1,5 +1,6 @@
 /*
- * soft_memory.h - memory: pages, the ranges they are mapped in, who may use them (internal).
+ * soft_memory.h - memory: pages, the address ranges that they are mapped to, and which devices may
+ * use them (internal).
  */
 #ifndef ASHLAR_SOFT_MEMORY_H
 #define ASHLAR_SOFT_MEMORY_H
@@ -11,7 +12,7 @@ typedef struct soft_device soft_device;
 
 /* ---- physical memory (soft_pages.c) ---- */
 
-/* Pages that belong together: what cuMemCreate makes. Freed, and its pages with it, at 0 users. */
+/* The pages that one cuMemCreate takes. The struct and its pages are freed at 0 users. */
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count; /* 1 while its handle lives, and 1 for each mapping */
@@ -19,11 +20,12 @@ typedef struct soft_memory {
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
 
-/* Lock: not needed; `device` is not shared yet, or no longer. */
+/* Lock: not needed, but no other thread may know `device`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
 void ashlar__soft_pages_finish(soft_device *device);
 
-/* `bytes` > 0, a multiple of SOFT_PAGE_BYTES. One user: the caller. */
+/* Take pages of `bytes` in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
+ * caller, who ends it with ashlar__soft_memory_drop(). */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
 
@@ -31,14 +33,14 @@ void ashlar__soft_memory_drop(soft_memory *memory);
 
 typedef struct soft_mapping {
     soft_range range;
-    soft_memory *memory; /* mapped from its first page on */
-    uint32_t access;     /* bit i: device i may use it */
+    soft_memory *memory; /* its first page lies at range.base */
+    uint32_t access;     /* bit i: device i may use the mapping */
 } soft_mapping;
 
 typedef struct soft_reservation {
     soft_range range;
-    soft_ranges mappings;      /* soft_mapping */
-    soft_device *plain_device; /* of a cuMemAlloc allocation; else NULL */
+    soft_ranges mappings;      /* items of type soft_mapping */
+    soft_device *plain_device; /* the device of a cuMemAlloc allocation; else NULL */
 } soft_reservation;
 
 static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation, size_t idx) {
@@ -48,33 +50,36 @@ static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation,
 cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
 /* Unmap whatever is mapped, and give the addresses back. */
 void ashlar__soft_unreserve(soft_reservation *reservation);
-/* Map the first `bytes` of `memory`, inaccessible; the mapping becomes one of its users. */
+/* Map the first `bytes` of `memory` at `base`. No device may use the mapping yet. The mapping is
+ * one more user of `memory`. */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);
-/* Unmap `count` mappings, contiguous from the `first` on. */
+/* Unmap `count` mappings, from index `first` on, which must be contiguous in address. */
 cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count);
-/* Make `count` mappings, contiguous from the `first` on, accessible to `devices` (bits) too. */
+/* Let `devices` (bit i: device i) use these mappings too: `count` of them, from index `first` on,
+ * which must be contiguous in address. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
                              uint32_t devices);
-/* Every byte is mapped, and some device may use it. For tests: the lock is not needed. */
+/* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
-/* Every byte is mapped, and this device may use it. */
+/* Whether every byte is mapped and this device may use it. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
 
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
 typedef struct soft_host_block {
     soft_range range;
-    soft_device *device; /* whose context it was allocated in */
+    soft_device *device; /* the device in whose context it was allocated */
 } soft_host_block;
 
-/* Free every plain allocation and pinned block of a device; NULL: of all, and every reservation
- * with what is mapped there. */
+/* Free every plain allocation and pinned block of `device`. NULL: free those of all devices, and
+ * every other reservation with its mappings. */
 void ashlar__soft_alloc_reset(const soft_device *device);
 
 /* ---- access to other devices (soft_peer.c) ---- */
 
-/* The device's context is released: who was given access to it loses that. */
+/* Take back the other devices' access to the plain memory of `device`, whose context is
+ * released. */
 void ashlar__soft_peer_reset(const soft_device *device);
 
 #endif /* ASHLAR_SOFT_MEMORY_H */

@@ -1,4 +1,4 @@
-/* soft_oracle.c - clocks=on: what provably comes before each queued op and each use of memory. */
+/* soft_oracle.c - clocks=on: which work provably comes before each queued op and each use. */
 #include "allocator/soft/soft_oracle.h"
 
 #include "allocator/base/check_level.h"
@@ -15,7 +15,7 @@ static void join_or_lose(soft_clock *clock, const soft_clock *other) {
     }
 }
 
-/* Drop entries that the host has seen finished: those come before everything anyway. */
+/* Drop the entries for work that the host has seen finished: it comes before all later work. */
 static void drop_seen(soft_clock *clock) {
     size_t kept = 0;
     for (size_t i = 0; i < clock->count; i++) {
@@ -28,8 +28,8 @@ static void drop_seen(soft_clock *clock) {
 }
 
 /*
- * Add what the next op of this stream comes after because of the legacy stream. Only queued ops
- * count: blocking streams are ordered with each other only by an op of the legacy stream between.
+ * Add the work that the next op of this stream comes after because of the legacy stream. Blocking
+ * streams are ordered with each other only if an op of the legacy stream is queued in between.
  */
 static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
     const soft_device *device = stream->device;
@@ -59,7 +59,8 @@ void ashlar__soft_oracle_submit(soft_stream *stream, const soft_op *op) {
         join_or_lose(clock, &op->awaits->clock);
     }
     drop_seen(clock);
-    /* A lane of a launched graph has no uses: without entries clocks do not grow with launches. */
+    /* A destroyed stream is a lane of a launched graph, which has no uses. Without an entry for it
+     * clocks do not grow with each launch. */
     if (!stream->is_destroyed && !ashlar__soft_clock_raise(clock, stream->serial, op->number)) {
         ashlar__soft_state.oracle.is_lost = true;
     }

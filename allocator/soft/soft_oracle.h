@@ -1,8 +1,8 @@
 /*
- * soft_oracle.h - clocks=on: in which order work was queued (internal to the software device).
+ * soft_oracle.h - clocks=on: recording the order of queued work (internal to the software device).
  *
- * Host memory that runs out here fails no call: the order is then lost, and the oracle says so
- * when it is asked (soft.h). Without clocks=on each of these does nothing.
+ * If host memory runs out here, the call of the device still succeeds, but the order is lost: the
+ * functions of soft.h then fail. Without clocks=on each function below does nothing.
  */
 #ifndef ASHLAR_SOFT_ORACLE_H
 #define ASHLAR_SOFT_ORACLE_H
@@ -13,39 +13,43 @@
 typedef struct soft_use {
     uintptr_t base;
     uintptr_t end;   /* > base */
-    uint64_t serial; /* of the stream */
-    uint64_t number; /* as of an op, taken for the use */
+    uint64_t serial; /* of the stream on which it was queued */
+    uint64_t number; /* from the same sequence as the numbers of ops */
 } soft_use;
 
 typedef struct soft_oracle {
-    bool is_lost;    /* host memory ran out: nothing can be proven any more */
-    soft_clock seen; /* work that the host has seen finished */
+    bool is_lost;    /* host memory ran out: no order can be proven any more */
+    soft_clock seen; /* covers the work that the host has seen finished */
     soft_use *uses;
     size_t use_count;
     size_t use_capacity;
 } soft_oracle;
 
-/* `op` joins the stream now: the stream's clock, and its point's, become those of the op. */
+/* Record that `op` is queued on the stream now: compute the op's clock, and give it to the stream
+ * and to the op's point, if it has one. */
 void ashlar__soft_oracle_submit(soft_stream *stream, const soft_op *op);
 
-/* The stream's handle is gone: nothing more is queued on it. */
+/* Record that the stream's handle is destroyed: nothing more will be queued on the stream. */
 void ashlar__soft_oracle_end(const soft_stream *stream);
 
-/* The host has seen this work finished. */
+/* Record that the host has seen finished all work that `clock` covers. */
 void ashlar__soft_oracle_see(const soft_clock *clock);
 
-/* What a wait for the device, or with serial != 0 for that stream of it, will have seen: taken
- * before the wait, as other threads may queue more meanwhile. */
+/* Add to *out all work queued so far on the device or, with serial != 0, on that stream of it. A
+ * wait takes this snapshot before it begins, since other threads may queue more work meanwhile, and
+ * passes it to ashlar__soft_oracle_see() at its end. */
 void ashlar__soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out);
 
-/* Add what the next op of the stream will come after, but for what the host has seen. */
+/* Add to *after the work that the next op of the stream will come after, except the work that the
+ * host has seen finished. */
 void ashlar__soft_oracle_next(const soft_stream *stream, soft_clock *after);
 
-/* Note a use, in place of those that nobody needs to know any more: those seen finished, and
- * earlier ones of its stream within its bytes. False: no host memory. */
+/* Record a use, and forget the recorded uses that no longer matter: those that the host has seen
+ * finished, and earlier ones of the same stream that lie within its bytes. False: no host
+ * memory. */
 bool ashlar__soft_oracle_put_use(const soft_use *use);
 
-/* Each use of [base, end) comes before work that comes after `after`. */
+/* Whether each recorded use of bytes in [base, end) is covered by `after`, or was seen finished. */
 bool ashlar__soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after);
 
 void ashlar__soft_oracle_reset(void);

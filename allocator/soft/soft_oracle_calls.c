@@ -1,4 +1,4 @@
-/* soft_oracle_calls.c - what a test may ask with clocks=on: the functions of soft.h. */
+/* soft_oracle_calls.c - ashlar__soft_clock_use() and ashlar__soft_clock_own(), of soft.h. */
 #include "allocator/soft/soft_oracle.h"
 
 #include "allocator/base/error.h"
@@ -12,7 +12,7 @@ static ashlar_status lost(const char *what) {
                         what);
 }
 
-/* Begin a call of the oracle. On success the lock is held. */
+/* Begin such a call: check its arguments and find the stream. On success the lock is held. */
 static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu_stream handle,
                                   soft_stream **stream) {
     if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {

@@ -1,5 +1,5 @@
 /*
- * soft_state.h - the software device's state, and what its files share (internal).
+ * soft_state.h - the software device's state, and the functions that its files share (internal).
  *
  * Each file calls only those above it:
  *
@@ -27,9 +27,10 @@
  *   soft_device.c         devices: set-up and tear-down
  *   driver_soft.c         the driver table
  *
- * LOCK: ashlar__soft_state.lock guards all of it. Every function of these files expects it held
- * unless its header says otherwise. Functions of the table take it in ashlar__soft_enter() and drop
- * it in ashlar__soft_leave(); soft_queue.c drops it while the body of an op runs.
+ * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
+ * must hold the lock, unless the function's comment says otherwise. Functions of the driver table
+ * take it in ashlar__soft_enter() and drop it in ashlar__soft_leave(); soft_queue.c drops it while
+ * the body of an op runs.
  */
 #ifndef ASHLAR_SOFT_STATE_H
 #define ASHLAR_SOFT_STATE_H
@@ -57,10 +58,10 @@ struct soft_device {
     unsigned retains;    /* of the primary context; 0: it does not exist */
     uintptr_t context;   /* its handle, while it exists */
     cu_result fault;     /* sticky, like a CUDA context after an illegal access */
-    uint32_t peers;      /* bit i: may use what cuMemAlloc gave to device i's context */
+    uint32_t peers;      /* bit i: this device may use what cuMemAlloc gave out on device i */
     soft_stream *legacy; /* the default stream, always there */
     soft_clock ended[2]; /* clocks of its destroyed streams, [is_ordered] */
-    int memory_fd;       /* all of its memory, sparse */
+    int memory_fd;       /* a sparse file: all of the device's memory */
     size_t page_count;
     size_t pages_used;      /* number of 1 bits in page_bits */
     uint64_t *page_bits;    /* [page_count], 1: taken */
@@ -72,8 +73,8 @@ typedef struct soft_state {
     ashlar_lock lock;
     pthread_cond_t op_finished;
     bool is_initialized; /* cuInit has been called; survives a new configuration */
-    bool is_forked;      /* a child of a process that had it called: no device here */
-    uint64_t generation; /* configurations so far; 0: there are no devices yet */
+    bool is_forked;      /* this process was forked after cuInit: it has no device */
+    uint64_t generation; /* number of configurations so far; 0: there are no devices yet */
     soft_config config;
     uint64_t random;      /* state of the generator */
     uint64_t submitted;   /* number of the newest op; one sequence for all devices */
@@ -83,8 +84,8 @@ typedef struct soft_state {
     soft_stream *last_stream;
     soft_capture *captures; /* under way */
     soft_oracle oracle;
-    soft_handles contexts; /* soft_device, while it has a primary context */
-    soft_handles streams;  /* soft_stream; not the legacy ones, nor lanes of graphs */
+    soft_handles contexts; /* items: soft_device, while it has a primary context */
+    soft_handles streams;  /* soft_stream, except legacy streams and lanes of graphs */
     soft_handles events;
     soft_handles memories;    /* soft_memory */
     soft_handles graphs;      /* soft_graph */
@@ -95,21 +96,22 @@ typedef struct soft_state {
 
 extern soft_state ashlar__soft_state;
 
-/* latency= of the configuration, where calls read it without the lock. */
+/* [fn]: config.latency_ns, once more, so that calls can read it without the lock. */
 extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
 extern _Thread_local bool ashlar__soft_in_host_fn;
 
 /*
- * Begin a call of the table: take the lock and check what every call checks first. On failure
- * the lock is not held, and the call returns the result.
- *   enter          nothing more
- *   enter_context  wants a current context, writes its device, reports the device's sticky fault
- *   enter_vmm      wants virtual memory management, for a call that is unsafe while capturing
- *   enter_stream   as enter_context, for a call on the stream that the caller means
- *   enter_work     as enter_stream, for a call that queues work there
- * ashlar__soft_leave() drops the lock and passes `result` through.
+ * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and this
+ * is no host function. On failure the lock is not held, and the call must return the result.
+ *   enter          checks nothing more
+ *   enter_context  needs a current context, sets *device to its device, and fails if the device has
+ *                  a sticky fault
+ *   enter_vmm      needs virtual memory management, and that no capture forbids unsafe calls
+ *   enter_stream   like enter_context, and finds the stream that the caller's handle means
+ *   enter_work     like enter_stream, for a call that queues work on the stream
+ * ashlar__soft_leave() drops the lock and returns `result`.
  */
 cu_result ashlar__soft_enter(void);
 cu_result ashlar__soft_enter_context(soft_device **device);
@@ -118,13 +120,14 @@ cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_leave(cu_result result);
 
-/* Set the devices up from the environment, unless they have been set up. Lock: not held. */
+/* Set up the devices from the environment, unless there are devices already. Lock: not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 
 /* NULL: no such device. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);
 
-/* The device whose context this is, or NULL; the calling thread's current one, or NULL. */
+/* The device that this context belongs to; _current: that the calling thread's current context
+ * belongs to. NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
 soft_device *ashlar__soft_context_current(void);
 

@@ -6,32 +6,32 @@
 #include "allocator/base/host.h"
 
 enum {
-    WINDOWS = 5,        /* that must rise, each above the one before */
-    KEPT = WINDOWS + 1, /* with the one before these, where the growth may have begun */
-    SCALES = 12,        /* windows of 4, 16, .. 4^12 steps: no training is longer than a few */
+    WINDOWS = 5,        /* so many windows in a row must rise, each above the one before */
+    KEPT = WINDOWS + 1, /* and the window before them, in which the growth may have begun */
+    SCALES = 12,        /* window lengths 4, 16, .. 4^12 steps: enough for any training */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
-    PLATEAU_STEPS = 16, /* growth ends after so many steps without a rise, and as many as it took */
+    PLATEAU_STEPS = 16, /* steps without a rise after which growth ends: at least so many */
 };
 _Static_assert(SCALES * SCALE_SHIFT < 64, "a window's length fits in 64 bits");
 _Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for each tag");
 
-/* What a tag held in some consecutive steps. */
+/* The least and the most bytes that a tag held in consecutive steps. */
 typedef struct window {
     uint64_t min, max;
     uint64_t last_min; /* the last step that held min */
 } window;
 
-/* Windows of one length: those that are over, the oldest first, then the one being filled. */
+/* Windows of one length: the finished ones, the oldest first, then the one being filled. */
 typedef struct scale {
     window windows[KEPT + 1];
-    unsigned over;   /* windows that are over and kept, at most KEPT */
-    uint64_t filled; /* steps of windows[over] */
+    unsigned over;   /* finished windows that are kept, at most KEPT */
+    uint64_t filled; /* steps so far in windows[over], the window being filled */
 } scale;
 
 typedef struct tag_history {
     ashlar_tag_growth known;
-    uint64_t max;       /* the most that was held since it began to grow */
-    uint64_t last_rise; /* the step that first held so much */
+    uint64_t max;       /* the most bytes held since the tag began to grow */
+    uint64_t last_rise; /* the first step that held `max` */
     scale scales[SCALES];
 } tag_history;
 
@@ -54,7 +54,7 @@ void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor) {
     ashlar__host_free(monitor);
 }
 
-/* The inequality of leak_monitor.h, for the windows that ended last. */
+/* Whether the inequality of leak_monitor.h holds for the last WINDOWS finished windows. */
 static bool is_rising(const scale *s) {
     ASHLAR_CHECK2(s->over <= KEPT);
     if (s->over < WINDOWS) {
@@ -82,7 +82,7 @@ static const window *level_before(const scale *s) {
     return s->over > WINDOWS && first[-1].min < first->min ? first - 1 : first;
 }
 
-/* Add a step to the window being filled. Returns whether that has ended it. */
+/* Add a step to the window being filled. Returns whether this step finished the window. */
 static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held) {
     window *w = &s->windows[s->over];
     ASHLAR_CHECK2(s->filled < length && s->over <= KEPT);

@@ -29,17 +29,18 @@ enum {
 _Static_assert(LEFT < RIGHT && RIGHT <= PAGE_WIDTH && TOP < BOTTOM && BOTTOM <= PAGE_HEIGHT,
                "the plot lies on the page");
 
-/* What a colour stands for: a tag, or sizes up to a limit. */
+/* A colour stands for a tag or for a range of sizes. */
 enum { COLOURS = ASHLAR_SVG_COLOURS };
 _Static_assert((int)ASHLAR_TAG_COUNT <= (int)COLOURS, "a colour for each tag");
 _Static_assert(12 + 3 * (COLOURS - 1) < 64, "every size limit fits in size_t");
 
-/* The sizes of a colour end at 4 KiB, 32 KiB and so on; the last one has no end. */
+/* The upper end of a colour's range of sizes: 4 KiB, 32 KiB, ... The last colour has no limit. */
 static size_t size_limit(unsigned colour) {
     return (size_t)4096 << 3 * colour;
 }
 
-/* What is derived from a picture's blocks. Invariants: begin < end;  peak_bytes <= top, top > 0. */
+/* Values computed from a picture's blocks. Invariants: begin < end;  peak_bytes <= top;  top >
+ * 0. */
 typedef struct scene {
     const ashlar_picture *picture;
     ashlar_file_buffer *file;
@@ -102,7 +103,7 @@ typedef struct change {
     bool is_begin;
 } change;
 
-/* By time; of one time ends come first, since a block is not live at its end. */
+/* Order changes by time. At the same time ends come first, as a block is not live at its end. */
 static int compare(const void *a, const void *b) {
     const change *x = a, *y = b;
     if (x->time != y->time) {
@@ -166,7 +167,7 @@ enum { SIZE_TEXT_BYTES = 32, TITLE_BYTES = 120, NAME_BYTES = 24, LABEL_BYTES = 4
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 _Static_assert(10 * sizeof units / sizeof units[0] > 63, "the last unit is large enough for all");
 
-/* The unit of which `bytes` are fewer than 1024. */
+/* The index of the smallest unit in which `bytes` is less than 1024. */
 static unsigned unit_of(size_t bytes) {
     unsigned u = 0;
     while (bytes >> 10 * u >= 1024) {
@@ -175,7 +176,8 @@ static unsigned unit_of(size_t bytes) {
     return u;
 }
 
-/* For people: "1.50 MiB". Made of integers, as the decimal point of printf() may be a comma. */
+/* A size for people: "1.50 MiB". Printed from integers, since in some locales printf() writes a
+ * decimal comma. */
 static const char *readable(size_t bytes, char text[static SIZE_TEXT_BYTES]) {
     const unsigned u = unit_of(bytes);
     if (u == 0) {
@@ -246,8 +248,8 @@ static void put_rectangle(const scene *s, size_t i) {
 }
 
 /*
- * A group for each colour, so that rectangles need not name theirs. Small sizes come last: they are
- * drawn larger than they are, and must not vanish behind others.
+ * Each colour has a group, so that a rectangle need not name its colour. Small sizes are drawn
+ * last: their rectangles are larger than their sizes, and must not vanish behind others.
  */
 static void put_blocks(const scene *s) {
     ashlar__file_buffer_print(s->file, "<g stroke=\"#fff\" stroke-width=\"2\">\n");
@@ -266,7 +268,8 @@ static void put_blocks(const scene *s) {
     ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
-/* The step is the least power of two, so that labels are whole numbers of one unit. */
+/* The step is the least power of two that gives at most TICKS steps. So labels are whole
+ * numbers. */
 static void put_address_axis(const scene *s) {
     size_t step = 1;
     while (s->top / step > TICKS) {
@@ -286,7 +289,8 @@ static void put_address_axis(const scene *s) {
     ashlar__file_buffer_print(s->file, "</g>\n");
 }
 
-/* The step is the least of 1, 2, 5, 10, 20, ... No sum here leaves the range, so none wraps. */
+/* The step is the least of 1, 2, 5, 10, 20, ... that gives at most TICKS steps. All sums here stay
+ * within the range of the axis, so none wraps. */
 static void put_time_axis(const scene *s) {
     const uint64_t range = s->end - s->begin;
     uint64_t step = 1;
@@ -314,7 +318,8 @@ static void put_time_axis(const scene *s) {
                               LEFT, TOP, BOTTOM, RIGHT);
 }
 
-/* The labels stand at opposite ends and sides, since in a good plan the two lines nearly meet. */
+/* The two labels are at opposite ends, one above its line and one below, since in a good plan the
+ * two lines nearly meet. */
 static void put_lines(const scene *s) {
     const ashlar_picture *p = s->picture;
     char text[SIZE_TEXT_BYTES];

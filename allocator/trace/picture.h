@@ -1,10 +1,10 @@
 /*
- * picture.h - blocks over time as a self-contained SVG: time across, address up, one rectangle for
- * each block (internal).
+ * picture.h - drawing blocks over time as an SVG: time to the right, address upwards, and one
+ * rectangle for each block (internal).
  *
- * Colours stand for tags, or for sizes where there are no tags; a legend says how many bytes of
- * each were live at the peak. A rectangle's tooltip names its block. The file fetches and executes
- * nothing, has a light background of its own, and is the same for the same blocks.
+ * Colours stand for tags or, if there are no tags, for sizes. A legend says how many bytes of each
+ * colour were live at the peak. A rectangle's tooltip names its block. The file fetches and
+ * executes nothing, has a light background, and is always the same for the same blocks.
  */
 #ifndef ASHLAR_PICTURE_H
 #define ASHLAR_PICTURE_H
@@ -17,10 +17,10 @@
 
 /* Invariants: begin < end;  bytes > 0;  offset + bytes fits in size_t;  tag is an ashlar_tag. */
 typedef struct ashlar_picture_block {
-    uint64_t begin, end; /* it is live in [begin, end) */
+    uint64_t begin, end; /* the block is live in [begin, end), in units of time_unit */
     size_t offset, bytes;
-    const char *name;  /* NULL: the block's index stands for it; shown up to 24 bytes */
-    unsigned char tag; /* 0 where the picture has none */
+    const char *name;  /* its first 24 bytes at most are shown; NULL: the block's index is shown */
+    unsigned char tag; /* an ashlar_tag; 0 if the picture has no tags */
 } ashlar_picture_block;
 
 typedef struct ashlar_picture {
@@ -29,21 +29,21 @@ typedef struct ashlar_picture {
     const ashlar_picture_block *blocks;
     size_t count; /* 0 is allowed */
     bool has_tags;
-    /* A second horizontal line, beside that of the peak: what was reserved, or a plan's end. */
+    /* A horizontal line besides the one at the peak: the memory reserved, or the end of a plan. */
     const char *limit_label; /* NULL: no such line */
     size_t limit_bytes;
 } ashlar_picture;
 
 /*
- * Write the picture. Texts are ASCII: any other byte of theirs becomes a question mark.
+ * Write the picture. In its texts, each byte that is not printable ASCII becomes a question mark.
  *
- * path  replaced as a whole, or on failure left as it was
+ * path  the file; replaced as a whole, or unchanged on failure
  *
  * Threads: any.
- * Errors:  ASHLAR_EINVAL (a block that breaks an invariant above; live bytes beyond size_t; path is
- *          no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(count log count) and 48 bytes of host memory for each block; less than 150 in the file
- *          for each, its name apart, while its numbers are below 10^10.
+ * Errors:  ASHLAR_EINVAL (a block breaks an invariant above; more live bytes than size_t can hold;
+ *          `path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * Cost:    O(count log count); for each block 48 bytes of host memory, and in the file less than
+ *          150 bytes and its name, if its numbers are below 10^10.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__picture_write(const ashlar_picture *picture,
                                                       const char *path);

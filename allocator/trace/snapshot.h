@@ -1,5 +1,5 @@
 /*
- * snapshot.h - making, checking and writing a snapshot of plain data (internal).
+ * snapshot.h - making, checking and writing snapshots (internal).
  */
 #ifndef ASHLAR_SNAPSHOT_H
 #define ASHLAR_SNAPSHOT_H
@@ -17,14 +17,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, si
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
 
 /*
- * Write it as PyTorch's snapshot.
+ * Write the snapshot in the format of PyTorch's.
  *
- * events   the device's trace, in ascending numbers; may be NULL where count is 0. PyTorch's viewer
- *          plays it backwards from the snapshot: so each block in it must lie in memory that the
- *          snapshot has, or that a later event unmaps.
+ * events   the device's trace, in ascending numbers; may be NULL if `count` is 0. PyTorch's viewer
+ *          plays the trace backwards from the snapshot. So each block in the trace must lie in
+ *          memory that the snapshot has or that a later event unmaps.
  *
- * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and as ashlar__file_create()
- *         and ashlar__file_commit(); the old file is then as it was.
+ * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and those of
+ *         ashlar__file_create() and ashlar__file_commit(). The old file is then unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
                                                               const ashlar_trace_event *events,

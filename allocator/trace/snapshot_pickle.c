@@ -79,7 +79,7 @@ static void put_number(ashlar_pickle *p, word key, uint64_t value) {
     ashlar__pickle_put_uint64(p, value);
 }
 
-/* No call stack; some viewers want the key. */
+/* Write an empty call stack, since some viewers need the key. */
 static void put_no_frames(ashlar_pickle *p) {
     put(p, WORD_FRAMES);
     ashlar__pickle_open_list(p);
@@ -89,9 +89,9 @@ static void put_no_frames(ashlar_pickle *p) {
 /* ---- segments ---- */
 
 /*
- * In PyTorch, a block in active_pending_free may be taken by no stream yet, and the viewer draws it
- * as taken until its free_completed. Our PENDING blocks are free on their own stream, with their
- * free completed: PyTorch calls such blocks inactive.
+ * PENDING blocks are written as inactive, not as active_pending_free. In PyTorch no stream may take
+ * a block in active_pending_free yet, and the viewer draws it as taken until its free_completed
+ * event. But the owner's stream may take our PENDING blocks again.
  */
 static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     const bool is_live = block->state == ASHLAR_SNAPSHOT_LIVE;
@@ -104,7 +104,7 @@ static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     ashlar__pickle_close_dict(p);
 }
 
-/* Write a segment, whose blocks begin at `blocks`. Returns how many they are. */
+/* Write a segment, whose first block is blocks[0]. Returns the number of its blocks. */
 static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_segment *segment,
                           const ashlar_snapshot_block *blocks) {
     uint64_t live = 0, requested = 0;
@@ -121,7 +121,7 @@ static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_se
     put_number(p, WORD_ALLOCATED_SIZE, live);
     put_number(p, WORD_ACTIVE_SIZE, live);
     put_number(p, WORD_REQUESTED_SIZE, requested);
-    put_number(p, WORD_STREAM, 0); /* it serves all streams */
+    put_number(p, WORD_STREAM, 0); /* a segment serves all streams */
     put_words(p, WORD_SEGMENT_TYPE, WORD_LARGE);
     put(p, WORD_SEGMENT_POOL_ID);
     ashlar__pickle_put_pair(p, 0, 0);
@@ -184,8 +184,8 @@ static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t
     ashlar__pickle_close_list(p);
 }
 
-/* A list for each device up to this one; those of other devices are empty, as we know nothing of
- * them. */
+/* Write one list of events for each device up to `device`. The lists of the other devices are
+ * empty, since the snapshot is of one device. */
 static void put_traces(ashlar_pickle *p, int device, const ashlar_trace_event *events,
                        size_t count) {
     put(p, WORD_DEVICE_TRACES);
@@ -204,7 +204,7 @@ static void put_switch(ashlar_pickle *p, const char *key, bool value) {
     ashlar__pickle_put_bool(p, value);
 }
 
-/* The settings with which PyTorch's allocator would behave as this one. */
+/* The settings with which PyTorch's allocator would behave like ours. */
 static void put_settings(ashlar_pickle *p) {
     put(p, WORD_ALLOCATOR_SETTINGS);
     ashlar__pickle_open_dict(p);

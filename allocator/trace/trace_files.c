@@ -15,10 +15,10 @@
 /* ---- pairs ---- */
 
 /*
- * An event's partner, by its position in the trace:
- *     ALLOC    its FREE; LIVE where there is none; UNPAIRED where the trace lacks it
- *     FREE     its ALLOC; UNPAIRED where the trace lacks it
- *     others   UNPAIRED, which is not counted
+ * partners[i] is the position in the trace of the partner of event i:
+ *     ALLOC    its FREE; LIVE if the block was never freed; UNPAIRED if the FREE is missing
+ *     FREE     its ALLOC; UNPAIRED if the ALLOC is missing
+ *     others   UNPAIRED, but unpaired_count does not count them
  */
 #define LIVE (SIZE_MAX - 1)
 #define UNPAIRED SIZE_MAX
@@ -32,7 +32,7 @@ static bool is_of_block(const ashlar_trace_event *event) {
     return event->action == ASHLAR_TRACE_ALLOC || event->action == ASHLAR_TRACE_FREE;
 }
 
-/* By address, then by position. */
+/* Order positions by the address of their events, then by position. */
 static int compare_addresses(const void *a, const void *b, void *context) {
     const size_t i = *(const size_t *)a, j = *(const size_t *)b;
     const ashlar_trace_event *events = context;
@@ -50,7 +50,7 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *position
         const bool has_next =
             k + 1 < count && events[positions[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
-            /* Its ALLOC would have set this just before. */
+            /* An ALLOC of this FREE was visited just before, and has set partners[i]. */
             p->unpaired_count += p->partners[i] == UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = LIVE;
@@ -212,8 +212,8 @@ static size_t list_blocks(const ashlar_trace_event *events, size_t count,
     return block_count;
 }
 
-/* Turn addresses into offsets without wide gaps: a segment far away would make all the others too
- * small to see. */
+/* Turn addresses into offsets, and leave out wide gaps: otherwise one segment far away would make
+ * all others too small to see. */
 static void close_gaps(ashlar_picture_block *blocks, size_t count) {
     size_t end = 0, shift = 0; /* end: of all blocks so far, before the shift */
     qsort(blocks, count, sizeof *blocks, compare_offsets);

@@ -11,7 +11,7 @@
 
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 
-/* Where an event's narrow fields lie in the last word. */
+/* In an entry's last word: the bit positions of the action and the tag, above the thread. */
 enum { ACTION_SHIFT = 32, TAG_SHIFT = 40 };
 _Static_assert(ACTION_SHIFT >= 8 * sizeof(((ashlar_trace_event *)0)->thread), "above the thread");
 _Static_assert(TAG_SHIFT >= ACTION_SHIFT + 8 && TAG_SHIFT + 8 <= 64, "above the action, in a word");
@@ -52,7 +52,8 @@ static ashlar_trace_entry *entry_of(const ashlar_trace *trace, uint64_t sequence
     return &trace->entries[sequence & (trace->capacity - 1)];
 }
 
-/* Mark the entry as being written. False: another writer is in it, or one of a later lap was. */
+/* Mark the entry as being written. False: another writer is writing to it, or a writer of a later
+ * lap has been. */
 static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
     uint64_t mark = atomic_load_explicit(&entry->mark, memory_order_relaxed);
     do {
@@ -74,13 +75,13 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
         ashlar__trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
             (uint64_t)event->tag << TAG_SHIFT,
     };
-    /* Release: a reader that sees this number taken also sees what the thread put before. */
+    /* Release: a reader that sees this number taken also sees the thread's earlier events. */
     const uint64_t sequence = atomic_fetch_add_explicit(&trace->next, 1, memory_order_release);
     ashlar_trace_entry *entry = entry_of(trace, sequence);
     if (!enter(entry, sequence)) {
         return;
     }
-    /* Release: a reader of one of these words finds the odd mark, or a later one, after it. */
+    /* Release: a reader that copies one of these words then finds the odd mark, or a later one. */
     for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
         atomic_store_explicit(&entry->words[i], words[i], memory_order_release);
     }
@@ -88,8 +89,8 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     atomic_store_explicit(&entry->mark, 2 * sequence + 2, memory_order_release);
 }
 
-/* Copy event `sequence`. Returns the entry's mark after that: unless that is 2 * sequence + 2, the
- * copy is not the event. */
+/* Copy event `sequence`. Returns the entry's mark after the copy. If the mark is not
+ * 2 * sequence + 2, the copy is not this event. */
 static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
                            ashlar_trace_event *event) {
     const ashlar_trace_entry *entry = entry_of(trace, sequence);
@@ -127,7 +128,7 @@ size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events,
         if (mark == 2 * n + 2) {
             count++;
         } else if (mark > 2 * n + 2) {
-            count = 0; /* overwritten meanwhile; to keep older ones would leave a gap */
+            count = 0; /* event n is overwritten; keeping older ones would leave a gap */
         }
     }
     ASHLAR_CHECK2(count <= span);

@@ -1,16 +1,17 @@
 /*
- * trace_ring.h - the newest events of an allocator, kept in a ring that many threads write and
- * anyone reads while they do (internal).
+ * trace_ring.h - the newest events of an allocator, in a ring that many threads write at once while
+ * others read (internal).
  *
  * Event number n lies in entry n % capacity. Its writer takes the number, marks the entry as being
- * written, writes, and marks it as written. A reader looks at the mark before and after it copies:
+ * written, writes, and marks it as written. A reader copies the entry, and looks at the mark before
+ * and after:
  *
- *     mark == 0          nothing yet
+ *     mark == 0          no event yet
  *     mark == 2 n + 1    event n is being written
  *     mark == 2 n + 2    event n is there
  *
- * A writer drops its event if the entry is still being written (by a thread that stopped there for
- * a whole lap), or if a later lap has taken it: nobody ever waits.
+ * No thread ever waits: a writer drops its event if another thread is still writing to the entry
+ * (a whole lap behind), or if a writer of a later lap has taken the entry.
  */
 #ifndef ASHLAR_TRACE_RING_H
 #define ASHLAR_TRACE_RING_H
@@ -21,7 +22,8 @@
 
 #include <ashlar/status.h>
 
-/* What happened; what PyTorch's snapshot calls it; what RMM's log calls it, NULL: nothing. */
+/* The actions: our name, the name in PyTorch's snapshot, the name in RMM's log (NULL: not in
+ * it). */
 #define ASHLAR_TRACE_ACTION_MAP(X)    \
     X(ALLOC, "alloc", "allocate")     \
     X(FREE, "free_requested", "free") \
@@ -35,7 +37,7 @@ typedef enum ashlar_trace_action {
     ASHLAR_TRACE_ACTION_COUNT
 } ashlar_trace_action;
 
-/* Whoever frees a block puts its FREE before the block can be taken again. */
+/* The thread that frees a block puts the FREE before any thread can take the block again. */
 typedef struct ashlar_trace_event {
     uint64_t sequence;  /* set by put: 0 for the ring's first event */
     uint64_t time_ns;   /* set by put: of the monotonic clock */
@@ -52,7 +54,7 @@ enum { ASHLAR_TRACE_WORDS = 6 };
 
 typedef struct ashlar_trace_entry {
     _Atomic uint64_t mark;
-    _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event, but for its number */
+    _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event without its number */
 } ashlar_trace_entry;
 
 /* Invariant: capacity is a power of two. */
@@ -60,13 +62,13 @@ typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
     uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
-    _Atomic uint64_t next;    /* the next event's number: how many were put so far */
+    _Atomic uint64_t next;    /* the next event's number, and the number of events put so far */
 } ashlar_trace;
 
 /*
  * Make a ring for `capacity` events, 1 .. 2^32, rounded up to a power of two.
  *
- * Errors: ASHLAR_EINVAL (capacity), ASHLAR_EHOSTMEM; *trace is then as it was.
+ * Errors: ASHLAR_EINVAL (capacity), ASHLAR_EHOSTMEM. *trace is then unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity);
 
@@ -74,13 +76,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t c
 void ashlar__trace_finish(ashlar_trace *trace);
 
 /*
- * Append an event; the oldest one goes where the ring is full.
+ * Append an event. If the ring is full, the event overwrites the oldest one.
  *
- * Threads: any; no wait, no lock.  Cost: reads the clock, writes one entry.
+ * Threads: any; the call neither waits nor locks.  Cost: reads the clock, writes one entry.
  */
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
-/* The same, but nothing where `trace` is NULL: there is no ring. */
+/* The same, but if `trace` is NULL (there is no ring) do nothing. */
 static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (trace != NULL) {
         ashlar__trace_put(trace, event);
@@ -88,19 +90,19 @@ static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_
 }
 
 /*
- * Copy what is still there, oldest first, at most the newest `capacity` events; returns how many.
+ * Copy the newest events that are still in the ring, at most `capacity`. Returns their number.
  *
- * events  in ascending numbers. With an event come all that were put before it by its thread, or by
- *         another thread that was ordered before (by a lock, say), except those overwritten or
- *         dropped. An event put during this call may be there or not.
- * lost    how many of the events put before this call are not among them
+ * events  in ascending numbers. If an event is among them, so are all events put before it, by its
+ *         own thread or by a thread whose put was ordered before (by a lock, say), except events
+ *         overwritten or dropped. An event put during this call may be among them or not.
+ * lost    how many of the events put before this call were not copied
  *
  * Threads: any, beside any number of writers.
  */
 size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
                           uint64_t *lost);
 
-/* This thread's number: 0, 1, ... in the order in which threads first asked. Threads: any. */
+/* The calling thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
 uint32_t ashlar__trace_thread(void);
 
 #endif /* ASHLAR_TRACE_RING_H */
