@@ -1,4 +1,4 @@
-/* free_log.c - the ring of the last frees, and a call site in words. */
+/* free_log.c - the ring of the last frees, and the text that describes a call site. */
 #include "allocator/guard/free_log.h"
 
 #include <dlfcn.h>

@@ -19,8 +19,8 @@ typedef struct ashlar_freed {
 
 enum { ASHLAR_FREE_LOG_ENTRIES = 1024, ASHLAR_CALL_SITE_BYTES = 240 };
 
-/* Free number n, of 0 .. count - 1, is entry n % ASHLAR_FREE_LOG_ENTRIES, until the log is full and
- * a newer one takes its place. Lock: the allocator's guards every field. */
+/* A ring: free number n, counted from 0, is entry n % ASHLAR_FREE_LOG_ENTRIES until a newer free
+ * overwrites it. Lock: the allocator's guards every field. */
 typedef struct ashlar_free_log {
     uint64_t count; /* frees so far */
     ashlar_freed entries[ASHLAR_FREE_LOG_ENTRIES];
@@ -28,10 +28,11 @@ typedef struct ashlar_free_log {
 
 void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place);
 
-/* The newest free of `ptr`, or NULL: never freed, or too long ago. */
+/* The newest free of `ptr`; NULL: it was never freed, or so long ago that the log has lost it. */
 const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
-/* Write as much as is known of "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". */
+/* Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". What the
+ * dynamic linker does not know is left out. */
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

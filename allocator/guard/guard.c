@@ -1,4 +1,4 @@
-/* guard.c - making the guard mode that is asked for, and the log of frees of either mode. */
+/* guard.c - setting up the guard mode asked for, and the log of frees that both modes keep. */
 #include "allocator/guard/guard.h"
 
 #include "allocator/base/check_level.h"

@@ -1,4 +1,4 @@
-/* guard.h - the guard mode of an allocator: what it keeps, and what it says of a bad free. */
+/* guard.h - the guard mode of an allocator: its state, and its report of a bad free. */
 #ifndef ASHLAR_GUARD_H
 #define ASHLAR_GUARD_H
 
@@ -11,9 +11,9 @@
  *   fill == NULL or unmap == NULL,  (frees != NULL) == (fill != NULL or unmap != NULL)
  */
 typedef struct ashlar_guards {
-    ashlar_guard_fill *fill;   /* NULL: not guard=fill */
-    ashlar_guard_unmap *unmap; /* NULL: not guard=unmap */
-    ashlar_free_log *frees;    /* NULL: no guard mode */
+    ashlar_guard_fill *fill;   /* NULL: the mode is not guard=fill */
+    ashlar_guard_unmap *unmap; /* NULL: the mode is not guard=unmap */
+    ashlar_free_log *frees;    /* NULL: there is no guard mode */
 } ashlar_guards;
 
 static inline bool ashlar__guards_is_sound(const ashlar_guards *guards) {
@@ -22,19 +22,21 @@ static inline bool ashlar__guards_is_sound(const ashlar_guards *guards) {
 }
 
 /*
- * Make what `mode` needs, in *guards, which is zero. `lock` is the allocator's.
+ * Set up in *guards what `mode` needs; the caller has zeroed *guards. `lock` is the allocator's
+ * lock.
  *
  * Errors: as ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
                                                      ashlar_heap *heap, ashlar_lock *lock);
 
-/* Free everything, once no work is queued any more. */
+/* Free everything. No work may be queued any more. */
 void ashlar__guard_destroy(ashlar_guards *guards);
 
 /*
- * Log a free by `place` that ended with `status`; where `ptr` was bad, add to the detail who is
- * freeing it, and who has freed it before. Returns `status`. `frees` may be NULL. Lock: held.
+ * Log a free by the caller `place` that ended with `status`. If `ptr` was bad, add to the error
+ * detail who is freeing it, and who freed it before. Returns `status`. `frees` may be NULL.
+ * Lock: the allocator's, held.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
                                                               const void *ptr,

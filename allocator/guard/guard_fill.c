@@ -1,4 +1,4 @@
-/* guard_fill.c - filling and comparing red zones and freed blocks, and the quarantine of those. */
+/* guard_fill.c - filling and comparing red zones and freed blocks; the freed blocks' quarantine. */
 #include "allocator/guard/guard_fill.h"
 
 #include "allocator/base/check_level.h"
@@ -6,9 +6,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { QUARANTINE_DIVISOR = 16 }; /* it is limited to this part of the device's memory */
+enum { QUARANTINE_DIVISOR = 16 }; /* at most 1/16 of the device's memory is in quarantine */
 
-/* The equations of guard_fill.h that need no walk. */
+/* The invariants of guard_fill.h that need no walk over the quarantine. */
 static bool is_sound(const ashlar_guard_fill *fill) {
     return fill->first < ASHLAR_QUARANTINE_BLOCKS && fill->count <= ASHLAR_QUARANTINE_BLOCKS &&
            fill->bytes <= fill->limit_bytes && (fill->count == 0) == (fill->bytes == 0);
@@ -18,7 +18,7 @@ static bool is_in_quarantine(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_USED && block->requested == 0;
 }
 
-/* Whether a block has its red zone behind what was asked for. */
+/* Whether a block has room for a red zone behind the bytes asked for. */
 static bool has_red_zone(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_USED && block->requested > 0 &&
            block->bytes >= ASHLAR_RED_ZONE_BYTES &&
@@ -200,8 +200,8 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
 /* ---- the end ---- */
 
 /*
- * Wait until every answer is there. A wait that fails is tried once more; if that fails as well,
- * the device is lost, and host functions that have not run never will.
+ * Wait until every check is answered. A wait that fails is tried once more. If it fails again, the
+ * device is lost: host functions that have not run by now never will.
  */
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;
@@ -218,7 +218,7 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream
     if (ashlar__device_enter(device) != ASHLAR_OK) {
         return;
     }
-    /* Where the driver refuses, nothing is compared: there is nobody left to tell. */
+    /* What the driver refuses is not compared: the allocator ends, so nobody could be told. */
     (void)release_all(fill);
     for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {

@@ -2,15 +2,15 @@
  * guard_fill.h - guard=fill: red zones behind blocks, and freed memory filled and kept for a while
  * (internal).
  *
- * A block holds the requested bytes, a red zone, and what rounding to ASHLAR_BLOCK_ALIGN adds. The
- * work that is queued for a block that is taken on stream A and freed on stream B:
+ * A block holds the requested bytes, a red zone, and what rounding to ASHLAR_BLOCK_ALIGN adds. For
+ * a block that is taken on stream A and freed on stream B, this work is queued:
  *
  *   taken     A  fill everything behind the requested bytes with ASHLAR_RED_VALUE
- *   freed     B  compare that, then fill the whole block with ASHLAR_FREED_VALUE
+ *   freed     B  compare those bytes, then fill the whole block with ASHLAR_FREED_VALUE
  *   released  B  compare the whole block
  *
- * Between the last two the block is in quarantine: to the heap it is used, to the statistics it is
- * cached. It leaves when the quarantine is full or memory runs out.
+ * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
+ * count it as cached. It is released when the quarantine is full or memory runs out.
  *
  * Invariants (ashlar__guard_fill_check_locked):
  *   bytes == sum of the blocks in quarantine <= limit_bytes
@@ -26,7 +26,7 @@
 #include "allocator/heap/heap.h"
 
 enum {
-    ASHLAR_RED_ZONE_BYTES = 512, /* at least */
+    ASHLAR_RED_ZONE_BYTES = 512, /* at least so many behind each block */
     ASHLAR_RED_VALUE = 0xA7,
     ASHLAR_FREED_VALUE = 0xFF, /* all ones: not a number in any floating-point type */
     ASHLAR_QUARANTINE_BLOCKS = 64,
@@ -36,7 +36,7 @@ _Static_assert(ASHLAR_RED_VALUE != ASHLAR_FREED_VALUE, "a report can tell which 
 
 typedef struct ashlar_quarantined {
     ashlar_block *block; /* stream_state: the stream it was freed on */
-    size_t requested;    /* before the free */
+    size_t requested;    /* what the block's `requested` was before the free */
     ashlar_call_site freed;
 } ashlar_quarantined;
 
@@ -44,7 +44,7 @@ typedef struct ashlar_quarantined {
 typedef struct ashlar_guard_fill {
     ashlar_heap *heap; /* const */
     ashlar_checker checker;
-    size_t limit_bytes;                                      /* const; of the quarantine */
+    size_t limit_bytes;                                      /* const; the most `bytes` may be */
     ashlar_quarantined quarantine[ASHLAR_QUARANTINE_BLOCKS]; /* a ring, oldest at `first` */
     size_t first, count;
     size_t bytes;
@@ -55,25 +55,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
 /*
- * Compare the quarantine and the red zones of live blocks, and wait for the answers, which can then
- * be taken. For the allocator's end.
+ * For the allocator's end: compare the blocks in quarantine and the red zones of live blocks, and
+ * wait for the answers. Then take the findings with ashlar__checker_take().
  *
  * states   every stream that blocks were taken for or freed on
  */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
-/* The size of a block for `bytes`; false where it does not fit in size_t. */
+/* The size of a block for `bytes` and its red zone; false if it does not fit in size_t. */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
-/* Queue a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/* Queue the filling of a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
                                                                const ashlar_block *block);
 
 /*
- * Make room for a live block that is freed on `state`, and queue what a free queues. Then
- * ashlar__guard_fill_put_locked() puts it into quarantine, or releases it if it is too large for
- * that, and cannot fail.
+ * The first half of a free of a live block on `state`: make room in the quarantine, and queue the
+ * work of a free. The second half, ashlar__guard_fill_put_locked(), cannot fail: it puts the block
+ * into quarantine, or releases it at once if it is larger than the whole quarantine.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */
@@ -83,7 +84,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place);
 
-/* Release the whole quarantine. Errors: as above; blocks not yet released stay in it. */
+/* Release the whole quarantine. Errors: as ashlar__guard_fill_free_locked(); blocks that were not
+ * released stay in it. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */

@@ -1,4 +1,4 @@
-/* guard_unmap.c - pages for each block, and the quarantine of freed ones until unmapped. */
+/* guard_unmap.c - mapping pages for each block, and keeping a freed one until it is unmapped. */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>
@@ -11,11 +11,11 @@
 
 enum {
     ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
-    QUARANTINE_DIVISOR = 4, /* beyond this part of the device's memory, the next allocation waits */
+    QUARANTINE_DIVISOR = 4, /* with over 1/4 of the device's memory in quarantine, takers wait */
 };
 _Static_assert(ASHLAR_TAG_COUNT <= UCHAR_MAX + 1, "a tag fits a block's byte");
 
-/* The equations of guard_unmap.h that need no walk. */
+/* The invariants of guard_unmap.h that need no walk over the blocks. */
 static bool is_sound(const ashlar_guard_unmap *unmap) {
     const bool is_empty = unmap->quarantine_count == 0;
     return unmap->count <= unmap->capacity && unmap->quarantine_count <= unmap->count &&
@@ -24,7 +24,7 @@ static bool is_sound(const ashlar_guard_unmap *unmap) {
            (unmap->live_bytes == unmap->mapped_bytes) == is_empty;
 }
 
-/* Whether entry `idx` leaves an unmapped page below it, if there is a block below. */
+/* Whether an unmapped page lies between block `idx` and the block below; true if either is none. */
 static bool is_apart(const ashlar_guard_unmap *unmap, size_t idx) {
     if (idx == 0 || idx >= unmap->count) {
         return true;
@@ -46,7 +46,7 @@ static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
 
 /* ---- making and ending ---- */
 
-/* Where addresses are scarce, make do with fewer. */
+/* Reserve addresses; if they are scarce, make do with fewer. */
 static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     const size_t device_bytes = unmap->client->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
@@ -175,8 +175,8 @@ static void dispose(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ashlar__host_free(block);
 }
 
-/* Unmap the block in *link, whose last use is over; `before` is the next older one. Where the
- * driver refuses, the block stays. */
+/* Unmap the block in *link, whose last use is over; `before` is the next older block in quarantine,
+ * or NULL. If the driver refuses, the block stays in quarantine. */
 static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
                         ashlar_guarded_block *before) {
     ashlar_guarded_block *block = *link;
@@ -218,14 +218,14 @@ static void drop_completed(ashlar_guard_unmap *unmap) {
 }
 
 /*
- * Wait for the oldest block's last use, with the lock dropped: what the host waits for may itself
- * wait for a thread that wants the lock.
+ * Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
+ * during the wait: the work awaited may itself wait for a thread that wants the lock.
  */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_driver_client *client = unmap->client;
     ashlar_guarded_block *block = unmap->oldest;
     ASHLAR_CHECK2(block != NULL && !block->is_live);
-    client->calls++; /* here, since ASHLAR_CALL counts under the lock */
+    client->calls++; /* counted here: ASHLAR_CALL counts too, but only under the lock */
     block->waiters++;
     ashlar__lock_release(unmap->lock);
     const cu_result result =
@@ -233,7 +233,7 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar__lock_acquire(unmap->lock);
     ASHLAR_CHECK2(block->waiters > 0);
     block->waiters--;
-    if (block->is_unmapped) { /* by another thread, which was faster */
+    if (block->is_unmapped) { /* another thread was faster */
         if (block->waiters == 0) {
             dispose(unmap, block);
         }
@@ -256,8 +256,8 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 /* ---- taking ---- */
 
 /*
- * The lowest unused addresses in [from, to) for `bytes` and the page behind them. False: there are
- * none.
+ * Find the lowest free offset in [from, to) with room for `bytes` and an unmapped page behind them.
+ * False: there is none.
  */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
@@ -312,7 +312,7 @@ static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_guarded_b
     return ASHLAR_OK;
 }
 
-/* Memory for a block of `bytes`, waiting for quarantined blocks as long as there is none. */
+/* Create memory for a block of `bytes`. While there is none, wait for blocks in quarantine. */
 static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
                                         cu_mem_handle *out) {
     ashlar_status status = ASHLAR_OK;
@@ -333,7 +333,7 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
     return status;
 }
 
-/* First what may drop the lock, then what may fail, and last what changes the lists. */
+/* In this order: what may drop the lock, what may fail, and last what changes the lists. */
 static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ASHLAR_CHECK2(block->is_live && block->bytes > 0 && block->bytes % unmap->granularity == 0);
     ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);

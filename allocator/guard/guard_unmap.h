@@ -11,7 +11,7 @@
  *
  * Invariants (ashlar__guard_unmap_check_locked):
  *   blocks[i]->offset + blocks[i]->bytes + granularity <= blocks[i + 1]->offset
- *   mapped_bytes == sum of blocks[i]->bytes,  live_bytes == sum of those that are live
+ *   mapped_bytes == sum of blocks[i]->bytes,  live_bytes == the same sum over live blocks
  *   block->is_live == (block->event == NULL)
  *   quarantine_count == length of the list from `oldest` == number of blocks that are not live
  */
@@ -24,7 +24,7 @@
 #include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
-enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* beyond, the next allocation waits */
+enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* with more, an allocation waits */
 
 typedef struct ashlar_guarded_block ashlar_guarded_block;
 struct ashlar_guarded_block {
@@ -37,9 +37,9 @@ struct ashlar_guarded_block {
     unsigned char tag;
     bool is_live;
     cu_event event;      /* in quarantine: recorded after the last use */
-    unsigned waiters;    /* threads that wait for the event with the lock dropped */
+    unsigned waiters;    /* threads that wait for the event, having dropped the lock */
     bool is_unmapped;    /* in no list any more: the last waiter frees this record */
-    ashlar_guarded_block *newer; /* in quarantine: freed next after this one */
+    ashlar_guarded_block *newer; /* in quarantine: the block freed next after this one */
 };
 
 /* Lock: the allocator's guards every field except those marked const. */
@@ -62,26 +62,29 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client 
                                                            ashlar_lock *lock,
                                                            ashlar_guard_unmap **out);
 
-/* Unmap and free everything, which the device no longer uses. NULL is allowed. */
+/* Unmap and free everything. The device must no longer use any of it. NULL is allowed. */
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
- * Take a block for `state`. May drop the lock for a while. The caller counts the block.
+ * Take a block for `state`. May drop the lock for a while. The statistics are the caller's to
+ * update.
  *
- * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ * Errors: ASHLAR_ENOMEM (with the driver's own error in the detail, or too few addresses),
+ *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap,
                                                                 size_t bytes, ashlar_tag tag,
                                                                 ashlar_stream_state *state,
                                                                 ashlar_guarded_block **out);
 
-/* The live block at `ptr`. Errors: ASHLAR_EPOINTER, with what is wrong. */
+/* Find the live block at `ptr`. Errors: ASHLAR_EPOINTER; the detail says what is wrong. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap,
                                                                 const void *ptr,
                                                                 ashlar_guarded_block **out);
 
 /*
- * Put a live block, last used on `state`, into quarantine, and unmap what can be.
+ * Put a live block, last used on `state`, into quarantine, and unmap the blocks in quarantine whose
+ * last use is over.
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,

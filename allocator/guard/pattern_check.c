@@ -28,7 +28,7 @@ void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client)
     ashlar__lock_init(&checker->lock, ASHLAR_RANK_PATTERN_CHECK);
 }
 
-/* Whether a check may still have to compare: at < subject.bytes, and no finding beyond `at`. */
+/* Whether a check still has bytes to compare, and has found damage only in those it compared. */
 static bool is_pending(const ashlar_pattern_check *check) {
     return check->at < check->subject.bytes &&
            (check->damaged < check->at || check->damaged == SIZE_MAX);
@@ -107,7 +107,8 @@ static void link_queued(ashlar_pattern_check *check) {
     ashlar__lock_release(&checker->lock);
 }
 
-/* All of it is compared: move it from the queue to the findings, or free it. */
+/* All bytes of a check are compared: move it from the queue to the findings, or free it if it has
+ * found no damage. */
 static void settle_locked(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
     ASHLAR_OWNS(&checker->lock);
@@ -142,7 +143,7 @@ static size_t first_difference(const unsigned char *bytes, size_t count, unsigne
     return i;
 }
 
-/* The host function, once for each piece, in stream order. */
+/* The host function that compares a piece. It runs once for each piece, in stream order. */
 static void compare_piece(void *user_data) {
     ashlar_pattern_check *check = user_data;
     ashlar_checker *checker = check->checker;
@@ -160,7 +161,7 @@ static void compare_piece(void *user_data) {
     ashlar__lock_release(&checker->lock);
 }
 
-/* The driver has refused a piece: only those before it, `bytes`, are compared. */
+/* The driver has refused a piece: compare only the `bytes` before it. */
 static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar_checker *checker = check->checker;
     ashlar__lock_acquire(&checker->lock);

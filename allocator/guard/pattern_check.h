@@ -1,13 +1,13 @@
 /*
- * pattern_check.h - whether device memory still holds one byte value, asked in stream order and
+ * pattern_check.h - checks that device memory still holds one byte value, made in stream order and
  * answered later (internal).
  *
  * A check is work on a stream: the bytes are copied to page-locked host memory, piece by piece, and
  * a host function compares each piece. So neither the host nor another stream waits; only the
- * stream itself waits for the host functions. What they find is kept until it is taken.
+ * stream itself waits for the host functions. Their findings are kept until the caller takes them.
  *
- * The pieces of a stream share one staging buffer, since in stream order a piece is compared before
- * the next one is copied over it.
+ * All pieces on a stream share one staging buffer: in stream order, a piece is compared before the
+ * next one overwrites it.
  *
  * Invariants:
  *   a check is in `queued`  =>  at < subject.bytes: its last host function is still to run
@@ -20,18 +20,18 @@
 #include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
-#define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of each stream */
+#define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of host memory for each stream */
 
-/* What is checked, and what a report says of it. */
+/* The bytes to check, and what a report of damage says about their block. */
 typedef struct ashlar_check_subject {
     cu_ptr block;
     size_t requested;       /* bytes of the block that were asked for */
     size_t offset;          /* of the checked bytes in the block */
     size_t bytes;           /* to check, > 0 */
-    unsigned char want;     /* the value that they should hold */
+    unsigned char want;     /* the value that each of these bytes should have */
     unsigned char tag;      /* the block's, an ashlar_tag */
-    bool is_freed;          /* the block is freed; else the bytes are behind a live one's end */
-    ashlar_call_site freed; /* by whom, if is_freed */
+    bool is_freed;          /* true: the block is freed; false: the bytes are its red zone */
+    ashlar_call_site freed; /* who freed the block, if is_freed */
     ashlar_stream stream;
 } ashlar_check_subject;
 
@@ -49,11 +49,11 @@ typedef struct ashlar_checker {
 
 void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client);
 
-/* Free everything, once no host function runs or will run any more. */
+/* Free everything. No host function may run any more. */
 void ashlar__checker_finish(ashlar_checker *checker);
 
 /*
- * Queue a check on the stream, inside the device's context. Lock: the allocator's.
+ * Queue a check on the stream of `state`, inside the device's context. Lock: the allocator's.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */
@@ -61,10 +61,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
                                                       const ashlar_stream_state *state,
                                                       const ashlar_check_subject *subject);
 
-/* Whether any answer is still to come. */
+/* Whether any check is still to be answered. */
 bool ashlar__checker_is_waiting(ashlar_checker *checker);
 
-/* Take the oldest finding: ASHLAR_EDAMAGE with its detail; ASHLAR_OK where there is none. */
+/* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__checker_take(ashlar_checker *checker);
 
 #endif /* ASHLAR_PATTERN_CHECK_H */

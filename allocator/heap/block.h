@@ -21,52 +21,56 @@ typedef struct ashlar_use ashlar_use;
 typedef struct ashlar_slot ashlar_slot;
 
 typedef enum ashlar_block_state {
-    ASHLAR_BLOCK_FREE, /* in its stream's bins, or in the heap's idle ones */
-    ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. Live if requested > 0; else a
-                        * thread's cache keeps it, or some of its streams may not be done with it */
+    ASHLAR_BLOCK_FREE, /* in the bins of the stream it was last used on, or in the heap's `idle` */
+    ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. The block is live if
+                        * requested > 0; else a thread's cache or a guard's quarantine keeps it,
+                        * or work on one of its streams may still use it */
     ASHLAR_BLOCK_UNMAPPED,    /* a hole: addresses without memory */
-    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap by plans. In its place the page map has its
-                               * slot blocks: USED ones outside the heap's list; see plan_memory.h
-                               */
+    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap as the memory of plans. The page map has its
+                               * slot blocks instead of it; these are USED, and not in the heap's
+                               * list: see plan_memory.h */
 } ashlar_block_state;
 
 /* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,  /* live, and used on further streams: see shared.h */
-    ASHLAR_BLOCK_OF_SLOT = 2, /* for good: it belongs to plan memory, and goes back there */
+    ASHLAR_BLOCK_SHARED = 1,  /* live, and used on more streams than its own: see shared.h */
+    ASHLAR_BLOCK_OF_SLOT = 2, /* a slot block: it belongs to plan memory, never to the heap */
 };
 
 /*
- * A hit in a thread's cache reads and writes one cache line, which holds no other block: the blocks
- * beside this one may be other threads'. The second line is the heap's alone.
+ * A block has two cache lines of its own, since its neighbours in memory may be in use by other
+ * threads. A hit in a thread's cache touches only the first line; the second is the heap's alone.
  *
- * Lock: the allocator's guards every field, except that the first line of a block that is handed
- * out, or in a thread's cache, is that thread's.
+ * Lock: the allocator's guards every field. Exception: while a block is in a thread's cache, or
+ * handed out from it, the block's first line belongs to that thread.
  */
 struct ashlar_block {
     _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
                                                   ASHLAR_BLOCK_ALIGN */
     size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
-        size_t requested; /* live: bytes asked for, 1 .. bytes; else 0. Of a slot block that is
-                           * freed, but that streams still use: ASHLAR_SLOT_BLOCK_AWAITED */
-        _Atomic size_t taken; /* the same for hits on a plan, which ask only whether it is 0 */
+        size_t requested; /* live: bytes asked for, 1 .. bytes; a slot block that was freed while
+                           * streams still use it: ASHLAR_SLOT_BLOCK_AWAITED; any other: 0 */
+        _Atomic size_t taken; /* `requested` as hits on a plan see it: is it 0 or not? */
     };
-    ashlar_stream_state *stream_state; /* live: taken for; free: last used on, or NULL */
+    ashlar_stream_state *stream_state; /* live: the stream it was taken for; free: the stream it
+                                        * was last used on, or NULL if it is idle */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
-    uint16_t list;       /* live: its list among a cache's magazines; free: its bin */
+    uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_OF_SLOT */
     bool starts_segment; /* never merges with the block below it */
-    ashlar_block *older; /* the next one in that list, NULL at its end; of plan memory: its first
-                          * slot block */
+    ashlar_block *older; /* the next block in the magazine or bin that `list` names, NULL at its
+                          * end; in plan memory: the first slot block */
     union {
-        const ashlar_slot *slot; /* of a slot block: what it was last handed out as; NULL: late */
-        uint32_t recorded;       /* of others: its number in a recording, if that knows the block */
+        const ashlar_slot *slot; /* in a slot block: the slot it was last handed out for; NULL:
+                                  * the block is late, see plan.h */
+        uint32_t recorded;       /* in any other: its index in ashlar_recording.blocks, if that
+                                  * entry is this block */
     };
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: the pointer to it in its bin's list */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what points here in its bin */
     union {
-        uint64_t tick;    /* free: the stream's recordings at its last use */
+        uint64_t tick;    /* free: recordings of stream_state when its last use ended */
         ashlar_use *uses; /* SHARED: one for each of its streams */
     };
     ashlar_block *prev; /* address order, NULL at the ends */
@@ -79,7 +83,7 @@ _Static_assert(offsetof(ashlar_block, link) == ASHLAR_CACHE_LINE, "what a hit us
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 
-/* Bytes asked for by whoever has the block now; 0: nobody. */
+/* The bytes asked for if the block is live; else 0. */
 static inline size_t ashlar__block_live_bytes(const ashlar_block *block) {
     return block->requested == ASHLAR_SLOT_BLOCK_AWAITED ? 0 : block->requested;
 }

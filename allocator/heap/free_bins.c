@@ -1,13 +1,16 @@
-/* free_bins.c - finding the block that fits best among those of a bin, and the next larger bin. */
+/* free_bins.c - finding the best fit in a bin, and the next larger bin that is not empty. */
 #include "allocator/heap/free_bins.h"
 
 /*
- * How many blocks of a bin are looked at. A longer look finds smaller and lower fits, but each
- * block may cost a cache miss.
+ * How many blocks of a bin a search looks at. Looking at more would find smaller and lower fits,
+ * but each block may cost a cache miss.
  */
 enum { FITS_LOOKED_AT = 8 };
 
-/* The best of the first `count` blocks of a list that fit: the smallest, of these the lowest. */
+/*
+ * Of the first `count` blocks of a list, the smallest that has at least `bytes`; among equal sizes
+ * the lowest. NULL: none of them fits.
+ */
 static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
     ashlar_block *best = NULL;
     size_t best_bytes = SIZE_MAX, best_offset = SIZE_MAX;
@@ -21,10 +24,10 @@ static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
     return best;
 }
 
-/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT where there is none. */
+/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
 static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
     ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
-    /* Shifted by 31 and by one more: by 32 at once is undefined. */
+    /* Shifted by at most 31 and then by 1: a shift by 32 would be undefined. */
     size_t group = at >> ASHLAR_LOG2_BINS;
     uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
     if (in_group == 0) {
@@ -51,10 +54,10 @@ ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t by
     const size_t next = next_bin(bins, own);
     if (next < ASHLAR_BIN_COUNT) {
         ASHLAR_CHECK2(next > own && bins->newest[next] != NULL);
-        ASHLAR_CHECK2(bins->newest[next]->bytes >= bytes); /* as every other block there is */
+        ASHLAR_CHECK2(bins->newest[next]->bytes >= bytes); /* as has every block of a larger bin */
         return best_of(bins->newest[next], bytes, FITS_LOOKED_AT);
     }
-    /* To look at every block is cheaper than to map memory while some is free. */
+    /* Looking at every block is cheaper than mapping memory while a free block fits. */
     return best_of(bins->newest[own], bytes, SIZE_MAX);
 }
 

@@ -38,8 +38,8 @@ _Static_assert(ASHLAR_BINS_PER_GROUP == 32, "a bin has a bit of its group's");
 _Static_assert(ASHLAR_BIN_COUNT <= UINT16_MAX, "a bin's number fits ashlar_block.list");
 
 /*
- * Without a branch: sizes come in no order that a processor could guess. With s = g - 1 for group
- * g >= 1, and 0 for group 0, the bin of group g is 32 * s + (units >> s).
+ * The bin for a block of `bytes`: in group g it is 32 * s + (units >> s), with s = g - 1 for
+ * g >= 1, and s = 0 for g = 0. Computed without a branch, which a processor could not predict.
  */
 static inline size_t ashlar__bin_of(size_t bytes) {
     const size_t units = bytes / ASHLAR_BLOCK_ALIGN;
@@ -96,9 +96,9 @@ static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block
 }
 
 /*
- * A block of at least `bytes` > 0; NULL only where there is none. It is the best of the newest few
+ * A block of at least `bytes` > 0; NULL only if there is none. It is the best of the newest few
  * in the bin of `bytes`, else the best of the newest few in the next larger bin that is not empty.
- * Cost: O(1), but O(blocks of the bin) where no block fits except old ones in the bin of `bytes`.
+ * Cost: O(1), but O(blocks of the bin) if only older blocks in the bin of `bytes` fit.
  */
 ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
 
@@ -106,13 +106,13 @@ static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
     return bins->groups == 0;
 }
 
-/* The largest block's bytes, 0 where there is none. O(blocks of the last bin). */
+/* The largest block's bytes, 0 if there is none. O(blocks of the last bin that is not empty). */
 size_t ashlar__free_bins_largest(const ashlar_free_bins *bins);
 
 /* How many blocks there are. O(n), for checks. */
 size_t ashlar__free_bins_count(const ashlar_free_bins *bins);
 
-/* Whether `block` is in its bin, and knows where. O(blocks of that bin), for checks. */
+/* Whether `block` is in its bin, with its `list` and `link` right. O(blocks of it), for checks. */
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 
 #endif /* ASHLAR_FREE_BINS_H */

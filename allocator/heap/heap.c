@@ -1,6 +1,6 @@
 /*
- * heap.c - the heap's blocks: taking, putting and merging them, and the list that gains and loses
- * them with their memory.
+ * heap.c - the heap's blocks: taking them, putting them back and merging them, and the changes to
+ * their list when memory is mapped or unmapped.
  */
 #include "allocator/heap/heap_impl.h"
 
@@ -9,12 +9,12 @@
 
 /* ---- nodes ---- */
 
-/* Block nodes come in chunks, and go back to the host only with the heap. */
+/* Block nodes are allocated this many at a time, and returned to the host only with the heap. */
 enum { CHUNK_NODES = 256 };
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    /* The nodes, from the first start of a cache line on. */
+    /* The nodes begin where the first cache line in here begins. */
     unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
 };
 
@@ -96,8 +96,9 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t b
 }
 
 /*
- * One stamp for two free blocks: the later one of the same stream, and any before a past one. False
- * for two streams that may both still be busy: no stamp stands for both.
+ * Find a stamp that holds for two free blocks together. Of two stamps of one stream it is the later
+ * one; if one block's last use is over, it is the other block's stamp. False: two streams may
+ * both still be busy, and no stamp holds for both; or a graph's block would take in idle memory.
  */
 static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_stream_state **state,
                          uint64_t *tick) {
@@ -108,7 +109,7 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_st
         *state = NULL;
         *tick = 0;
     } else if (a_past || b_past) {
-        /* A graph's blocks stay its own until it is gone: idle memory would be lost to it. */
+        /* A graph keeps its blocks until it is gone, and would keep merged idle memory as well. */
         if ((a_past ? b->stream_state : a->stream_state)->is_pool) {
             return false;
         }
@@ -141,16 +142,19 @@ bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar
     return true;
 }
 
-/* Merge a free block that is in no bin as far as it goes, and put it into its bin. Returns it. */
+/*
+ * Merge a free block, which is in no bin, with as many neighbours as possible, and put the result
+ * into its bin. Returns the merged block.
+ */
 static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
     if (ashlar__stream_state_is_past(block->stream_state, block->tick)) {
         block->stream_state = NULL;
         block->tick = 0;
     }
     /*
-     * Below first, then above. A merge above never makes one below possible that has failed: two
-     * busy streams stay two, and a past block that did not merge with a graph's below does not
-     * become that graph's by merging above.
+     * Downwards first, then upwards. If a merge downwards has failed, a merge upwards does not make
+     * it possible: two busy streams stay two, and an idle block that did not merge with a graph's
+     * block below it does not become that graph's block by merging upwards.
      */
     while (ashlar__heap_try_merge(heap, &block, block->prev)) {
     }
@@ -229,7 +233,7 @@ static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *pre
     ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block));
 }
 
-/* Take a block, in no bin, out of the list; its node is spare. */
+/* Take a block that is in no bin out of the list. Its node becomes spare. */
 static void remove_block(ashlar_heap *heap, ashlar_block *block) {
     *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
     *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;

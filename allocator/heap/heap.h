@@ -7,13 +7,13 @@
  * Invariants (ashlar__heap_check; those of a block and its neighbours: ashlar__heap_is_linked):
  *   first->offset == 0,  last->next == NULL
  *   block->next->offset == block->offset + block->bytes,  block->next->prev == block
- *   used_bytes + free_bytes == range.mapped_bytes == sum of the blocks that are no holes
- *   the range's chunks cover the blocks that are no holes, and nothing else
- *   a free block is in its stream's bins, or where it has no stream in `idle`, and in no others
- *   the page map has the used blocks, in place of plan memory its slot blocks, and nothing else
+ *   used_bytes + free_bytes == range.mapped_bytes == sum of the blocks that are not holes
+ *   the range's chunks cover the blocks that are not holes, and nothing else
+ *   a free block is in the bins of its stream, or in `idle` if it has none, and in no other bins
+ *   the page map has the used blocks, and the slot blocks of plan memory instead of that itself
  *   a used block has requested <= bytes and a stream; any other has requested == 0
  *   two free neighbours have different streams, or the upper one starts a segment
- *   two holes are never neighbours, and the last block is no hole
+ *   two holes are never neighbours, and the last block is not a hole
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
@@ -33,9 +33,9 @@ typedef struct ashlar_heap {
     ashlar_block *last;
     size_t used_bytes;
     size_t free_bytes;
-    ashlar_block *spare; /* nodes of no block, linked by next */
+    ashlar_block *spare; /* nodes that no block uses, linked by next */
     size_t spare_count;
-    ashlar_node_chunk *nodes; /* what all nodes were taken from */
+    ashlar_node_chunk *nodes; /* the host memory of all nodes */
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). */
@@ -44,8 +44,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driv
 void ashlar__heap_finish(ashlar_heap *heap);
 
 /*
- * Take `bytes` from the front of a free block; the rest stays free with the block's stamp. The
- * block is used then, and in the page map; the caller sets stream_state, requested and tag.
+ * Take `bytes` from the front of a free block; the rest stays free with the block's stamp. Then
+ * the block is used, and in the page map; the caller must set its stream_state, requested and tag.
  *
  * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -54,22 +54,25 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_bloc
                                                   size_t bytes);
 
 /*
- * Make a used block free, stamped (state, tick), and merge it with free neighbours: those of the
- * same stream, and those where one of the two stamps is known to be past. The merged block is the
- * lowest of them. Cannot fail.
+ * Make a used block free, stamped (state, tick), and merge it with each free neighbour that has
+ * the same stream, or if the last use of either block is known to be over. The merged block keeps
+ * the node of the lowest one. Cannot fail.
  */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
                       uint64_t tick);
 
-/* The same for a block whose last use on `state` ends by now. Lock: the allocator's. */
+/*
+ * ashlar__heap_put() with the stamp of a use on `state` that ends now: with the work queued there
+ * so far. Lock: the allocator's.
+ */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
 /*
  * Map more memory, so that there is a free block of `bytes` that work on `state` may use. The
- * memory goes where the least of it is needed: to the end of the range or into a hole, beside a
- * free block that `state` may use and that counts towards `bytes`. A range of segments takes a new
- * segment. Requires that no free block that `state` may use has `bytes`.
+ * memory goes where the least of it is needed: behind the last block or into a hole. A free block
+ * beside the place counts towards `bytes` if `state` may use it. A range of segments takes a new
+ * segment instead. Requires that every free block that `state` may use is smaller than `bytes`.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
@@ -78,13 +81,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stre
                                                   size_t bytes, ashlar_block **out);
 
 /*
- * Map what is missing for `bytes` mapped in all, in one piece. It is idle.
+ * Have at least `bytes` mapped in all: map the missing memory as one contiguous run, which is idle.
  *
  * Errors: as ashlar__heap_grow().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, size_t bytes);
 
-/* Move every free block whose last use is past to the idle ones, and merge them. */
+/* Make every free block whose last use is over idle, and merge it with its neighbours. */
 void ashlar__heap_sweep(ashlar_heap *heap);
 
 /* Stamp the free blocks of `from` as last used on `to`, at `tick`. */
@@ -100,12 +103,13 @@ void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
- * Make a free block of `bytes` that work on `state` may use: move idle chunks from anywhere to lie
- * one behind another, and map what is still missing. A range of segments frees idle segments until
- * it can have one of the size. The last resort.
+ * The last resort: make a free block of `bytes` that work on `state` may use. Move idle chunks from
+ * anywhere to lie one behind another, and map what is still missing. A range of segments frees
+ * idle segments until the driver gives it a segment that is large enough.
  *
- * Errors: ASHLAR_ENOMEM (not enough is idle), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Every free block is
- *         as before, except for memory that the driver would not map again, and freed segments.
+ * Errors: ASHLAR_ENOMEM (not enough is idle), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Then every free
+ *         block is as before, except for freed segments and memory that the driver would not map
+ *         again.
  * Cost:   O(blocks * chunks), and three driver calls per chunk.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
@@ -117,7 +121,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_st
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
 
-/* The block or hole that holds `offset`; NULL above the last. For messages. O(blocks). */
+/* The block or hole that contains `offset`; NULL above the last one. For messages. O(blocks). */
 const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks). */

@@ -39,14 +39,14 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = block->state == ASHLAR_BLOCK_USED || is_plan_memory;
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
-    /* Its offset is aligned if the sizes of the blocks below are: it is their sum. */
+    /* The offset is aligned as well: it is the sum of the sizes below, which were checked. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
     if (is_plan_memory && block->requested != 0) {
         return broken(block, "a plan's memory, but bytes of it are asked for");
     }
-    /* Of a plan's memory the page map has the slot blocks. */
+    /* The page map has the slot blocks of plan memory instead of the block itself. */
     if (is_plan_memory ? mapped == block : mapped != (is_used ? block : NULL)) {
         return broken(block,
                       is_used ? "used, but not in the page map" : "free, but in the page map");
@@ -64,8 +64,8 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
 }
 
 /*
- * The chunks against the blocks. They do not overlap, and are as many bytes as the blocks that are
- * no holes: so if none reaches into a hole, they cover those blocks exactly.
+ * Compare the chunks with the blocks. The chunks do not overlap, and have as many bytes as the
+ * blocks that are not holes. So if no chunk reaches into a hole, they cover those blocks exactly.
  */
 static ashlar_status check_chunks(const ashlar_heap *heap) {
     const ashlar_range *range = &heap->range;
@@ -91,7 +91,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
                 return broken(block, "a hole where memory is mapped");
             }
             if (block->offset + block->bytes > end) {
-                break; /* the next chunk covers some of it as well */
+                break; /* the next chunk covers more of this block */
             }
         }
     }
@@ -101,7 +101,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
                               mapped_bytes, range->mapped_bytes);
 }
 
-/* The sums that the walk of the blocks has found. */
+/* Compare the sums found by the walk over the blocks with those that the heap keeps. */
 static ashlar_status check_sums(const ashlar_heap *heap, size_t used_bytes, size_t free_bytes) {
     if (used_bytes != heap->used_bytes || free_bytes != heap->free_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,

@@ -1,4 +1,4 @@
-/* heap_grow.c - mapping new memory where the block that is wanted needs the least of it. */
+/* heap_grow.c - mapping new memory where the least of it is enough for the wanted block. */
 #include "allocator/heap/heap_impl.h"
 
 #include "allocator/base/checked.h"
@@ -9,8 +9,8 @@ ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream
     ashlar_block *block = ashlar__heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
-     * Not merged with every neighbour that would: beside another stream's block the memory would
-     * get that one's stamp, and `state` would have to wait for the stream.
+     * Merge only with neighbours that `state` may use. Merged with another stream's block, the new
+     * memory would get that block's stamp, and `state` would have to wait for that stream.
      */
     ashlar_block *prev, *next;
     do {
@@ -45,7 +45,7 @@ ashlar_status ashlar__heap_map(ashlar_heap *heap, const ashlar_stream_state *sta
 typedef struct search {
     const ashlar_stream_state *stream_state;
     size_t bytes, slack, granularity;
-    bool is_alone;         /* free blocks beside the place do not count */
+    bool is_alone;         /* free blocks beside the place do not count towards `bytes` */
     ashlar_map_place best; /* need == SIZE_MAX: none yet */
 } search;
 
@@ -55,7 +55,7 @@ static size_t usable_bytes(const search *s, const ashlar_block *block) {
                : 0;
 }
 
-/* What `had` bytes lack to make a block of s->bytes, in whole granules. */
+/* The bytes to map so that `had` bytes become a block of s->bytes, rounded up to whole granules. */
 static size_t missing(const search *s, size_t had) {
     ASHLAR_ASSERT(had < s->bytes); /* else there would be no need to grow */
     return (s->bytes - had + s->granularity - 1) & ~(s->granularity - 1);
@@ -72,7 +72,7 @@ static void consider(search *s, const ashlar_map_place *place, size_t need, bool
     }
 }
 
-/* Memory in a hole: at its lower end, at its upper end, or all through it. */
+/* Consider mapping memory in a hole: at its lower end, at its upper end, or all through it. */
 static void consider_hole(search *s, const ashlar_block *hole) {
     const ashlar_map_place place = {.below = hole->prev,
                                     .above = hole->next,
@@ -92,14 +92,14 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_pl
     if (s.bytes <= range->bytes) {
         s.granularity = range->granularity;
         s.best.need = SIZE_MAX;
-        /* Holes first: of two places that need as much, the one at the end uses up addresses. */
+        /* Holes first: they win a tie against the place at the end, which uses up addresses. */
         const bool has_holes = end > range->mapped_bytes && range->segments == NULL;
         for (const ashlar_block *at = has_holes ? heap->first : NULL; at != NULL; at = at->next) {
             if (at->state == ASHLAR_BLOCK_UNMAPPED) {
                 consider_hole(&s, at);
             }
         }
-        /* The driver puts a segment anywhere, so nothing beside the end counts. */
+        /* The driver may put a segment anywhere, so it does not extend the last block. */
         s.is_alone = s.is_alone || range->segments != NULL;
         const ashlar_map_place top = {.below = heap->last, .low = end, .high = range->bytes};
         consider(&s, &top, missing(&s, usable_bytes(&s, heap->last)), false);

@@ -9,7 +9,10 @@ static inline bool ashlar__block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
-/* Whether a block is free for work on `state`, also when merged with memory that is idle. */
+/*
+ * Whether a block is free for work on `state`, and may be merged with idle memory. A graph pool's
+ * own blocks may not, so they do not count until they are idle themselves.
+ */
 static inline bool ashlar__block_is_usable(const ashlar_block *block,
                                            const ashlar_stream_state *state) {
     return ashlar__block_is_free(block) &&
@@ -48,20 +51,20 @@ static inline bool ashlar__heap_is_unmerged(const ashlar_block *block, const ash
              !next->starts_segment));
 }
 
-/* Whether a block is as it stays: linked, and merged on both sides. */
+/* Whether a block is linked, and has been merged with its neighbours on both sides. */
 static inline bool ashlar__heap_is_settled(const ashlar_heap *heap, const ashlar_block *block) {
     return ashlar__heap_is_linked(heap, block) && !ashlar__heap_is_unmerged(block->prev, block) &&
            !ashlar__heap_is_unmerged(block, block->next);
 }
 
-/* Whether the blocks are as many bytes as is mapped. */
+/* Whether the used and the free bytes add up to what is mapped. */
 static inline bool ashlar__heap_is_balanced(const ashlar_heap *heap) {
     return heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes;
 }
 
 /* ---- nodes and the list ---- */
 
-/* Have `count` spare nodes. Call it before changing anything, so that no change fails half done. */
+/* Have `count` spare nodes. Call this before changing anything, so that no change fails midway. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count);
 
 void ashlar__heap_free_nodes(ashlar_heap *heap);
@@ -81,12 +84,15 @@ static inline ashlar_block *ashlar__heap_pop_spare(ashlar_heap *heap) {
     return node;
 }
 
-/* Cut a block, in no bin, after `bytes`. Returns the rest, which has the same state and stamp. */
+/*
+ * Cut a block that is in no bin after `bytes`, using one spare node. Returns the rest, which has
+ * the same state and stamp.
+ */
 static inline ashlar_block *ashlar__heap_split(ashlar_heap *heap, ashlar_block *block,
                                                size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
     ashlar_block *rest = ashlar__heap_pop_spare(heap), *next = block->next;
-    /* Field by field: of a compound literal compilers make a fill that costs as much again. */
+    /* Field by field: for a compound literal compilers fill the node first, at twice the cost. */
     rest->offset = block->offset + bytes;
     rest->bytes = block->bytes - bytes;
     rest->requested = 0;
@@ -118,12 +124,13 @@ static inline void ashlar__heap_absorb(ashlar_heap *heap, ashlar_block *block) {
 }
 
 /*
- * Merge *block, free and in no bin, with its free neighbour `other`, unless a segment starts
- * between them or their stamps cannot become one. *block is then the lower one of the two.
+ * Merge *block, which is free and in no bin, with its free neighbour `other`. *block is then the
+ * lower of the two. False: they stay apart, since a segment starts between them or no stamp holds
+ * for both.
  */
 bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
 
-/* The same for any neighbour, or NULL. Inline, since most are not free. */
+/* The same for a neighbour in any state, or NULL. Inline, since most neighbours are not free. */
 static inline bool ashlar__heap_try_merge(ashlar_heap *heap, ashlar_block **block,
                                           ashlar_block *other) {
     return other != NULL && ashlar__block_is_free(other) &&
@@ -133,37 +140,41 @@ static inline bool ashlar__heap_try_merge(ashlar_heap *heap, ashlar_block **bloc
 /* ---- memory that comes and goes ---- */
 
 /*
- * Make a free block, in no bin and idle, of [offset, offset + bytes), which has just been mapped.
- * Needs two nodes.
+ * Make a free block of [offset, offset + bytes), which has just been mapped. The block is idle, and
+ * in no bin yet. Needs two spare nodes.
  */
 ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* Make a hole of [offset, offset + bytes), all in one free block. Needs two nodes. */
+/*
+ * Turn [offset, offset + bytes), which lies in one free block, into a hole. Needs two spare nodes.
+ */
 void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* ashlar__heap_add_memory(), merged with what work on `state` may use beside it, and put into bins.
+/*
+ * ashlar__heap_add_memory(), then merge the block with neighbours that work on `state` may use, and
+ * put it into its bin.
  */
 ashlar_block *ashlar__heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
                                           size_t offset, size_t bytes);
 
 /* Where memory could be mapped to make a block of some size: need <= high - low. */
 typedef struct ashlar_map_place {
-    const ashlar_block *below; /* its neighbours, NULL at the ends of the range */
+    const ashlar_block *below; /* the blocks on either side, NULL at the ends of the range */
     const ashlar_block *above;
     size_t low, high; /* the addresses between the two, which have no memory */
     size_t need;      /* bytes of memory to map */
-    bool is_high;     /* the memory has to end at `high`; else to start at `low` */
+    bool is_high;     /* true: the memory has to end at `high`; false: to start at `low` */
 } ashlar_map_place;
 
-/* Where memory of `bytes` begins in a place. */
+/* The offset at which memory of `bytes` begins in a place. */
 static inline size_t ashlar__map_place_offset(const ashlar_map_place *place, size_t bytes) {
     ASHLAR_CHECK2(place->low <= place->high && bytes <= place->high - place->low);
     return place->is_high ? place->high - bytes : place->low;
 }
 
 /*
- * The place where a block of `bytes` for work on `state` needs the least memory, among those with
- * room for that and `slack` bytes more. Errors: ASHLAR_ENOMEM, if there is none.
+ * Find the place where a block of `bytes` for work on `state` needs the least new memory, among the
+ * places with room for that memory and `slack` more bytes. Errors: ASHLAR_ENOMEM (no such place).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_find_place(const ashlar_heap *heap,
                                                         const ashlar_stream_state *state,

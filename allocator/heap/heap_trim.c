@@ -5,7 +5,7 @@
 
 /*
  * Choose chunks that lie in idle blocks other than `below` and `above`, from the top down, until
- * they have `bytes` or more. Returns the bytes they have, and their count.
+ * the chunks add up to `bytes` or more. Returns that sum; *count is the number of chosen chunks.
  */
 static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
                      const ashlar_block *above, size_t *count) {
@@ -36,7 +36,7 @@ static void choose_none(ashlar_heap *heap) {
     }
 }
 
-/* Make holes where chunks are gone, and forget those. Needs two nodes for each. */
+/* Make a hole in place of each chunk that is gone, and drop its entry. Needs two nodes for each. */
 static void punch_gone(ashlar_heap *heap) {
     for (size_t i = heap->range.chunk_count; i-- > 0;) {
         const ashlar_chunk *chunk = &heap->range.chunks[i];
@@ -88,7 +88,7 @@ static ashlar_status gather_segments(ashlar_heap *heap, ashlar_stream_state *sta
     return status;
 }
 
-/* Move the `count` chosen chunks, which have `bytes`, to `place`. */
+/* Move the `count` chosen chunks, of `bytes` together, to `place`; *out is the block there. */
 static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_stream_state *state,
                                  const ashlar_map_place *place, size_t bytes, size_t count,
                                  ashlar_block **out) {
@@ -123,7 +123,10 @@ static void give_back(ashlar_heap *heap, size_t offset, size_t bytes) {
     (void)unmap_chosen(heap, count); /* what stays mapped is idle, and harmless */
 }
 
-/* The same where the chunks are too few: first map `lacking` bytes, then move them beside that. */
+/*
+ * move_chosen() if the chunks are too small together: first map the `lacking` bytes, then move the
+ * chunks beside them.
+ */
 static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *state,
                                   ashlar_map_place place, size_t moved, size_t lacking,
                                   size_t count, ashlar_block **out) {

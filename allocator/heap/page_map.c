@@ -49,7 +49,7 @@ static ashlar_status add_leaf(ashlar_page_map *map, size_t idx) {
     return ASHLAR_OK;
 }
 
-/* A page's entry, in a leaf that is made where there is none. */
+/* The entry of the page of `offset`. Makes the leaf that holds it, if there is none yet. */
 static ashlar_status entry_at(ashlar_page_map *map, size_t offset, ashlar_page_entry **out) {
     const size_t idx = offset / ASHLAR_LEAF_BYTES;
     ASHLAR_ASSERT(idx < map->leaf_count && offset % ASHLAR_BLOCK_ALIGN == 0);

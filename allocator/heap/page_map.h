@@ -2,16 +2,16 @@
  * page_map.h - from the offset of a block's first byte to the block (internal).
  *
  * Three levels: a pointer for each 32 MiB of the range; a leaf with an entry for each page of
- * 64 KiB; and, for a page in which several blocks start or ever did, a table with an entry for each
- * 512 B. The entry of a page in which one block starts is that block itself. Large blocks seldom
+ * 64 KiB; and, for a page in which several blocks start or once did, a table with an entry for each
+ * 512 B. If only one block starts in a page, the page's entry is that block. Large blocks seldom
  * start in the same page, so their map is small and stays in the processor's caches.
  *
- * Threads: any thread may call ashlar__page_map_get(), without a lock, while one thread, which
- * holds the allocator's, is in any of the other functions. The answer stays true only for a block
- * that the caller owns; for any other pointer it may be out of date at once.
+ * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions need the
+ * allocator's lock. An answer stays true only for a block that the caller owns; for any other
+ * pointer it may be out of date at once.
  *
  * Invariants:
- *   an entry that is a block (ashlar__page_map_get): block->offset is in the entry's page or 512 B
+ *   an entry that is a block: block->offset is in the page, or in a table the 512 B, of that entry
  *   leaves[i] != NULL  =>  used_from <= i < used_to <= leaf_count
  */
 #ifndef ASHLAR_PAGE_MAP_H
@@ -26,7 +26,7 @@
 #include "allocator/heap/size_class.h"
 
 #define ASHLAR_LEAF_BYTES ((size_t)32 << 20) /* of the range, covered by one leaf */
-#define ASHLAR_PAGE_BYTES ((size_t)64 << 10) /* covered by one entry of it */
+#define ASHLAR_PAGE_BYTES ((size_t)64 << 10) /* of the range, covered by one entry of a leaf */
 #define ASHLAR_LEAF_ENTRIES (ASHLAR_LEAF_BYTES / ASHLAR_PAGE_BYTES)
 #define ASHLAR_TABLE_ENTRIES (ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN)
 
@@ -43,17 +43,17 @@ _Static_assert(ASHLAR_PAGE_BYTES % ASHLAR_BLOCK_ALIGN == 0, "a table has every o
 typedef struct ashlar_page_map {
     ashlar_page_leaf *leaves; /* [leaf_count], each NULL or [ASHLAR_LEAF_ENTRIES]; const */
     size_t leaf_count;        /* const */
-    size_t used_from;         /* leaves outside [used_from, used_to) are NULL, so that walks are */
-    size_t used_to;           /* short where the range is all the addresses there are */
+    size_t used_from;         /* leaves outside [used_from, used_to) are NULL, so that a walk is */
+    size_t used_to;           /* short even if the range is the whole address space */
 } ashlar_page_map;
 
-/* range_bytes   offsets below it may be asked for. Errors: ASHLAR_EHOSTMEM. */
+/* range_bytes   every offset is below this. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes);
 void ashlar__page_map_finish(ashlar_page_map *map);
 
 /*
- * Make room for a block that starts at `offset`. Set it before reserving for another one in the
- * same page.
+ * Make room for a block that starts at `offset`. Call ashlar__page_map_set() for this block before
+ * making room for another one in the same page.
  *
  * Errors: ASHLAR_EHOSTMEM.
  */
@@ -74,7 +74,7 @@ static inline size_t ashlar__table_idx(size_t offset) {
     return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
 }
 
-/* Note that `block` starts at `offset`, for which there is room; NULL: that no block does. */
+/* Note that `block` starts at `offset`; NULL: no block does. Room must have been made for it. */
 static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES >= map->used_from &&
                   offset / ASHLAR_LEAF_BYTES < map->used_to);
@@ -90,10 +90,10 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
     atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
 
-/* The block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
+/* The block that starts at `offset`, which may be any in the range; NULL: none does. O(1). */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
-    /* Acquire: the block's own fields were written before it was set. */
+    /* Acquire: what was written to the block before ashlar__page_map_set() can be read here. */
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_acquire);
     if (leaf == NULL) {
@@ -108,7 +108,7 @@ static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, siz
     return block != NULL && block->offset == offset ? block : NULL;
 }
 
-/* How many blocks are set. O(size of the leaves), for checks. */
+/* How many blocks the map has. O(entries of all leaves and tables), for checks. */
 size_t ashlar__page_map_count(const ashlar_page_map *map);
 
 #endif /* ASHLAR_PAGE_MAP_H */

@@ -1,5 +1,5 @@
 /*
- * range.c - what both kinds of range share: opening one, its limit, its list of chunks, its peers.
+ * range.c - what both back ends of a range share: opening, the limit, the list of chunks, peers.
  */
 #include "allocator/heap/range.h"
 
@@ -7,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Few driver calls for a large model, and a bound on what is reserved in vain. */
+/* The most to map ahead: enough to need few driver calls, but not too much to map in vain. */
 #define STEP_MAX_BYTES ((size_t)64 << 20)
 
 ashlar_status ashlar__range_refuse(const ashlar_range *range, const char *what, cu_result result) {
@@ -69,11 +69,11 @@ size_t ashlar__range_left(const ashlar_range *range) {
     return range->limit_bytes > range->mapped_bytes ? range->limit_bytes - range->mapped_bytes : 0;
 }
 
-/* Room for `count` more entries, so that noting a chunk cannot fail once it is mapped. */
+/* Make room for `count` more entries, so that noting a chunk cannot fail once it is mapped. */
 static ashlar_status reserve_entries(ashlar_range *range, size_t count) {
     size_t capacity = range->chunk_capacity == 0 ? 16 : range->chunk_capacity;
     while (capacity - range->chunk_count < count) {
-        capacity *= 2; /* counts of chunks, far from SIZE_MAX */
+        capacity *= 2; /* cannot overflow: a count of chunks is far below SIZE_MAX */
     }
     if (capacity == range->chunk_capacity) {
         return ASHLAR_OK;

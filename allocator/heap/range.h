@@ -3,12 +3,12 @@
  *
  * Two back ends. With virtual memory management (range_vmm.c) one range of addresses is reserved,
  * and chunks of physical memory are mapped wherever the heap wants them, and can move. Without it
- * (range_segments.c) a chunk is a segment of cuMemAlloc or cuMemHostAlloc, which lies where the
- * driver puts it: base is 0 then, and an offset is an address.
+ * (range_segments.c) a chunk is a segment from cuMemAlloc or cuMemHostAlloc, which lies where the
+ * driver puts it. Then base is 0, and an offset is an address.
  *
  * Invariants (ashlar__range_is_sound; i and i + 1 are chunks that are not gone):
  *   chunks[i].offset + chunks[i].bytes <= chunks[i + 1].offset,  chunks[i].bytes > 0
- *   the last chunk's offset + bytes <= bytes
+ *   the last chunk's offset plus its bytes <= bytes of the range
  *   mapped_bytes == sum of chunks[i].bytes,  chunk_count <= chunk_capacity
  *   the device may use all chunks, and no other byte of [base, base + bytes)
  *   with virtual memory: offsets and bytes of chunks are multiples of granularity
@@ -19,13 +19,13 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/trace/trace_ring.h"
 
-/* The driver as one allocator sees it: calls count for the process and for the allocator. */
+/* One allocator's access to the driver, which counts the allocator's calls. */
 typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
-    ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
+    ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
     uint64_t calls;        /* Lock: the allocator's, as for the fields below */
-    unsigned int mode;     /* the thread's capture mode, restored after the call */
-    cu_result refusal;     /* why a call was not even made */
+    unsigned int mode;     /* the thread's capture mode before a call, restored after it */
+    cu_result refusal;     /* the driver's error if the call could not even be made */
 } ashlar_driver_client;
 
 static inline cu_result ashlar__driver_client_begin(ashlar_driver_client *client) {
@@ -47,8 +47,8 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
                                      ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
          : (client)->refusal)
 
-/* The largest chunk. A mapping is unmapped whole or not at all, so by this much trim and gather may
- * miss what they were asked for. */
+/* The size of the largest chunk. A chunk is unmapped whole or not at all, so trim and gather may
+ * miss the size that they were asked for by up to this much. */
 #define ASHLAR_CHUNK_BYTES ((size_t)32 << 20)
 
 enum { ASHLAR_PEERS_MAX = 31 };
@@ -63,7 +63,7 @@ typedef struct ashlar_chunk {
 } ashlar_chunk;
 
 typedef enum ashlar_range_kind {
-    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; in segments where the device cannot map */
+    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; or in segments if the device cannot map */
     ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
     ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
 } ashlar_range_kind;
@@ -80,9 +80,9 @@ typedef struct ashlar_range {
     size_t bytes;                         /* const; of addresses */
     size_t granularity;                   /* const; of physical memory */
     ashlar_range_kind kind;               /* const */
-    size_t memory_bytes;                  /* const; physical memory of that kind */
-    size_t limit_bytes;      /* for growth; what is mapped above it stays until trimmed */
-    size_t growth_min_bytes; /* map at least this much at once, where there is room */
+    size_t memory_bytes;                  /* const; physical memory of `kind`, in all */
+    size_t limit_bytes;      /* no more is mapped than this; lowering it unmaps nothing */
+    size_t growth_min_bytes; /* map at least this much at once, if there is room */
     size_t mapped_bytes;
     ashlar_chunk *chunks; /* in address order */
     size_t chunk_count;
@@ -91,18 +91,19 @@ typedef struct ashlar_range {
     size_t peer_count;
 } ashlar_range;
 
-/* What the two back ends do differently. range.c has checked the limit and reserved the entries. */
+/* What the two back ends do differently. Before a call, range.c has checked the limit and reserved
+ * room for the chunks. */
 struct ashlar_range_ops {
-    size_t growth_divisor; /* growth is mapped_bytes / growth_divisor */
+    size_t growth_divisor; /* map mapped_bytes / growth_divisor at once, within limits */
     /* As ashlar__range_map(). */
     ashlar_status (*map)(ashlar_range *range, size_t *offset, size_t bytes);
     /* As ashlar__range_unmap(). */
     ashlar_status (*unmap)(ashlar_range *range, ashlar_chunk *chunk);
-    /* As ashlar__range_move(); NULL where chunks cannot move. */
+    /* As ashlar__range_move(); NULL if chunks cannot move. */
     ashlar_status (*move)(ashlar_range *range, size_t offset);
     /* As ashlar__range_allow_peer(), for a device that is no peer yet. */
     ashlar_status (*allow_peer)(ashlar_range *range, int ordinal);
-    /* Return everything. No use is left for a failure. */
+    /* Return everything to the driver. Failures are ignored, since nothing could be done. */
     void (*finish)(ashlar_range *range);
 };
 
@@ -124,10 +125,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
                                                    ashlar_driver_client *client,
                                                    ashlar_range_kind kind);
 
-/* Unmap and return everything, which the device no longer uses. */
+/* Unmap and return everything. The device must no longer use any of it. */
 void ashlar__range_finish(ashlar_range *range);
 
-/* How much new memory is worth taking at once. */
+/* How many bytes of new memory are worth mapping at once. */
 size_t ashlar__range_growth_bytes(const ashlar_range *range);
 
 /* Bytes that may still be mapped under the limit. */
@@ -135,7 +136,7 @@ size_t ashlar__range_left(const ashlar_range *range);
 
 /*
  * Map `bytes` of new memory at *offset, where nothing is mapped. A range of segments ignores
- * *offset, and writes the segment's to it. All or nothing.
+ * *offset, and writes the segment's offset to it. All or nothing.
  *
  * bytes   > 0, a multiple of granularity
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
@@ -145,19 +146,20 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t *o
                                                   size_t bytes);
 
 /*
- * Return a chunk's memory to the device. The chunk is gone then, but its entry stays until
+ * Return a chunk's memory to the device. Then the chunk is gone, but its entry stays until
  * ashlar__range_forget_gone(), so that the caller can see what it was.
  *
- * Errors: ASHLAR_EDRIVER. The chunk is as before, or, where it could not be mapped again, gone
- *         all the same: is_gone says which.
+ * Errors: ASHLAR_EDRIVER. The chunk is as before; or it is gone all the same, if it had been
+ *         unmapped and could not be mapped again: is_gone tells.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, ashlar_chunk *chunk);
 
 /*
  * Move the chosen chunks to lie one behind another from `offset` on, where nothing is mapped. They
- * stay chosen, and moved_from says where they were. What is in them is of no use to the heap.
+ * stay chosen, and moved_from says where they were.
  *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; every chunk is as before, or gone as above.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; every chunk is as before, or gone as in
+ *         ashlar__range_unmap().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_move(ashlar_range *range, size_t offset);
 
@@ -171,10 +173,10 @@ void ashlar__range_forget_gone(ashlar_range *range);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_allow_peer(ashlar_range *range, int ordinal);
 
-/* The invariants above, but what the device may use. O(chunks), for assertions. */
+/* Whether the invariants above hold, but for what the device may use. O(chunks), for assertions. */
 bool ashlar__range_is_sound(const ashlar_range *range);
 
-/* Whether `bytes` are whole granules, of which the size is a power of two. For assertions. */
+/* Whether granularity is a power of two, and `bytes` a multiple of it. For assertions. */
 static inline bool ashlar__range_is_granular(const ashlar_range *range, size_t bytes) {
     const size_t granularity = range->granularity;
     return granularity > 0 && (granularity & (granularity - 1)) == 0 && bytes % granularity == 0;

@@ -8,7 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/heap/size_class.h"
 
-/* The driver itself takes this much at a time, and would waste the rest. */
+/* The driver itself takes memory in multiples of this. It would waste the rest of the last one. */
 #define SEGMENT_ALIGN ((size_t)2 << 20)
 _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole blocks");
 
@@ -98,7 +98,7 @@ static void segments_finish(ashlar_range *range) {
 
 void ashlar__range_segments_init(ashlar_range *range) {
     static const ashlar_range_ops ops = {
-        .growth_divisor = 16, /* large: a segment never grows, so blocks have to share one */
+        .growth_divisor = 16, /* large steps: a segment never grows, so it needs room to share */
         .map = segments_map,
         .unmap = segments_unmap,
         .allow_peer = segments_allow_peer,

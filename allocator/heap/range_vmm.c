@@ -6,8 +6,8 @@
 #include "allocator/base/error.h"
 
 /*
- * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and give room to
- * move chunks to new ones instead of compacting.
+ * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and spare ones are
+ * where chunks can be moved to, so that nothing has to be compacted.
  */
 enum { ADDRESS_FACTOR = 4 };
 
@@ -34,7 +34,7 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar__range_refuse(range, "cuMemSetAccess", result);
 }
 
-/* Create a chunk and map it, not open to any device yet. All or nothing. */
+/* Create a chunk and map it. No device may use it yet: see open_memory(). All or nothing. */
 static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes) {
     ASHLAR_CHECK2(bytes <= ASHLAR_CHUNK_BYTES && ashlar__range_is_granular(range, offset | bytes));
     const cu_mem_prop memory = memory_of(range);
@@ -83,7 +83,7 @@ static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) 
     return status;
 }
 
-/* Map an unmapped chunk where it was; where even that fails, give its memory up. */
+/* Map an unmapped chunk where it was. If even that fails, give up its memory: the chunk is gone. */
 static void restore(ashlar_range *range, ashlar_chunk *chunk) {
     ASHLAR_CHECK2(!chunk->is_gone);
     const cu_ptr at = range->base + chunk->offset;
@@ -111,7 +111,7 @@ static ashlar_status vmm_unmap(ashlar_range *range, ashlar_chunk *chunk) {
     return ASHLAR_OK;
 }
 
-/* The chosen chunk at or behind entry *idx; NULL behind the last. */
+/* The first chosen chunk from entry *idx on, or NULL. Moves *idx behind it. */
 static ashlar_chunk *next_chosen(ashlar_range *range, size_t *idx) {
     while (*idx < range->chunk_count && !range->chunks[*idx].is_chosen) {
         ++*idx;
@@ -119,10 +119,10 @@ static ashlar_chunk *next_chosen(ashlar_range *range, size_t *idx) {
     return *idx < range->chunk_count ? &range->chunks[(*idx)++] : NULL;
 }
 
-/* How far a move has got, in chosen chunks: mapped <= unmapped, and at the end all are both. */
+/* How far a move has got, counted in chosen chunks, in order: mapped <= unmapped. */
 typedef struct move_progress {
-    size_t unmapped; /* the first so many are unmapped */
-    size_t mapped;   /* and of these, the first so many mapped at the new addresses */
+    size_t unmapped; /* chunks unmapped from their old addresses */
+    size_t mapped;   /* chunks mapped at their new addresses */
 } move_progress;
 
 static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress *done) {
@@ -181,7 +181,10 @@ static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
     return ASHLAR_OK;
 }
 
-/* Where the run of chunks without a gap that starts with entry *idx ends; moves *idx behind it. */
+/*
+ * The end offset of the run of chunks that starts with entry *idx and has no gap. Moves *idx behind
+ * the run.
+ */
 static size_t run_end(const ashlar_range *range, size_t *idx) {
     size_t end = range->chunks[*idx].offset;
     while (*idx < range->chunk_count && range->chunks[*idx].offset == end) {
@@ -190,7 +193,7 @@ static size_t run_end(const ashlar_range *range, size_t *idx) {
     return end;
 }
 
-/* Take the memory below an offset from a device. */
+/* End a device's access to the memory below an offset. */
 static void close_to(ashlar_range *range, int ordinal, size_t below) {
     cu_mem_access access = {.location = memory_of(range).location, .flags = CU_ACCESS_NONE};
     access.location.id = ordinal;
@@ -224,7 +227,7 @@ static void vmm_finish(ashlar_range *range) {
     (void)ASHLAR_CALL(range->client, mem_address_free, (range->base, range->bytes));
 }
 
-/* Where addresses are scarce (ulimit -v, a virtual machine), make do with fewer. */
+/* Reserve addresses; if they are scarce (ulimit -v, a virtual machine), make do with fewer. */
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {

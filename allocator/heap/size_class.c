@@ -13,7 +13,7 @@ _Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the t
 enum { LOG2_PER_GROUP = 5 };
 _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power of two");
 
-/* Entry n of the table: with n in [32, 64) * 2^g, the steps are 2^g units; below 32, one unit. */
+/* Entry n of the table. For n in [32, 64) * 2^g, a step is 2^g units; for n below 32, one unit. */
 #define CLASS(n)                                                  \
     (uint8_t)((n) < 64     ? (n)                                  \
               : (n) < 128  ? 1 * ASHLAR_SC_PER_GROUP + ((n) >> 1) \
@@ -47,7 +47,7 @@ bool ashlar__block_bytes(size_t bytes, size_t *out) {
     if (bytes > ASHLAR_SC_MAX_BYTES) {
         return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
     }
-    /* What ashlar__sc_bytes() says of the class: the next multiple of its group's step. */
+    /* As ashlar__sc_bytes() gives for the class: the next multiple of the step of its group. */
     const size_t last = bytes - 1;
     const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
     const unsigned step = 63u - (unsigned)__builtin_clzll(base) - LOG2_PER_GROUP;

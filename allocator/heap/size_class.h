@@ -39,10 +39,11 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/* Entry n: the class of n + 1 units of 512 B. A table, since computing it is a sixth of a hit. */
+/* Entry n: the class of n + 1 units of 512 B. A table, since to compute a class would take a sixth
+ * of the time of a hit. */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
-/* requires 0 < bytes <= ASHLAR_SC_MAX_BYTES */
+/* The class that serves a request. Requires 0 < bytes <= ASHLAR_SC_MAX_BYTES. */
 static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && bytes <= ASHLAR_SC_MAX_BYTES);
     return (ashlar_sc){.idx = ashlar__sc_table[(bytes - 1) / ASHLAR_BLOCK_ALIGN]};
@@ -50,7 +51,7 @@ static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
 
 size_t ashlar__sc_bytes(ashlar_sc sc);
 
-/* The block size that serves a request of `bytes` > 0; false where it does not fit in size_t. */
+/* The block size that serves a request of `bytes` > 0; false if it does not fit in size_t. */
 bool ashlar__block_bytes(size_t bytes, size_t *out);
 
 #endif /* ASHLAR_SIZE_CLASS_H */

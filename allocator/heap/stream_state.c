@@ -14,9 +14,9 @@ static ashlar_status refuse(const ashlar_driver_client *client, const char *what
 }
 
 /*
- * The stream on which to record an event that comes after the state's work. This thread cannot name
- * another one's default stream; but that is a blocking stream, and the legacy default stream comes
- * after all of those.
+ * The stream on which to record an event that comes after the state's work. This thread has no
+ * handle of another thread's default stream. But such a stream is a blocking one, and an event on
+ * the legacy default stream (NULL) comes after the work of all blocking streams.
  */
 static ashlar_stream recordable(const ashlar_stream_state *state) {
     return ashlar__stream_state_is_others(state) ? NULL : state->stream;
@@ -32,7 +32,7 @@ bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
            (recordable(state) == NULL && is_capture_on(client));
 }
 
-/* Recording or waiting on a stream under capture would invalidate the capture, so ask first. */
+/* Fail if a stream is under capture: recording or waiting on it would invalidate the capture. */
 static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
     const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &status));
@@ -147,8 +147,8 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* A stream has one event. To record it again while it is pending would give up a recording that
- * completes sooner; for a stream that is always busy when asked, none would ever complete. */
+/* A stream has one event. Recording it again while it is pending would give up a recording that
+ * completes sooner. On a stream that is always busy, no recording would then ever complete. */
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                        uint64_t tick, uint64_t *recorded) {
     ashlar_status status = ASHLAR_OK;
@@ -166,7 +166,7 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
 
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
                                            ashlar_stream waiter) {
-    /* Nothing to wait for, and perhaps no event: the stream may have been found to be gone. */
+    /* Nothing to wait for. There may be no event either, if the stream was found to be gone. */
     if (state->completed == state->recorded) {
         return ASHLAR_OK;
     }
@@ -195,7 +195,7 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     if (status != ASHLAR_OK) {
         return status;
     }
-    client->calls++; /* here, since ASHLAR_CALL counts under the lock */
+    client->calls++; /* counted here: ASHLAR_CALL counts too, but only under the lock */
     state->waiter_count++;
     ashlar__lock_release(lock);
     unsigned int mode = CU_CAPTURE_RELAXED;
