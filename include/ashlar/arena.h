@@ -2,16 +2,17 @@
  * arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
  * moments in mirrored ranges.
  *
- * Use: create, add every tensor, commit once, then bind or view. Layout is fixed by commit.
+ * Use: create, add every tensor, commit once, then bind or view. Commit fixes the layout.
  *
- *   group    a single tensor, or several of one type that lie side by side in an order of their
- *            own, such as an RNN stack in cuDNN's packed order; begins at a multiple of 256 B
- *   region   one range with the layout: parameters, gradients, first or second moments, masters
+ *   group    a single tensor, or several of one type that lie side by side in a given order, such
+ *            as an RNN stack in cuDNN's packed order; begins at a multiple of 256 B
+ *   region   one contiguous range that holds a value for each tensor: the parameters, gradients,
+ *            first moments, second moments or masters
  *   bucket   neighbouring groups of one type, for one collective; see ashlar_arena_set_buckets()
  *
  * Parameters and gradients have their tensor's type. Moments are F32, or F64 for an F64 tensor, and
  * the master region holds the F32 values of F16 and BF16 parameters and nothing else. So every
- * region has one of three layouts, which differ only where there are narrow tensors:
+ * region has one of three layouts, which differ only if there are F16 or BF16 tensors:
  *
  *     group:   padded elements = bytes rounded up to 256 B (and its bucket's end) / element bytes
  *     storage: offset = sum of padded elements * element bytes of the groups before
@@ -44,7 +45,7 @@ enum {
     ASHLAR_RANK_MAX = 4,
 };
 
-/* Which offsets a region has. */
+/* Which offsets a region uses; the formulas are above. */
 typedef enum ashlar_layout {
     ASHLAR_LAYOUT_STORAGE,
     ASHLAR_LAYOUT_STATE,
@@ -52,7 +53,7 @@ typedef enum ashlar_layout {
     ASHLAR_LAYOUT_COUNT
 } ashlar_layout;
 
-/* Name, text, tag of the region's block, layout. */
+/* One row per region: name, text, tag of the region's block, layout. */
 #define ASHLAR_REGION_MAP(X)                              \
     X(PARAMETERS, "parameters", WEIGHTS, STORAGE)         \
     X(GRADIENTS, "gradients", GRADIENTS, STORAGE)         \
@@ -66,51 +67,55 @@ typedef enum ashlar_region {
     ASHLAR_REGION_COUNT
 } ashlar_region;
 
-/* Sets of regions: one bit each. */
+/* Sets of regions: one bit for each region. */
 #define ASHLAR_REGION_BIT(region) (1u << (region))
 #define ASHLAR_REGIONS_INFERENCE ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS)
 #define ASHLAR_REGIONS_ALL (ASHLAR_REGION_BIT(ASHLAR_REGION_COUNT) - 1)
 
-/* How an optimizer treats a tensor; all zero is the usual way. */
+/* How an optimizer treats a tensor. All fields 0: nothing special. */
 typedef struct ashlar_tensor_options {
     bool is_frozen;    /* never updated, and its gradient is not part of the norm */
     bool has_no_decay; /* weight decay does not apply */
-    double rate_scale; /* times the learning rate, above 0; 0 stands for 1 */
+    double rate_scale; /* multiplies the learning rate; > 0, and 0 stands for 1 */
 } ashlar_tensor_options;
 
-/* One tensor of a group, as declared. All of a group have one type. */
+/* One tensor of a group, as declared. All tensors of a group have one type. */
 typedef struct ashlar_tensor_spec {
     const char *name;              /* unique in the arena; copied */
     ashlar_dtype dtype;
     size_t rank;                   /* 1 .. ASHLAR_RANK_MAX */
     size_t shape[ASHLAR_RANK_MAX]; /* elements, each at least 1 */
-    size_t group_offset;           /* bytes from the group's start; 0 for a tensor of its own */
+    size_t group_offset;           /* bytes from the group's start; 0 for a group of one tensor */
 } ashlar_tensor_spec;
 
-/* One tensor, as placed. */
+/* One tensor, with its place. */
 typedef struct ashlar_tensor_info {
-    const char *name; /* the arena's */
+    const char *name; /* owned by the arena */
     ashlar_dtype dtype;
     size_t rank;
     size_t shape[ASHLAR_RANK_MAX];
     size_t elements;
     size_t bytes;
-    size_t offset[ASHLAR_LAYOUT_COUNT]; /* bytes from the region's start; 0 before commit, and in
-                                           ASHLAR_LAYOUT_MASTER of a tensor that has no master */
+    size_t offset[ASHLAR_LAYOUT_COUNT]; /* bytes from the region's start; 0 before commit, and for
+                                           ASHLAR_LAYOUT_MASTER if the tensor has no master */
     ashlar_tensor_options options;
 } ashlar_tensor_info;
 
 /* Make an arena without tensors. Ownership: the caller owns *out. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_create(ashlar_arena **out);
 
-/* Return the regions to the allocator they came from, in stream order. NULL is allowed. */
+/*
+ * Destroy an arena, and free its regions in the order of the stream they were taken for. NULL is
+ * allowed.
+ */
 ASHLAR_API void ashlar_arena_destroy(ashlar_arena *arena);
 
 /*
- * Declare one tensor, a group of its own. *tensor gets its number, from 0; NULL is allowed.
+ * Declare one tensor, as a group of its own. *tensor gets the tensor's number, from 0; `tensor` may
+ * be NULL.
  *
  * Errors: ASHLAR_EINVAL (after commit; a name used before; rank, shape or type), ASHLAR_EOVERFLOW,
- *         ASHLAR_EHOSTMEM. Nothing is added then.
+ *         ASHLAR_EHOSTMEM. On failure nothing is added.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name,
                                                             ashlar_dtype dtype, size_t rank,
@@ -123,14 +128,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add(ashlar_arena *arena,
  * bytes   the group's size; every tensor must lie inside it, at a multiple of its element size,
  *         and no two may overlap
  *
- * Errors: as ashlar_arena_add(). All are added, or none.
+ * Errors: those of ashlar_arena_add(). On failure no tensor is added.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
                                                                   const ashlar_tensor_spec *specs,
                                                                   size_t count, size_t *first);
 
 /*
- * Choose how optimizers treat `tensor`. An optimizer keeps the options of the time it was made.
+ * Choose how optimizers treat `tensor`. Optimizers that exist already keep the options they were
+ * made with.
  *
  * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite).
  */
@@ -138,13 +144,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
     ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
 
 /*
- * Divide the arena into buckets, before commit. By default neighbouring groups of one type are one
- * bucket, and its end is padded to 256 B only.
+ * Divide the arena into buckets, before commit. Without this call, neighbouring groups of one type
+ * are one bucket, and its end is padded to 256 B only.
  *
- * bucket_bytes   a bucket is closed once it has so many bytes, or where the type changes, counted
- *                from the arena's end, where gradients become final first; 1..
- * world_size     every bucket is padded to a multiple of 256 B times this, so that it can be
- *                divided into equal shards; 1..
+ * bucket_bytes   at least 1. Buckets are filled from the arena's end, where gradients become final
+ *                first; a bucket ends once it has this many bytes, or when the type changes
+ * world_size     at least 1. Every bucket is padded to a multiple of 256 B * world_size, so that it
+ *                can be divided into equal shards
  *
  * Errors: ASHLAR_EINVAL (after commit, a value of 0).
  */
@@ -153,14 +159,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena
                                                                     size_t world_size);
 
 /*
- * Lay everything out, take `regions` from `allocator`, one block each, and fill them with zeros on
- * `stream`.
+ * Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
+ * on `stream`.
  *
  * regions   a set of ASHLAR_REGION_BIT()s that includes the parameters; without F16 and BF16
- *           tensors there is no master region, and asking for it has no effect
+ *           tensors there is no master region, and its bit has no effect
  *
  * Errors: ASHLAR_EINVAL (nothing declared, committed before, regions), ASHLAR_EOVERFLOW,
- *         ASHLAR_EHOSTMEM and those of ashlar_alloc() and ashlar_fill(). Nothing is committed then.
+ *         ASHLAR_EHOSTMEM and those of ashlar_alloc() and ashlar_fill(). On failure the arena is
+ *         not committed.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *arena,
                                                                ashlar_allocator *allocator,
@@ -168,17 +175,18 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *are
                                                                unsigned regions);
 
 /*
- * Add regions after commit, filled with zeros on `stream`; those that are there stay as they are.
+ * Add regions after commit, filled with zeros on `stream`. Regions that the arena already has stay
+ * as they are.
  *
- * Errors: ASHLAR_EINVAL (not committed, no set of regions), and those of ashlar_alloc() and
- *         ashlar_fill(). None is added then.
+ * Errors: ASHLAR_EINVAL (not committed; `regions` has a bit of no region), and those of
+ *         ashlar_alloc() and ashlar_fill(). On failure no region is added.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_extend(ashlar_arena *arena,
                                                                ashlar_stream stream,
                                                                unsigned regions);
 
-/* Fill a whole region with zeros: one fill. Errors: ASHLAR_EINVAL (it is not there), and those of
- * ashlar_fill(). Stream: queued. */
+/* Queue a fill of a whole region with zeros. Errors: ASHLAR_EINVAL (the arena does not have that
+ * region), and those of ashlar_fill(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena,
                                                              ashlar_region region,
                                                              ashlar_stream stream);
@@ -188,36 +196,36 @@ ASHLAR_API size_t ashlar_arena_elements(const ashlar_arena *arena); /* without p
 ASHLAR_API unsigned ashlar_arena_regions(const ashlar_arena *arena); /* 0 before commit */
 ASHLAR_API ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena); /* after commit */
 
-/* With padding; 0 before commit, and for a region that could have no byte. */
+/* A region's size in bytes, with padding; 0 before commit, and for masters if no tensor has one. */
 ASHLAR_API size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region);
 
-/* "parameters" and so on; NULL for a value that is no region. Threads: any. */
+/* "parameters" and so on; NULL if the value is not a region. Threads: any. */
 ASHLAR_API const char *ashlar_region_text(ashlar_region region);
 
-/* Find a tensor by name. Cost: O(1). Errors: ASHLAR_EINVAL (there is none of that name). */
+/* Find a tensor by name. Cost: O(1). Errors: ASHLAR_EINVAL (no tensor has that name). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena *arena,
                                                              const char *name, size_t *tensor);
 
-/* Describe a tensor. Requires tensor < ashlar_arena_tensor_count(). info->name is the arena's. */
+/* Describe a tensor. Requires tensor < ashlar_arena_tensor_count(). The arena owns info->name. */
 ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
                                     ashlar_tensor_info *info);
 
 /*
- * The device address of a region, or of one tensor in it. NULL before commit, and if there is none:
- * F32 and F64 tensors have no master.
+ * The device address of a region, or of one tensor in it. NULL before commit, if the arena does not
+ * have the region, and for the master of an F32 or F64 tensor.
  */
 ASHLAR_API void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region);
 ASHLAR_API void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor);
 
 /*
- * One bucket, in the order in which backward makes gradients final: bucket 0 lies at the arena's
- * end. Together they are the whole storage layout, without gaps.
+ * One bucket. Buckets are numbered in the order in which backward makes gradients final: bucket 0
+ * lies at the arena's end. Together the buckets are the whole storage layout, without gaps.
  */
 typedef struct ashlar_arena_bucket {
     size_t offset;       /* bytes, in ASHLAR_LAYOUT_STORAGE; a multiple of 256 */
     size_t bytes;        /* a multiple of 256 * world_size */
     ashlar_dtype dtype;  /* of every element */
-    size_t first_tensor; /* whose gradients it holds: */
+    size_t first_tensor; /* it holds the gradients of the tensors numbered */
     size_t tensor_count; /*     first_tensor .. first_tensor + tensor_count - 1 */
 } ashlar_arena_bucket;
 
@@ -228,35 +236,36 @@ ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
                                         ashlar_arena_bucket *out);
 
 /*
- * Print a map of the arena: a line for each region and each bucket, and one for each tensor in
- * address order with offset, bytes, padding behind it, type, shape, options and name.
+ * Write a map of the arena as text: a line for each region, for each bucket, and for each tensor in
+ * address order with its offset, bytes, padding after it, type, shape, options and name.
  *
- * buffer   of `bytes` bytes; NULL if that is 0: then only *needed is written
- * needed   bytes of the text with its terminator; may be NULL
+ * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
+ * needed   gets the size of the text in bytes, with its terminator; may be NULL
  *
- * Errors:  ASHLAR_EINVAL (not committed; 0 < bytes < *needed, told in the detail).
+ * Errors:  ASHLAR_EINVAL (not committed; the buffer is too small: the detail gives the bytes
+ *          needed).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_arena *arena,
                                                                    char *buffer, size_t bytes,
                                                                    size_t *needed);
 
-/* ---- views that are watched ---- */
+/* ---- watched pointers and views ---- */
 
-/* One tensor of one region, as a program may keep it. */
+/* One tensor of one region: a description that a program may keep. */
 typedef struct ashlar_tensor_view {
     void *data;         /* device address */
-    ashlar_dtype dtype; /* the region's: moments and masters of F16 and BF16 tensors are F32 */
+    ashlar_dtype dtype; /* in this region: moments and masters of F16 and BF16 tensors are F32 */
     size_t rank;
     size_t shape[ASHLAR_RANK_MAX]; /* 0 from `rank` on */
 } ashlar_tensor_view;
 
 /*
- * Write the tensor's address into *pointer, or its whole description into *view, and watch it:
- * ashlar_arena_check() finds out if it was changed. Binding again replaces the binding; several
- * pointers may be bound to one tensor.
+ * Write the tensor's address into *pointer, or its whole description into *view, and watch that
+ * variable: ashlar_arena_check() reports a change. Binding a variable again replaces its binding;
+ * several variables may be bound to one tensor.
  *
- * Ownership: the caller owns *pointer or *view, and keeps it in its place until
- *            ashlar_arena_unbind() or the arena's end.
+ * Ownership: the caller owns *pointer or *view, which must stay at its address until
+ *            ashlar_arena_unbind() or ashlar_arena_destroy().
  * Errors:    ASHLAR_EINVAL (no such region or tensor, not committed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind(ashlar_arena *arena,
@@ -268,41 +277,42 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind_view(ashlar_arena *
                                                                   ashlar_tensor_view *view);
 
 /*
- * Stop watching *pointer, for a view &view->data. It keeps its value.
+ * Stop watching *pointer; for a bound view, pass &view->data. The variable keeps its value.
  *
- * Errors: ASHLAR_EINVAL (it is not bound).  Cost: O(bound pointers).
+ * Errors: ASHLAR_EINVAL (*pointer is not bound).  Cost: O(bound pointers).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *arena,
                                                                void *const *pointer);
 
 /*
- * Find the first way in which the arena is no longer one piece:
+ * Check that the arena is still contiguous and complete, and report the first defect:
  *
- *   a bound pointer or view that was replaced: by NULL, memory that is not the arena's, another
- *     tensor's place or a part of it, or padding
- *   a bound view with another type, rank or shape
- *   tensors that overlap, a tensor outside its group, a gap between groups or buckets: the arena's
- *     own description is damaged
- *   a region that is no longer a live block of the allocator, large enough
+ *   a bound pointer, or the pointer of a bound view, was changed: to NULL, to memory outside the
+ *     arena, into another tensor, or into padding
+ *   the type, rank or shape of a bound view was changed
+ *   the arena's own description is damaged: tensors overlap, a tensor lies outside its group, or
+ *     there is a gap between groups or buckets
+ *   a region is no longer a live block of the allocator, or the block is too small
  *
- * ashlar_arena_flatten() mends pointers that were replaced.
+ * ashlar_arena_flatten() repairs pointers that were changed.
  *
- * Errors: ASHLAR_EMOVED, with the tensor, bucket or region, and where it is now; ASHLAR_EINVAL (not
- *         committed).
+ * Errors: ASHLAR_EMOVED (a defect; the detail names the tensor, bucket or region, and its present
+ *         address), ASHLAR_EINVAL (not committed).
  * Cost:   no driver call; some nanoseconds per pointer and tensor and a look-up per region, little
  *         enough for every step.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
 
 /*
- * Find the first byte of padding, in the order of regions and addresses, that is not zero.
+ * Check that all padding is zero, and report the first byte that is not, in the order of regions
+ * and addresses.
  *
- * Stream: queued, and waits on the host for it.
- * Errors: ASHLAR_EDAMAGE, with region, offset and the tensor before it; ASHLAR_EINVAL (not
- *         committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(), ashlar_copy_batch() and
- *         ashlar_copy_to_host().
- * Cost:   copies all padding into one block, which lives as long as the call, and from there to the
- *         host: one ashlar_copy_batch(), one copy, one wait.
+ * Stream: queues copies on `stream`, and waits on the host until they have run.
+ * Errors: ASHLAR_EDAMAGE (a byte is not zero; the detail names region, offset and the tensor before
+ *         it), ASHLAR_EINVAL (not committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(),
+ *         ashlar_copy_batch() and ashlar_copy_to_host().
+ * Cost:   copies all padding into a temporary block, and from there to the host: one
+ *         ashlar_copy_batch(), one copy, one wait.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);

@@ -1,5 +1,6 @@
 /*
- * ashlar.h - all of libashlar: every public header but those of other libraries and of C++.
+ * ashlar.h - all of libashlar: includes every public header, except those that belong to other
+ * libraries and the one for C++.
  */
 #ifndef ASHLAR_ASHLAR_H
 #define ASHLAR_ASHLAR_H

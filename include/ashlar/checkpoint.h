@@ -1,22 +1,23 @@
 /*
- * checkpoint.h - an arena in a file, and back.
+ * checkpoint.h - save an arena to a file, and load it again.
  *
  * The file has the public safetensors format, so that other programs read and write such files. It
- * holds one tensor for each of the arena's, with the arena's name, shape and type; those of an RNN
- * stack have PyTorch's names, shapes and order of gates (see ashlar_rnn_declare()). With the
- * optimizer's state:
+ * holds one tensor for each tensor of the arena, with the same name, shape and type. The tensors of
+ * an RNN stack have PyTorch's names, shapes and order of gates (see ashlar_rnn_declare()). A file
+ * with the optimizer's state holds, for each tensor NAME of the arena:
  *
  *     NAME                      the parameter
- *     optimizer.moment1.NAME    F32, or F64 for an F64 tensor; the same of moment2
- *     optimizer.master.NAME     F32, of F16 and BF16 tensors
+ *     optimizer.moment1.NAME    F32, or F64 for an F64 tensor; likewise optimizer.moment2.NAME
+ *     optimizer.master.NAME     F32, for F16 and BF16 tensors
  *
- * Gradients are not saved. Metadata is texts under keys, whose meaning is the caller's.
+ * Gradients are not saved. The metadata is a list of keys with texts, which only the caller
+ * interprets.
  *
- * A file is there whole or not at all: it is written beside its place as
- * FILE.<process>.<number>.tmp, made durable, and renamed. A process that is killed before leaves
- * FILE as it was, and its unfinished file beside it, which the next save removes.
+ * A save replaces FILE as a whole or not at all: the data is written to FILE.<process>.<number>.tmp
+ * in the same folder, made durable, and renamed to FILE. If the process is killed before the
+ * rename, FILE stays as it was, and the next save removes the unfinished file.
  *
- * Threads: one at a time per arena; any may read an open file.
+ * Threads: one at a time per arena; any thread may read an open file.
  */
 #ifndef ASHLAR_CHECKPOINT_H
 #define ASHLAR_CHECKPOINT_H
@@ -29,30 +30,32 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* What is saved or loaded beside the parameters; a set of these, 0 for none. */
+/* Flags of a save or load; 0: the parameters only, unconverted. */
 enum {
-    ASHLAR_CHECKPOINT_STATE = 1,   /* the optimizer's: moments and masters */
-    ASHLAR_CHECKPOINT_CONVERT = 2, /* load: parameters may be of another type in the file */
+    ASHLAR_CHECKPOINT_STATE = 1,   /* also the optimizer's state: moments and masters */
+    ASHLAR_CHECKPOINT_CONVERT = 2, /* load: parameters may have another type in the file */
 };
 
 /* One text of the metadata. */
 typedef struct ashlar_checkpoint_pair {
-    const char *key; /* UTF-8, both */
+    const char *key; /* both texts are UTF-8 */
     const char *value;
 } ashlar_checkpoint_pair;
 
 /*
- * Write the arena's parameters, and with ASHLAR_CHECKPOINT_STATE those of the regions MOMENT1,
- * MOMENT2 and MASTER that it has, over the file `path`. Waits for `stream`.
+ * Write the arena's parameters to the file `path`, which is replaced. With ASHLAR_CHECKPOINT_STATE,
+ * also write the regions MOMENT1, MOMENT2 and MASTER, as far as the arena has them. Waits for
+ * `stream`.
  *
  * flags      0 or ASHLAR_CHECKPOINT_STATE
- * metadata   [metadata_count]; NULL if that is 0
+ * metadata   [metadata_count]; may be NULL if `metadata_count` is 0
  *
- * Errors: ASHLAR_EINVAL (not committed, flags, `path` is no regular file, a name or text is not
- *         UTF-8, a key is there twice, a tensor has the name of another one's state),
+ * Errors: ASHLAR_EINVAL (not committed, flags, `path` is not a regular file, a name or text is not
+ *         UTF-8, a key is given twice, a tensor has the name of another tensor's state),
  *         ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EIO, ASHLAR_EDRIVER. The file is then as it
- *         was, unless the detail says that only its folder could not be made durable.
- * Cost:   host memory of the regions that are saved; one copy from the device for each.
+ *         was, unless the detail says that the new file is in place and only the folder could not
+ *         be made durable.
+ * Cost:   as much host memory as the saved regions have; one copy from the device for each region.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
     const ashlar_arena *arena, const char *path, unsigned flags,
@@ -61,40 +64,40 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
 typedef struct ashlar_checkpoint ashlar_checkpoint;
 
 /*
- * Open a file and check all of it but the values.
+ * Open a file and check everything in it except the tensors' values.
  *
  * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
- *            replaced, but not written to or cut short.
- * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, or of a type that ashlar does not have; the
- *            detail names the file and the reason), ASHLAR_EHOSTMEM.
+ *            replaced, but must not be written to or truncated.
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or a tensor has a type that ashlar
+ *            does not know; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_open(const char *path,
                                                                   ashlar_checkpoint **out);
 
 ASHLAR_API void ashlar_checkpoint_close(ashlar_checkpoint *file); /* NULL is allowed */
 
-/* The metadata's text for `key`, valid until the file is closed; NULL if there is none. */
+/* The metadata's text for `key`, valid until the file is closed; NULL if the key is not there. */
 ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key);
 
 /*
  * Fill the arena from an open file. Waits for `stream`.
  *
- * Every parameter must be in the file with the arena's shape, and with its type unless
- * ASHLAR_CHECKPOINT_CONVERT is given: then F16, BF16, F32 and F64 are converted into each other,
- * rounded to the nearest, F64 to F16 and BF16 by way of F32; a value too large for the type becomes
- * infinite. Masters that the arena has are filled in any case: from the file's masters, or where it
- * lacks them from its parameters before they are rounded.
+ * Every parameter must be in the file with the shape that it has in the arena. It must also have
+ * the same type, unless ASHLAR_CHECKPOINT_CONVERT is given: then F16, BF16, F32 and F64 are
+ * converted into each other, rounded to the nearest (F64 to F16 and BF16 by way of F32); a value
+ * too large for the type becomes infinite. If the arena has masters, they are always filled: from
+ * the file's masters or, if it has none, from the file's parameters before these are rounded.
  *
- * Without ASHLAR_CHECKPOINT_STATE the moments stay as they are, and those in the file do not
- * matter. With it the file must have exactly the moments that the arena has, in their types, and no
- * master that the arena has not: what is loaded is all, or the load is refused.
+ * Without ASHLAR_CHECKPOINT_STATE the arena's moments stay as they are, and moments in the file are
+ * ignored. With ASHLAR_CHECKPOINT_STATE the file must have exactly the arena's moments, with the
+ * same types, and no master that the arena lacks; otherwise the load is refused.
  *
- * flags   a set of the ones above
+ * flags   a set of the flags above
  *
- * Errors: ASHLAR_EFORMAT (a tensor that is missing, has another type or shape, or is not the
- *         arena's; the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the
- *         arena has not changed. ASHLAR_EDRIVER: some regions may have.
- * Cost:   host memory of the largest region; one copy to the device for each.
+ * Errors: ASHLAR_EFORMAT (a tensor is missing, has another type or shape, or is not in the arena;
+ *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
+ *         has not changed. ASHLAR_EDRIVER: some regions may have changed.
+ * Cost:   as much host memory as the largest region has; one copy to the device for each region.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,
                                                                   const ashlar_checkpoint *file,

@@ -1,7 +1,7 @@
 /*
  * config.h - the options of an allocator: plain fields, and one line of text that sets them.
  *
- * A program fills the fields; whoever runs it changes them by the environment:
+ * A program fills the fields; whoever runs the program can change them in the environment:
  *     ASHLAR_CONF=limit=20GiB,seal=error
  */
 #ifndef ASHLAR_CONFIG_H
@@ -30,22 +30,22 @@ typedef enum ashlar_seal_policy {
  * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
  *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
  *        floating-point type), kept from reuse for a while (at most 64 blocks and 1/16 of the
- *        device's memory; larger blocks are not kept), and compared before it is reused. All of
- *        that is queued in stream order, and the host does not wait: once damage is found, the next
- *        ashlar_free(), ashlar_free_on() or ashlar_allocator_check() returns ASHLAR_EDAMAGE, once
- *        for each finding, and the callback of ashlar_allocator_set_report() is called.
- *        ashlar_allocator_destroy() compares what is left, red zones of live blocks too, and calls
- *        the callback only.
+ *        device's memory; larger blocks are not kept), and compared before it is reused. Fills and
+ *        comparisons are queued in stream order, and the host does not wait for them. Once damage
+ *        is found, the next ashlar_free(), ashlar_free_on() or ashlar_allocator_check() returns
+ *        ASHLAR_EDAMAGE, once for each finding, and the callback of ashlar_allocator_set_report()
+ *        is called. ashlar_allocator_destroy() makes all remaining comparisons, also of the red
+ *        zones of live blocks, and only calls the callback.
  *        Cost: a fill at ashlar_alloc(); at ashlar_free() a copy of the red zone to the host, a
  *        host function and a fill; for a block that leaves the quarantine, a copy and a host
  *        function for each 256 KiB. The stream stops during host functions. Each stream takes
  *        256 KiB of page-locked memory.
  *
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
- *        bytes of their end, with an unmapped page behind, so that an access behind the block
- *        faults. Later calls unmap the pages once an event recorded at the free has completed, so
- *        that a late access faults, too. Addresses are used again only after the whole reserved
- *        range, 16 times the device's memory where there is room, has been handed out.
+ *        bytes of their end. The page behind is unmapped, so that an access behind the block
+ *        faults. Once an event recorded at the free has completed, a later call unmaps the block's
+ *        pages, so that an access after the free faults, too. Addresses are used again only after
+ *        the whole reserved range (16 times the device's memory if there is room) was handed out.
  *        Cost: about six driver calls for each block, which may wait for the device. When more than
  *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
  *        on the host for the oldest.
@@ -56,19 +56,19 @@ typedef enum ashlar_guard {
     ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
 } ashlar_guard;
 
-#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* of a limit: one step of physical memory */
-#define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* of every option in bytes */
+#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one step of mapping */
+#define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
 #define ASHLAR_CACHE_AUTO UINT64_MAX /* the allocator chooses */
 
 /*
- * One row per option: type, field, key, kind, lowest, highest, default, words, text.
+ * One row per option: type, field, key, kind, lowest, highest, default, words, description.
  *
  *   kind   BYTES     digits and a unit B, KiB, MiB, GiB or TiB; 0 needs no unit
  *          COUNT     digits
  *          FRACTION  a decimal number above the lowest, up to the highest
  *          CHOICE    one of the words; word i stands for value i
- *   words  of BYTES and COUNT: the name of the default where that is outside the range
+ *   words  CHOICE: the words; BYTES, COUNT: the default's name if the default is out of the range
  */
 #define ASHLAR_CONFIG_MAP(X)                                                                       \
     X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX,     \
@@ -90,7 +90,7 @@ typedef enum ashlar_guard {
     X(bool, report_leaks, "leaks", CHOICE, 0, 1,                                                   \
       false, "off|on", "a report of the live blocks when the allocator, or the process, ends")
 
-/* uint64_t limit_bytes; and so on. */
+/* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;
 typedef struct ashlar_config {
     ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_FIELD)
@@ -98,48 +98,50 @@ typedef struct ashlar_config {
 #undef ASHLAR_CONFIG_FIELD
 
 #define ASHLAR_CONFIG_ONE(...) +1
-enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* options */
+enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* number of options */
 #undef ASHLAR_CONFIG_ONE
 
 /* Set all options to their defaults. Threads: any. */
 ASHLAR_API void ashlar_config_init(ashlar_config *out);
 
 /*
- * Set the options that `text` names, "key=value,key=value"; the others stay. "" sets none.
+ * Set the options that `text` names, as in "key=value,key=value". Options that it does not name
+ * keep their values.
  *
  * source   where the text comes from, for messages; not NULL
  *
  * Threads: any.
- * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range): the
- *          detail names source, key, value and what is allowed; *config is unchanged.
+ * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range; the
+ *          detail names source, key, value and the allowed values). *config is then unchanged.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
                                                                const char *text,
                                                                const char *source);
 
 /*
- * The same with the text of ASHLAR_CONF in the environment, if it is set.
+ * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
  *
- * Threads: any, while none changes the environment.  Errors: as above.
+ * Threads: any, while no thread changes the environment.  Errors: as ashlar_config_parse().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
 
 /*
- * Check that each field is in its range, after a program has filled them in.
+ * Check that each field is in its range, after a program has filled in the fields.
  *
  * Threads: any.
- * Errors:  ASHLAR_EINVAL, naming the field, its value and what is allowed.
+ * Errors:  ASHLAR_EINVAL (the detail names the field, its value and the allowed values).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
 
 /*
  * Write all options as one line, which ashlar_config_parse() reads back as the same options.
  *
- * buffer   of `bytes` bytes; NULL if that is 0: then only *needed is written
- * needed   bytes of the line with its terminator; may be NULL
+ * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
+ * needed   gets the size of the line in bytes, with its terminator; may be NULL
  *
  * Threads: any.
- * Errors:  ASHLAR_EINVAL (a field outside its range; 0 < bytes < *needed, told in the detail).
+ * Errors:  ASHLAR_EINVAL (a field outside its range; the buffer is too small: the detail gives the
+ *          bytes needed).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
                                                                 char *buffer, size_t bytes,
@@ -148,9 +150,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_con
 /* One option, for a page of help. */
 typedef struct ashlar_config_option {
     const char *key;   /* static */
-    const char *text;  /* static: what it is */
-    char initial[32];  /* the default, as it would be given */
-    char allowed[128]; /* "0 to 64TiB, with a unit ..." */
+    const char *text;  /* static; a description in words */
+    char initial[32];  /* the default, written as a value in ASHLAR_CONF */
+    char allowed[128]; /* the allowed values in words: "0 to 64TiB, with a unit ..." */
 } ashlar_config_option;
 
 /*

@@ -6,20 +6,21 @@
  *
  * in C or C++; link with -lashlar. In the rest of the file cudaMalloc, cudaFree, cudaMallocAsync,
  * cudaFreeAsync, cudaMallocHost, cudaFreeHost and cudaMemGetInfo are ashlar's, with CUDA's
- * parameters and result codes. Files without the include may be mixed in, since memory of CUDA's is
- * passed on to CUDA; but memory of ashlar's must be freed in a file with it. An unmodified program
- * uses libashlar-preload.so instead.
+ * parameters and result codes. Other files of the program may do without the include: memory taken
+ * from CUDA may be freed in any file, but memory taken from ashlar must be freed in a file with the
+ * include. An unmodified program uses libashlar-preload.so instead.
  *
  * cudaFree() promises that all work submitted before it, on any stream, is over when the memory is
- * used next. The streams are not known here, so freed memory gathers, and once a request finds
- * nothing else the host waits for the device, once for all of it (CUDA waits at each free).
- * cudaMallocAsync() and cudaFreeAsync() do not wait.
+ * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
+ * finds no other memory, the host waits for the device, once for all that has gathered (CUDA waits
+ * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait.
  *
- * Page-locked memory is kept and waited for in the same way, for every device of the process, since
- * all of them may copy from and to it; work in contexts other than the primary ones is not seen. It
- * is taken in pieces of 2 MiB or more, and CUDA reports a piece as a block's extent.
- * cudaHostAlloc() stays CUDA's, as does cudaMallocHost() with flags in C++. A program that knows
- * its streams waits for less with the pools of pinned.h.
+ * Freed page-locked memory gathers in the same way. The wait is then for every device of the
+ * process, since each may copy from and to that memory, but not for work in contexts other than the
+ * primary ones. The memory is taken in pieces of 2 MiB or more, and CUDA, asked for the extent of a
+ * block, reports the piece that it lies in. cudaHostAlloc() stays CUDA's, and so does
+ * cudaMallocHost() with flags in C++. A program that knows its streams waits less if it uses the
+ * pools of pinned.h.
  *
  * Each device has an allocator in its primary context, with the options of ASHLAR_CONF in the
  * environment, from its first allocation to the end of the process: do not call cudaDeviceReset().
@@ -41,12 +42,12 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * The functions behind these names. The result is a cudaError_t, or ASHLAR_CUDA_ASK: CUDA is to
- * answer the call. The thread's last error is not changed.
+ * The functions behind the replaced names. Each returns a cudaError_t, or ASHLAR_CUDA_ASK if the
+ * caller must make CUDA's own call instead. The thread's last error is not changed.
  *
- * device   an ordinal of the runtime
- * bytes    above 0
- * stream   of the device; its per-thread default stream is cudaStreamPerThread
+ * device   the device's ordinal in the CUDA runtime
+ * bytes    > 0
+ * stream   a stream of the device; cudaStreamPerThread names the per-thread default stream
  *
  * Threads: any.
  */
@@ -62,16 +63,16 @@ ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 
 /*
- * The same for page-locked host memory, which all devices share.
+ * ashlar_cuda_malloc() and ashlar_cuda_free() for page-locked host memory, which all devices share.
  *
- * device   through which the first of it is taken from CUDA
+ * device   at the first call: the ordinal of the device through which the memory is taken from CUDA
  */
 ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
 ASHLAR_END_DECLS
 
-/* More than any device has: asked for it, the runtime remembers the same error as we return. */
+/* More bytes than any device has: a request for them fails for want of memory. */
 #define ASHLAR_CUDA_TOO_MUCH ((size_t)1 << 62)
 
 static inline cudaStream_t ashlar_cuda_stream(cudaStream_t stream) {
@@ -88,7 +89,8 @@ static inline int ashlar_cuda_is_captured(cudaStream_t stream) {
            status != cudaStreamCaptureStatusNone;
 }
 
-/* What the runtime says, and remembers, where there is no memory. */
+/* Make the runtime fail for want of memory, so that it sets the thread's last error; return that
+ * error. */
 static inline cudaError_t ashlar_cuda_no_memory(void) {
     void *none = NULL;
     return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
@@ -110,7 +112,7 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
     const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
     if (result == cudaErrorInvalidValue) {
-        return cudaFree((char *)ptr + 1); /* as wrong, whatever is at ptr */
+        return cudaFree((char *)ptr + 1); /* fails likewise; CUDA might free a segment at `ptr` */
     }
     return result == ASHLAR_CUDA_ASK ? cudaFree(ptr) : (cudaError_t)result;
 }
@@ -173,7 +175,7 @@ static inline cudaError_t ashlar_cudaMemGetInfo(size_t *free_bytes, size_t *tota
 }
 
 #if defined(__cplusplus)
-/* As cuda_runtime.h has them for C++. */
+/* The overloads for C++, like those of cuda_runtime.h. */
 template <class T> static inline cudaError_t ashlar_cudaMalloc(T **ptr, size_t bytes) {
     return ashlar_cudaMalloc((void **)(void *)ptr, bytes);
 }
@@ -189,7 +191,7 @@ static inline cudaError_t ashlar_cudaMallocHost(T **ptr, size_t bytes, unsigned 
                       : cudaHostAlloc((void **)(void *)ptr, bytes, flags);
 }
 
-/* From a pool that the program names: CUDA's. */
+/* The program names a pool of CUDA's, so CUDA serves the request. */
 template <class T>
 static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemPool_t pool,
                                                  cudaStream_t stream) {
@@ -197,7 +199,7 @@ static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemP
 }
 #endif
 
-/* The runtime's own header makes macros of some, for per-thread default streams. */
+/* With per-thread default streams, the runtime's own header makes macros of these two. */
 #undef cudaMallocAsync
 #undef cudaFreeAsync
 #define cudaMalloc ashlar_cudaMalloc

@@ -18,10 +18,10 @@ typedef struct ashlar_device ashlar_device;
 
 /*
  * CUDA's own stream type: pass a cudaStream_t or CUstream as it is. NULL is the legacy default
- * stream of the device's primary context, the context of the CUDA runtime; streams of other
- * contexts are not this device's. Code compiled with --default-stream per-thread calls another
- * stream NULL, and says cudaStreamPerThread here: allocators take it, a different stream in each
- * thread; pinned.h does not.
+ * stream of the device's primary context, which is the CUDA runtime's context; do not pass streams
+ * of other contexts. In code compiled with --default-stream per-thread, NULL means a different
+ * stream to CUDA: pass cudaStreamPerThread here instead, which stands for the calling thread's own
+ * stream. Allocators accept it; the pools of pinned.h do not.
  */
 typedef struct CUstream_st *ashlar_stream;
 
@@ -32,7 +32,7 @@ typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashla
 
 enum { ASHLAR_DEVICE_NAME_BYTES = 128 };
 
-/* Of a device, once it is open. */
+/* What an open device is. */
 typedef struct ashlar_device_info {
     ashlar_device_kind kind;
     int ordinal;
@@ -54,15 +54,15 @@ typedef struct ashlar_driver_counts {
  * Open a device.
  *
  * name   "cuda" or "cuda:N", "soft" or "soft:N" (N from 0), or "auto": the first CUDA device
- *        where there is a driver and a device, else the software device.
- *        NULL: the environment's ASHLAR_DEVICE, and "auto" where that is not set.
+ *        if there is a driver and a device, else the software device.
+ *        NULL: the environment's ASHLAR_DEVICE, or "auto" if that is not set.
  *        The software device is shaped by ASHLAR_SOFT, e.g. "devices=2,memory=4GiB".
  *
- * Ownership: the caller owns *out, and closes it after everything made on it.
+ * Ownership: the caller owns *out, and closes it after destroying everything made on it.
  * Threads:   any.
  * Errors:    ASHLAR_EINVAL (name, or a bad environment value), ASHLAR_ENODEVICE, ASHLAR_EDRIVER
- *            (also for "auto" with a CUDA driver that is there and fails), ASHLAR_ENOMEM (no room
- *            for CUDA's context), ASHLAR_EHOSTMEM.
+ *            (also for "auto", if there is a CUDA driver and it fails), ASHLAR_ENOMEM (no room for
+ *            CUDA's context), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
                                                               ashlar_device **out);
@@ -73,8 +73,8 @@ ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_dri
 
 /*
  * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it
- * is ordered with the default stream. Destroying one lets its queued work finish, and tells the
- * device's allocators (ashlar_allocator_forget_stream()); NULL is allowed.
+ * is ordered with the default stream. ashlar_stream_destroy() lets the queued work finish, and
+ * calls ashlar_allocator_forget_stream() for every allocator of the device; NULL is allowed.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
@@ -88,19 +88,19 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_synchronize(ashlar_devi
 
 /*
  * Create or destroy an event: a point in the order of a stream, set by the newest
- * ashlar_event_record(). It keeps no time. One that was never recorded counts as completed.
+ * ashlar_event_record(). It keeps no time. An event that was never recorded counts as completed.
  *
- * An event may be destroyed before its point has come: those who already wait for it go on waiting.
- * NULL is allowed.
+ * An event may be destroyed before its point is reached: waits that have begun go on. NULL is
+ * allowed.
  *
- * Threads: any; of records that race, either may be the newest.
+ * Threads: any; if two threads record one event at once, either record may become the newest.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_create(ashlar_device *device,
                                                                ashlar_event *out);
 ASHLAR_API void ashlar_event_destroy(ashlar_device *device, ashlar_event event);
 
-/* Move `event` behind everything queued on `stream`. No host wait. Errors: as above. */
+/* Set the event's point after everything queued on `stream`. No host wait. Errors: as above. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_record(ashlar_device *device,
                                                                ashlar_event event,
                                                                ashlar_stream stream);
@@ -111,8 +111,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_record(ashlar_device *de
  *
  * is_done   unchanged on failure
  *
- * Threads: any.  Errors: ASHLAR_EDRIVER, also for work queued earlier that failed; the event's
- * point is then unknown.
+ * Threads: any.  Errors: ASHLAR_EDRIVER, also if work queued earlier has failed; whether the
+ * event's point was reached is then unknown.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_query(ashlar_device *device,
                                                               ashlar_event event, bool *is_done);
@@ -120,8 +120,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_synchronize(ashlar_devic
                                                                     ashlar_event event);
 
 /*
- * Make work queued on `stream` from now on wait for the event's present point; a later record does
- * not change that. No host wait.
+ * Make work queued on `stream` from now on wait for the event's present point, even if the event is
+ * recorded again later. No host wait.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
@@ -132,9 +132,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_wait(ashlar_device *dev
 /*
  * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.
  *
- * Stream:  with page-locked host memory, however obtained, the copy runs in stream order, and the
- *          memory must stay unchanged until then. Other host memory has been read when
- *          ashlar_copy_to_device() returns; what ashlar_copy_to_host() writes is there for certain
+ * Stream:  the copy runs in stream order. Page-locked host memory, however obtained, must stay
+ *          unchanged until the copy has run; other host memory has been read when
+ *          ashlar_copy_to_device() returns. ashlar_copy_to_host() has certainly written its result
  *          only after ashlar_stream_synchronize().
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  */
@@ -149,24 +149,24 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fill(ashlar_device *device, vo
                                                        ashlar_stream stream);
 
 /*
- * Queue a copy inside the device's memory. The two ranges do not overlap; `bytes` may be 0.
+ * Queue a copy inside the device's memory. The two ranges must not overlap; `bytes` may be 0.
  *
- * Stream:  in its order.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could
- * not queue it).
+ * Stream:  runs in stream order.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver
+ * could not queue the copy).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy(ashlar_device *device, void *dst,
                                                        const void *src, size_t bytes,
                                                        ashlar_stream stream);
 
 /*
- * Queue a copy from one device's memory to another's, which may be the same device. Without peer
+ * Queue a copy from one device's memory to another's; both may be the same device. Without peer
  * access the driver goes through host memory. `bytes` may be 0.
  *
- * stream   of `dst_device`. It does not wait for work queued on the source device: have it wait for
- *          an event recorded there (ashlar_stream_wait())
+ * stream   a stream of `dst_device`. It does not wait for work queued on the source device: to
+ *          order it after that work, call ashlar_stream_wait() for an event recorded there
  *
- * Threads: any.  Errors: ASHLAR_EINVAL (a CUDA and a software device), ASHLAR_EDRIVER,
- * ASHLAR_ENOMEM.
+ * Threads: any.  Errors: ASHLAR_EINVAL (one device is CUDA's, the other a software device),
+ * ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst,
                                                             ashlar_device *src_device,
@@ -183,14 +183,13 @@ typedef struct ashlar_copy_span {
  * Queue many copies inside the device's memory. They may run in any order, so no byte that one of
  * them writes may be read or written by another.
  *
- * spans    [count]; read before the call returns
+ * spans    [count]; no longer read once the call has returned
  *
- * Stream:  the batch as a whole runs in stream order. What was queued before a failure stays
- * queued.
+ * Stream:  the batch as a whole runs in stream order. Copies queued before a failure stay queued.
  * Threads: any.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.
- * Cost:    from CUDA 12.8 on, if `stream` is neither the default stream nor captured, one driver
- *          call for all of them, a query and a host allocation; otherwise a driver call each.
+ * Cost:    from CUDA 12.8 on, if `stream` is neither the default stream nor captured: one driver
+ *          call for all copies, a query and a host allocation. Otherwise a driver call per copy.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *device,
                                                              const ashlar_copy_span *spans,
@@ -200,8 +199,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *devi
  * Queue a call of fn(args) on `stream`, on the host. On a software device this is how work is
  * launched: fn may touch device memory. It must not call ashlar or the driver.
  *
- * args   args_bytes bytes, copied at the call; fn gets the copy, aligned as by malloc. After an
- *        error of the device fn is not called, and the copy is not freed.
+ * args   `args_bytes` bytes, copied before the call returns; fn gets the copy, aligned as by
+ *        malloc. After an error of the device fn is not called, and the copy is not freed.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.  Cost: one host
  * allocation.
@@ -211,11 +210,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
                                                          const void *args, size_t args_bytes);
 
 /*
- * Take page-locked host memory, for copies that run beside other work; or give it back.
+ * Take page-locked host memory, for copies that run beside other work, or give it back.
  *
- * Ownership: the caller owns *out.  Threads: any.
+ * Ownership: the caller owns *out until ashlar_device_host_free().  Threads: any.
  * Errors:    ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM, ASHLAR_EDRIVER.
- * Cost:      a driver call each, which may wait for the device; pinned.h has pools.
+ * Cost:      a driver call, which may wait for the device; the pools of pinned.h avoid it.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_host_alloc(ashlar_device *device,
                                                                     size_t bytes, void **out);

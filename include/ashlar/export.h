@@ -1,5 +1,5 @@
 /*
- * export.h - attributes of public functions.
+ * export.h - attributes of public functions, and their linkage (extern "C").
  */
 #ifndef ASHLAR_EXPORT_H
 #define ASHLAR_EXPORT_H

@@ -2,8 +2,8 @@
  * graph_pool.h - memory of CUDA graphs: blocks that belong to a graph as long as it can be
  * launched.
  *
- * A captured graph uses the addresses of its capture at every launch. So allocations during the
- * capture come from a pool, and nobody else gets them until the pool is released:
+ * Every launch of a captured graph uses the addresses that were captured. So allocations during the
+ * capture come from a pool, and nobody else gets this memory until the pool is released:
  *
  *     ashlar_graph_pool_begin(allocator, stream, &pool);
  *     cuStreamBeginCapture(stream, mode);
@@ -13,8 +13,9 @@
  *     ... instantiate, launch, destroy the graph ...
  *     ashlar_graph_pool_release(pool, stream of the last launch);
  *
- * Blocks freed during the capture are used again in it; those live at its end are the graph's
- * results. A block taken outside must stay live as long as a graph that uses it is launched.
+ * Blocks freed during the capture are reused in the same capture; blocks still live when it ends
+ * are the graph's results. A block taken outside the capture must stay live as long as a graph that
+ * uses it is launched.
  */
 #ifndef ASHLAR_GRAPH_POOL_H
 #define ASHLAR_GRAPH_POOL_H
@@ -27,15 +28,17 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
 
 /*
  * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then the
- * allocator makes no call that could spoil a capture, whatever its thread and mode: it queues no
- * wait on the stream, and gives blocks last used there, or on the legacy default stream, to another
+ * allocator makes no call that could invalidate a capture of any thread or mode: it queues no wait
+ * on the stream, and a block last used on it, or on the legacy default stream, goes to another
  * stream only if that use is known to be over.
  *
- * stream   about to be captured; not the legacy default stream, which cannot be. Each stream of a
- *          capture that is allocated for needs a pool of its own.
+ * stream   the stream that is about to be captured; the legacy default stream cannot be captured.
+ *          If a capture spans several streams, each that memory is taken for needs a pool of its
+ *          own
  * out      unchanged on failure
  *
- * Ownership: the caller owns *out, and releases it before destroying the allocator.
+ * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
+ *            allocator.
  * Threads:   any; no call that names `stream` may be under way.
  * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM,
  *            ASHLAR_EDRIVER.
@@ -45,25 +48,26 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_alloca
                                                                    ashlar_graph_pool **out);
 
 /*
- * Call it when the capture is over, whether it succeeded or not: requests for the stream are
- * ordinary again. Blocks of the pool freed later, also by ashlar_free_on(), go back to the pool.
+ * Call this when the capture is over, whether it succeeded or not: requests for the stream are
+ * ordinary again. Blocks of the pool that are freed later, also by ashlar_free_on(), go back to the
+ * pool.
  * Threads: any; no call that names the stream may be under way.
  */
 ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
 
 /*
- * Call it when neither the graph nor a copy of it will be launched any more. Free blocks of the
- * pool count as freed on `stream` just now, and live ones as taken for it: they stay valid, and are
- * freed as usual.
+ * Call this when neither the graph nor a copy of it will be launched any more. The pool's free
+ * blocks then count as freed on `stream` just now. Its live blocks count as taken for `stream`;
+ * they stay valid, and are freed as usual.
  *
- * pool     its capture has ended; NULL is allowed and does nothing
- * stream   that of the last launch, or any whose later work comes after all uses of the pool's
- *          blocks
+ * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
+ * stream   the stream of the last launch, or any stream whose later work comes after all uses of
+ *          the pool's blocks
  *
- * Ownership: `pool` is gone; on failure nothing changes.
+ * Ownership: `pool` is destroyed; on failure nothing changes.
  * Threads:   any.  Stream: nothing is queued.
  * Errors:    ASHLAR_EINVAL (the capture has not ended), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER (both only
- *            where `stream` is new to the allocator).
+ *            if `stream` is new to the allocator).
  * Cost:      O(blocks).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool,

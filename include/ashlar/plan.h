@@ -10,27 +10,28 @@
  * and slots share addresses only if their lifetimes do not meet. In later steps of that key
  * allocation i is served from slot i in a few instructions.
  *
- * THE GUARANTEE. For its planned allocations, a step replayed on a plan calls no driver function
- * and needs no byte beyond the plan's memory, if it is dominated by the recorded step, or by one of
- * those merged into the recording:
- *   - one thread allocates, in the recorded order; it may stop early. Where no steps were merged,
- *     it may also leave allocations out, if none that follows in the step has their tag and stream,
- *     and at most ASHLAR_PLAN_LOOK_AHEAD runs of alike ones in a row;
- *   - each allocation is no larger than the recorded one, and has its tag and stream;
- *   - each is freed, by any thread, before every allocation that came after its free in the
- *     recording;
- *   - it is freed on the stream it was allocated for, and was not marked for others;
+ * THE GUARANTEE. For its planned allocations, a replayed step calls no driver function and needs no
+ * byte beyond the plan's memory, if it is dominated by the recorded step (or, after merging, by one
+ * of the merged steps). That is, if
+ *   - one thread allocates, in the recorded order; it may stop early. If no steps were merged, it
+ *     may also leave out recorded allocations whose tag and stream no later allocation of the step
+ *     has, at most ASHLAR_PLAN_LOOK_AHEAD runs of alike ones in a row;
+ *   - each allocation is no larger than the recorded one, and has the same tag and stream;
+ *   - each block is freed, by any thread, before every allocation that came after the block's free
+ *     in the recording;
+ *   - it is freed on the stream it was allocated for, and ashlar_record_stream() was not called
+ *     for another stream;
  *   - when the step began, no block of an earlier step was live in the same memory;
- *   - meanwhile none of its streams is destroyed or captured.
- * Record and merge steps that leave out more, as shorter sequences do: see build_after and
- * ashlar_plan_record_next().
+ *   - during the step none of its streams is destroyed or captured.
+ * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see
+ * build_after and ashlar_plan_record_next().
  *
  * Allocations that were live at the end of the recorded step, or were used on several streams, are
- * not planned: they take the ordinary path, in the recorded step and later.
+ * not planned: the ordinary path serves them, in the recorded step and later.
  *
- * Where a step diverges the ordinary path serves it, until it finds back into the plan. At every
- * allocation it is checked that the slot is large enough, of the right stream, and overlaps nothing
- * live. ashlar_plan_stats says how often this fails, and why.
+ * When a step diverges, the ordinary path serves it until its allocations match the plan again.
+ * Every allocation is checked: its slot must be large enough, be for the right stream, and overlap
+ * nothing live. ashlar_plan_stats says how often this fails, and why.
  *
  * Each stream has plan memory of its own, since nothing proves an order between two streams before
  * the step runs.
@@ -50,14 +51,14 @@ ASHLAR_BEGIN_DECLS
 
 enum {
     ASHLAR_PLAN_LOOK_AHEAD = 64,  /* runs of alike slots that a request may skip */
-    ASHLAR_PLAN_STREAMS_MAX = 16, /* of one step; allocations on further ones are not planned */
+    ASHLAR_PLAN_STREAMS_MAX = 16, /* per step; allocations on further streams are not planned */
 };
 
 typedef struct ashlar_plan_options {
-    uint64_t search_ms;      /* most time for the search of one packing; default 200 */
-    uint32_t build_after;    /* plan a key once so many of its steps are recorded; default 1;
+    uint64_t search_ms;      /* most milliseconds to search for one packing; default 200 */
+    uint32_t build_after;    /* plan a key once this many of its steps are recorded; default 1;
                               * 0: only when ashlar_plan_build() is called */
-    uint32_t rerecord_after; /* record a key anew after so many steps in a row with a miss;
+    uint32_t rerecord_after; /* record a key anew after this many steps in a row with a miss;
                               * default 0: never */
 } ashlar_plan_options;
 
@@ -76,86 +77,91 @@ typedef enum ashlar_plan_miss {
 } ashlar_plan_miss;
 #undef ASHLAR_PLAN_MISS_ENUM
 
-/* "larger than recorded" and so on; "unknown" for a value that is none. Threads: any. */
+/* "larger than recorded" and so on; "unknown" if the value is not a miss. Threads: any. */
 ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
 /* Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
-    uint64_t memory_bytes;   /* that plans hold now; plans of one stream share it */
-    uint64_t plan_bytes;     /* sum over streams of the largest plan there; <= memory_bytes */
-    uint64_t bound_bytes;    /* sum over streams of the largest peak of live bytes of a plan */
+    uint64_t memory_bytes;   /* held by plans now; plans of one stream share memory */
+    uint64_t plan_bytes;     /* sum over streams of their largest plan; <= memory_bytes */
+    uint64_t bound_bytes;    /* sum over streams of the largest peak of live bytes in a plan */
     uint64_t plan_count;
     uint64_t slot_count;     /* of all plans */
     uint64_t steps_recorded;
     uint64_t steps_replayed;
-    uint64_t steps_declined; /* served from the ordinary path: another thread was in that memory or
-                              * at the key, no memory could be had, or the stream is captured */
+    uint64_t steps_declined; /* served by the ordinary path, since another thread's step used the
+                              * plan's memory or key, there was no memory for the plan, or the
+                              * stream was captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
-    uint64_t unplanned;      /* served from the ordinary path as they were when recorded */
+    uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
 } ashlar_plan_stats;
 
-/* The misses of all reasons together. Threads: any. */
+/* The sum of all misses, whatever their reason. Threads: any. */
 ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
 
 /*
- * Begin a step of the calling thread. It is recorded if `key` has no plan on this stream, otherwise
- * replayed. Allocations of other threads are not part of it; each thread may be in a step of its
- * own. A step begun within another is part of that one, and its key is ignored. In a guard mode, or
- * without thread caches, steps are neither recorded nor replayed.
+ * Begin a step of the calling thread. The step is recorded if `key` has no plan on this stream, and
+ * replayed otherwise. Allocations of other threads are not part of it; each thread may be in a step
+ * of its own. A step begun within another is part of the outer step, and its key is ignored. In a
+ * guard mode, or without thread caches, steps are neither recorded nor replayed.
  *
- * stream   the step's main stream. If the key was recorded on another one, which is destroyed by
- *          now, the plan moves to this one. A key that has lost another of its streams is recorded
- *          anew. Steps on a thread's own default stream are forgotten when the thread ends
- * key      names steps that are alike, say those of one range of lengths
+ * stream   the step's main stream. If the key was recorded on a main stream that is destroyed by
+ *          now, its plan moves to `stream`. If another of the key's streams was destroyed, the key
+ *          is recorded anew. Plans on a thread's own default stream are forgotten when the thread
+ *          ends
+ * key      a number for steps that are alike, say those of one range of lengths
  *
- * Threads: any.  Stream: may queue a wait for a stream that is gone.
+ * Threads: any.  Stream: may queue a wait for the last work of a destroyed stream.
  * Errors:  ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (a stream that would have to wait is
  *          captured without a pool); then the step has not begun.
- * Cost:    takes the lock. While any step is recorded, each allocation and free takes it, too.
+ * Cost:    takes the lock. While any step is recorded, each allocation and free takes the lock,
+ *          too.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *allocator,
                                                              ashlar_stream stream, uint64_t key);
 
 /*
- * End the calling thread's step. If it was recorded and build_after is reached, the key is planned,
- * which packs and may take memory.
+ * End the calling thread's step. If it was recorded and build_after is reached, the key is planned:
+ * its recording is packed, and memory may be taken for the plan.
  *
  * Threads: the one that began the step.
- * Errors:  ASHLAR_EINVAL (no step of this thread), ASHLAR_EHOSTMEM (the recording is lost),
- *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (the plan's memory). The step has ended all the same; the
- *          ordinary path serves its key until ashlar_plan_build() finds memory for it, or a step of
- *          it is recorded again. Other keys keep their plans if they can.
- * Cost:    takes the lock; with a packing, up to search_ms and more for thousands of allocations.
+ * Errors:  ASHLAR_EINVAL (this thread is in no step), ASHLAR_EHOSTMEM (the recording is lost),
+ *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (no memory for the plan). The step has ended all the same.
+ *          The ordinary path then serves the key's steps until ashlar_plan_build() finds memory, or
+ *          a step of the key is recorded again. Other keys keep their plans if they can.
+ * Cost:    takes the lock. A packing takes up to search_ms, or longer for thousands of allocations.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_end(ashlar_allocator *allocator);
 
-/* Set the options of all keys from now on; NULL: the defaults. Threads: any. */
+/* Set the options for all keys, from now on; NULL: the defaults. Threads: any. */
 ASHLAR_API void ashlar_plan_set_options(ashlar_allocator *allocator,
                                         const ashlar_plan_options *options);
 
 /*
  * Plan every key that was recorded since it was last planned, or has no plan. Steps recorded under
  * one key are merged, with the largest sizes and longest lifetimes, so that the plan dominates each
- * of them. Allocations are paired by tag and stream: tags keep different things apart.
+ * of the steps. Merging pairs allocations by tag and stream, so give different tags to blocks of
+ * different purpose.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
- * Errors:  ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; keys without memory stay unplanned.
+ * Errors:  ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; keys for which there was no memory stay
+ *          unplanned.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_build(ashlar_allocator *allocator);
 
 /*
- * Record the next step of a key even if the key has a plan or a recording. It is merged into the
- * recording, so that the next plan serves both.
+ * Record the key's next step even if the key has a plan or a recording. The step is merged into the
+ * recording, so that the next plan serves old and new steps.
  *
  * Threads: any.
  */
 ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t key);
 
 /*
- * Forget all plans and recordings, and give their memory to the ordinary path: at once, or where a
- * block of a plan is still live, when a step begins or ends after its free. Nothing else takes
- * memory from plans, neither ashlar_allocator_trim() nor a request that finds none.
+ * Forget all plans and recordings, and give their memory to the ordinary path: at once, or if a
+ * block of a plan is still live, when the next step begins or ends after that block's free. Nothing
+ * else takes memory from plans: neither ashlar_allocator_trim() nor a request that finds no memory.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */

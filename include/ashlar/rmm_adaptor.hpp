@@ -1,6 +1,6 @@
 /*
- * rmm_adaptor.hpp - an ashlar allocator as a memory resource of RMM and of libcu++. C++17, nothing
- * to compile but this header; link with libashlar.
+ * rmm_adaptor.hpp - an ashlar allocator as a memory resource of RMM and of libcu++. Needs C++17,
+ * this header and libashlar, nothing else.
  *
  *     ashlar_device *device;
  *     ashlar_allocator *memory;
@@ -12,18 +12,19 @@
  *     rmm::mr::set_current_device_resource(resource); // before 26.06: ..._resource_ref(resource)
  *     rmm::device_buffer buffer(1 << 20, stream);     // of ashlar's memory
  *
- * rmm_resource is a class without a base, as the concepts want it: cuda::mr::resource of CCCL from
- * 3.1 on (allocate on a stream, allocate_sync) and cuda::mr::async_resource before (allocate,
- * allocate_async). RMM takes such a class from 24.10 on, through its device_async_resource_ref.
+ * rmm_resource has no base class. It satisfies CCCL's concepts: cuda::mr::resource from CCCL 3.1 on
+ * (allocate on a stream, allocate_sync), and cuda::mr::async_resource before (allocate,
+ * allocate_async). RMM accepts it from 24.10 on, through its device_async_resource_ref.
  *
- * rmm_device_resource is for what wants a rmm::mr::device_memory_resource *, in versions of RMM
- * that have it, 24.04 to 26.04: rmm::mr::set_current_device_resource(&resource).
+ * rmm_device_resource is for code that needs a rmm::mr::device_memory_resource *, which RMM has
+ * from 24.04 to 26.04: rmm::mr::set_current_device_resource(&resource).
  *
  * Tried with RMM 24.12, 25.02, .04, .08, .10, .12, 26.02, .04, .06, .08 and 26.10, which itself
- * wants C++20.
+ * needs C++20.
  *
- * Both refer to the allocator, which has to live longer, as long as what RMM frees at its end.
- * Copies are equal. All blocks are multiples of 512 bytes, at multiples of 512.
+ * Both classes hold a pointer to the allocator, which must outlive them and everything that RMM
+ * frees when the program ends. Copies of a resource compare equal. The size and address of every
+ * block are multiples of 512 bytes.
  */
 #ifndef ASHLAR_RMM_ADAPTOR_HPP
 #define ASHLAR_RMM_ADAPTOR_HPP
@@ -53,7 +54,7 @@
 #define ASHLAR_RMM_HAS_BASE 1
 #endif
 
-/* Before CCCL 3.1 the properties are there only where they are asked for, which RMM does. */
+/* Before CCCL 3.1, properties exist only if a macro asks for them, which RMM defines. */
 #if __has_include(<cuda/memory_resource>)
 #include <cuda/memory_resource>
 #if defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
@@ -71,7 +72,7 @@ namespace ashlar {
 using bad_alloc = rmm::bad_alloc;
 using out_of_memory = rmm::out_of_memory;
 #else
-/* what() says what was asked, what there is and what would help. */
+/* what() returns the text of ashlar_error_detail(). */
 class bad_alloc : public std::bad_alloc {
   public:
     explicit bad_alloc(std::string text) : text_(std::move(text)) {
@@ -92,13 +93,13 @@ class out_of_memory : public bad_alloc {
 
 namespace detail {
 
-/* cudaStream_t itself, and what turns into it: rmm::cuda_stream_view. */
+/* For cudaStream_t, and for types that convert to it, such as rmm::cuda_stream_view. */
 template <class Stream, std::enable_if_t<std::is_convertible_v<Stream, ashlar_stream>, int> = 0>
 ashlar_stream stream_of(const Stream &stream, int) noexcept {
     return stream;
 }
 
-/* cuda::stream_ref, which has to be asked. */
+/* For cuda::stream_ref, whose get() returns the stream. */
 template <class Stream>
 auto stream_of(const Stream &stream, long) noexcept
     -> std::enable_if_t<std::is_convertible_v<decltype(stream.get()), ashlar_stream>,
@@ -106,7 +107,7 @@ auto stream_of(const Stream &stream, long) noexcept
     return stream.get();
 }
 
-/* For overloads: `Stream` is one of these. */
+/* Enables an overload only if `Stream` is one of the types above. */
 template <class Stream>
 using if_stream = decltype(detail::stream_of(std::declval<const Stream &>(), 0));
 
@@ -141,9 +142,9 @@ class rmm_resource {
         return take(detail::stream_of(stream, 0), bytes, alignment);
     }
 
-    /* `stream`: of the last use, or one that is ordered behind it. */
+    /* `stream` is the stream of the last use, or one whose work is ordered after that use. */
     template <class Stream, class = detail::if_stream<Stream>>
-    void deallocate(const Stream &stream, void *ptr, std::size_t, // nothing is asked of the size
+    void deallocate(const Stream &stream, void *ptr, std::size_t, // the size is ignored
                     std::size_t = default_alignment) noexcept {
         give(ptr, detail::stream_of(stream, 0));
     }
@@ -162,14 +163,14 @@ class rmm_resource {
         return ptr;
     }
 
-    /* All work that uses the memory is over. */
+    /* All work that uses the memory must be over. */
     void deallocate_sync(void *ptr, std::size_t, std::size_t = default_alignment) noexcept {
         const ashlar_status status = ashlar_free(allocator_, ptr);
         assert(status == ASHLAR_OK && "not a block of this allocator");
         (void)status;
     }
 
-    /* The same under the names that CCCL had for them before 3.1. */
+    /* The same functions under the names that CCCL used before 3.1. */
     void *allocate(std::size_t bytes, std::size_t alignment = default_alignment) {
         return allocate_sync(bytes, alignment);
     }
@@ -225,7 +226,7 @@ class rmm_resource {
     void give(void *ptr, ashlar_stream stream) noexcept {
         ashlar_status status = ashlar_free_on(allocator_, ptr, stream);
         if (status == ASHLAR_EHOSTMEM) {
-            /* There is no room to remember the stream: with its work over, nobody has to. */
+            /* No room to remember the stream: once its work is over, that is not needed. */
             status = ashlar_stream_synchronize(ashlar_allocator_device(allocator_), stream);
             status = status == ASHLAR_OK ? ashlar_free(allocator_, ptr) : status;
         }

@@ -1,10 +1,10 @@
 /*
- * trace.h - what an allocator did and what it holds, in files for people and programs.
+ * trace.h - files, for people and programs, of an allocator's events (a trace) and of its memory at
+ * one moment (a snapshot).
  *
  * A trace has the newest events of an allocator made with the option `trace`: blocks taken and
  * given back, memory mapped and unmapped, requests refused. Tracing changes no address, but makes
- * every allocation and free take the lock and read the clock. A snapshot is the allocator's memory
- * at one moment, with or without a trace.
+ * every allocation and free take the lock and read the clock. A snapshot needs no trace.
  */
 #ifndef ASHLAR_TRACE_H
 #define ASHLAR_TRACE_H
@@ -26,32 +26,33 @@ typedef enum ashlar_trace_format {
      */
     ASHLAR_TRACE_RMM_CSV,
     /*
-     * A packing problem for MiniMalloc, id,lower,upper,size: sizes of blocks with their rounding,
-     * lifetimes [lower, upper) in positions of the trace. It does not know streams.
+     * A packing problem for MiniMalloc, in the columns id,lower,upper,size. Sizes are those of the
+     * blocks after rounding; [lower, upper) is a block's lifetime, in positions of the trace.
+     * Streams are left out: the format has none.
      */
     ASHLAR_TRACE_MINIMALLOC_CSV,
     /*
-     * A picture for a browser: time in positions of the trace across, address up, a rectangle with
-     * a tooltip for each block, coloured by tag. Sizes as above; wide ranges without any block are
-     * left out. Legible up to some 10,000 blocks.
+     * A picture for a browser: x is the position in the trace, y the address. Each block is a
+     * rectangle with a tooltip, coloured by tag. Sizes are those after rounding; wide address
+     * ranges without a block are left out. Legible up to some 10,000 blocks.
      */
     ASHLAR_TRACE_SVG,
     ASHLAR_TRACE_FORMAT_COUNT
 } ashlar_trace_format;
 
 /*
- * Write the trace to a file. Blocks that are live now are live at its end.
+ * Write the trace to a file. Blocks that are live now last until the end of the trace.
  *
- * path     replaced as a whole; on failure it stays as it was
- * missing  how many events since the allocator was made are not in the file: those that newer ones
- *          overwrote, and those of blocks whose beginning or end was among them; unchanged on
- *          failure. NULL is allowed
+ * path     the file; it is replaced as a whole, and on failure stays as it was
+ * missing  the number of events since the allocator was made that are not in the file: those that
+ *          newer events overwrote, and the remaining event of a block whose other one was
+ *          overwritten; unchanged on failure. NULL is allowed
  *
  * Threads: any, also beside other calls on this allocator, whose events may be in the file or not.
- * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; path is no regular file),
+ * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; `path` is not a regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each, 170 for a picture;
- *          no driver call.
+ * Cost:    O(n log n) in the events kept, and some 70 bytes of host memory for each event, 170 for
+ *          a picture; no driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_allocator *allocator,
                                                                         ashlar_trace_format format,
@@ -59,7 +60,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_a
                                                                         uint64_t *missing);
 
 typedef enum ashlar_snapshot_state {
-    ASHLAR_SNAPSHOT_LIVE,    /* the caller's */
+    ASHLAR_SNAPSHOT_LIVE,    /* owned by the program */
     ASHLAR_SNAPSHOT_CACHED,  /* free, in a thread's cache, for its stream */
     ASHLAR_SNAPSHOT_PENDING, /* free for its stream; its last use there may not be over */
     ASHLAR_SNAPSHOT_PLANNED, /* plan memory that no block uses now */
@@ -77,7 +78,7 @@ typedef struct ashlar_snapshot_block {
     uint64_t address;
     uint64_t bytes;           /* > 0; rounding included */
     uint64_t requested_bytes; /* LIVE: 1 .. bytes; else 0 */
-    ashlar_stream stream;     /* LIVE: taken for; CACHED, PENDING: last used on; IDLE: NULL */
+    ashlar_stream stream;     /* LIVE: it was taken for this; CACHED, PENDING: last used on this */
     ashlar_tag tag;           /* LIVE; else ASHLAR_TAG_USER */
     ashlar_snapshot_state state;
 } ashlar_snapshot_block;
@@ -89,8 +90,8 @@ typedef struct ashlar_snapshot_block {
  *   segment's end
  * and of the ashlar_stats of the same moment:
  *   reserved_bytes == sum of segments' bytes
- *   live_blocks == number of LIVE blocks,  block_bytes == sum of their bytes,
- *   live_bytes == sum of their requested_bytes, and by tag tags[].live_bytes
+ *   live_blocks == number of LIVE blocks,  block_bytes == sum of the LIVE blocks' bytes,
+ *   live_bytes == sum of their requested_bytes,  tags[].live_bytes likewise for each tag
  */
 typedef struct ashlar_snapshot {
     int device_ordinal;
@@ -115,17 +116,18 @@ ashlar_allocator_take_snapshot(ashlar_allocator *allocator, ashlar_snapshot **ou
 ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allowed */
 
 /*
- * Write a snapshot, and the trace where there is one, as PyTorch's torch.cuda.memory._snapshot()
- * pickled: for its viewer (pytorch.org/memory_viz: drop the file there) and torch.cuda._memory_viz.
- * Python reads it without PyTorch too; it holds plain values only.
+ * Write a snapshot, and the trace if there is one, as a pickle of the form that PyTorch's
+ * torch.cuda.memory._snapshot() returns. It is for PyTorch's viewer (drop the file on
+ * pytorch.org/memory_viz) and for torch.cuda._memory_viz. Python can load it without PyTorch, since
+ * it holds plain values only.
  *
- * In the file a block that is not LIVE is inactive, whatever its last use; an event's tag is its
- * `user_metadata`; there are no call stacks.
+ * In the file every block that is not LIVE is inactive, even if its last use may not be over; an
+ * event's tag is its `user_metadata`; there are no call stacks.
  *
- * path   replaced as a whole; on failure it stays as it was
+ * path   the file; it is replaced as a whole, and on failure stays as it was
  *
  * Threads: any.
- * Errors:  ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * Errors:  ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  * Cost:    as ashlar_allocator_take_snapshot(), and some 60 bytes of host memory for each event
  *          kept; the file has less than 100 bytes for each block and each event.
  */
