@@ -19,7 +19,8 @@
 
 /* Whether this processor can run a set. */
 #define ASHLAR_RUNS_baseline true
-#define ASHLAR_RUNS_avx2 (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
+#define ASHLAR_RUNS_avx2 \
+    (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
 
 /* Bytes of a vector register. */
 #define ASHLAR_VECTOR_BYTES ASHLAR_JOIN(ASHLAR_VECTOR_BYTES_, ASHLAR_SET)
