@@ -46,7 +46,8 @@ static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     ASHLAR_CHECK2(arena->name_capacity != 0 && (arena->name_capacity & mask) == 0);
     ASHLAR_CHECK2(arena->tensor_count < arena->name_capacity); /* so the search ends */
     size_t i = hash_of(name) & mask;
-    while (arena->names[i] != 0 && strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
+    while (arena->names[i] != 0 &&
+           strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
         i = (i + 1) & mask;
     }
     return &arena->names[i];
@@ -201,10 +202,10 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
 
 static bool reserve_all(ashlar_arena *arena, size_t count) {
     void *tensors = arena->tensors, *groups = arena->groups;
-    const bool has_capacity =
-        reserve(&tensors, arena->tensor_count, count, &arena->tensor_capacity,
-                sizeof *arena->tensors) &&
-        reserve(&groups, arena->group_count, 1, &arena->group_capacity, sizeof *arena->groups);
+    const bool has_capacity = reserve(&tensors, arena->tensor_count, count, &arena->tensor_capacity,
+                                    sizeof *arena->tensors) &&
+                          reserve(&groups, arena->group_count, 1, &arena->group_capacity,
+                                    sizeof *arena->groups);
     arena->tensors = tensors; /* one array may have moved even if the other could not grow */
     arena->groups = groups;
     ASHLAR_CHECK2(!has_capacity || (arena->group_count < arena->group_capacity &&
