@@ -1,4 +1,4 @@
-/* checkpoint_load.c - an open checkpoint, and filling an arena from it. */
+/* checkpoint_load.c - opens a checkpoint, and fills an arena from it. */
 #include "arena/checkpoint/checkpoint_impl.h"
 
 #include <stdio.h>
@@ -13,10 +13,10 @@
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
-    char *path; /* as it was opened, for messages */
+    char *path; /* owned; as the caller gave it, for messages */
 };
 
-/* One load: where in the file each tensor's part of each region is. */
+/* One load: for each region, the entry of the file that holds each tensor's part of it. */
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
@@ -62,7 +62,10 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 
 /* --- what the file's tensors are ------------------------------------------------------------ */
 
-/* The tensor and the region that a name in the file stands for. A parameter's name wins. */
+/*
+ * Find the tensor and the region that a name in the file stands for. False: there are none. If the
+ * name could mean two regions, it means the parameters.
+ */
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -78,7 +81,7 @@ static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *
 
 enum { SHAPE_BYTES = 256 };
 
-/* "F32 [2, 3]" */
+/* Write a type and a shape like this: "F32 [2, 3]". */
 static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
                         char text[static SHAPE_BYTES]) {
     int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar__safetensors_dtype_name(dtype));
@@ -108,7 +111,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
                         l->file->path, entry->name, got, want);
 }
 
-/* Note where one tensor of the file belongs. */
+/* Note which tensor and region one entry of the file belongs to. */
 static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
     ashlar_region region = ASHLAR_REGION_PARAMETERS;
     size_t tensor = 0;
@@ -122,7 +125,7 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
     const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
                            ashlar__layout_has(ashlar__region_layout(region), info.dtype);
     if (is_wanted) {
-        ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* names differ in a file */
+        ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* a file has each name once */
         l->found[region * l->count + tensor] = entry;
         return check_entry(l, region, &info, entry);
     }
@@ -179,8 +182,8 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
         const ashlar_safetensors_entry *parameter =
             l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
-        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
-        ASHLAR_CHECK2(from != NULL); /* check_complete() */
+        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* of a master */
+        ASHLAR_CHECK2(from != NULL); /* by check_complete() */
         ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
         ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
                       ashlar_arena_region_bytes(l->arena, region));

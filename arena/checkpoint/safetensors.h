@@ -4,9 +4,9 @@
  *     8 bytes    N, little-endian
  *     N bytes    JSON: {"__metadata__": {key: text}, name: {"dtype": "F32", "shape": [2, 3],
  *                "data_offsets": [begin, end]}, ...}, padded with blanks
- *     the rest   the tensors' bytes, little-endian, row-major; offsets count from here
+ *     the rest   the tensors' bytes, little-endian, row-major; data_offsets count from here
  *
- * Invariants that the reader insists on, with the tensors sorted by begin:
+ * The reader refuses files in which this does not hold, the tensors being sorted by begin:
  *     begin[0] = 0, begin[i+1] = end[i], end[last] = file bytes - 8 - N, N <= HEADER_MAX
  *     end[i] - begin[i] = product of shape * bytes of dtype
  */
@@ -29,18 +29,19 @@ typedef struct ashlar_safetensors_entry {
     ashlar_dtype dtype;
     size_t rank;                               /* 0: one element */
     size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
-    const void *data;                          /* the elements; NULL if there are none */
+    const void *data;                          /* the elements; may be NULL if there are none */
 } ashlar_safetensors_entry;
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
 
 /*
- * Write a file, whole or not at all (see file.h). Tensors of wider types come first, so that each
- * is aligned to its type; those of one type keep their order.
+ * Write a file, whole or not at all (see file.h). Tensors with wider elements come first, so that
+ * each is aligned to its element size; tensors with equally wide elements keep their order.
  *
  * metadata   NULL if metadata_count is 0
  * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
- *            rank), ASHLAR_EOVERFLOW (a size, the header's too), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ *            rank), ASHLAR_EOVERFLOW (a tensor, the header or the file is too large), ASHLAR_EIO,
+ *            ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
                                                           const ashlar_safetensors_entry *entries,
@@ -51,12 +52,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
 typedef struct ashlar_safetensors ashlar_safetensors;
 
 /*
- * Map a file and check all of it but the elements' values.
+ * Map a file and check all of it, except the elements' values.
  *
  * Ownership: the caller owns *out until ashlar__safetensors_close(); every pointer that the
- *            functions below give is valid until then. The file must not be cut short meanwhile
- *            (one written by ashlar is never changed in place, only replaced).
- * Threads:   any may read an open file; it never changes.
+ *            functions below return is valid until then. Nobody may shorten the file meanwhile
+ *            (ashlar itself never changes a file in place; it replaces it).
+ * Threads:   any may read an open file, which never changes.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
  *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
@@ -65,28 +66,29 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
-/* Number of tensors, and tensor `i` < count in the order of the data. */
+/* The number of tensors; and tensor `i`, below that number, in the order of the data. */
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
 
 /*
- * The tensor of that name, NULL if there is none. O(log count).
- * Its data may be unaligned in a file that others wrote: copy it, do not cast it.
+ * The tensor of that name, or NULL. O(log count).
+ * In a file that another program wrote, its data may be unaligned: copy the data before using it
+ * as elements.
  */
 const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
                                                          const char *name);
 
-/* The metadata's text for `key`, NULL if there is none. */
+/* The metadata's text for `key`, or NULL. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
 
 /*
- * Bytes of a tensor's elements. Errors: ASHLAR_EINVAL (type, rank), ASHLAR_EOVERFLOW; the detail
- * names the tensor.
+ * Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
+ * rank), ASHLAR_EOVERFLOW; the detail names the tensor.
  */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
 
-/* The format's name of a type, NULL for a value that is no type. */
+/* The format's name of a type, or NULL for a value that is no type. */
 const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype);
 
 #endif /* ASHLAR_SAFETENSORS_H */

@@ -26,9 +26,9 @@ static const char dtype_reason[] = "has a dtype that is none of" ASHLAR_DTYPE_MA
 struct ashlar_safetensors {
     unsigned char *map;
     size_t map_bytes;
-    ashlar_json *header;                      /* owns all names and texts */
+    ashlar_json *header;                      /* owns all names, keys and texts */
     ashlar_safetensors_entry *entries;        /* [count], in the order of the data */
-    const ashlar_safetensors_entry **by_name; /* [count] */
+    const ashlar_safetensors_entry **by_name; /* [count], sorted by name */
     size_t count;
     ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
     size_t metadata_count;
@@ -74,7 +74,7 @@ static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char 
 }
 
 static ashlar_status map_file(ashlar_safetensors *file, const char *path) {
-    /* Non-blocking, or a pipe of that name would wait for its writer; files do not mind. */
+    /* Without O_NONBLOCK, open() of a pipe would wait for a writer; a file ignores the flag. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return fail_errno(path);
@@ -100,7 +100,7 @@ static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
     return false;
 }
 
-/* An array of `min` .. `max` sizes. */
+/* Read an array of at least `min` and at most `max` sizes. False: `value` is no such array. */
 static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t *sizes,
                         size_t *count) {
     if (value == NULL || value->kind != ASHLAR_JSON_ARRAY || value->count < min ||
@@ -165,10 +165,10 @@ static int compare_data(const void *a, const void *b) {
     if (x->data != y->data) {
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
     }
-    /* Empty tensors share their address with the next one and come before it. */
+    /* An empty tensor has the address of the tensor behind it, so it must sort before that one. */
     size_t x_bytes = 0;
     size_t y_bytes = 0;
-    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both were checked before */
+    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both entries are checked already */
     (void)!ashlar__safetensors_entry_bytes(y, &y_bytes);
     if (x_bytes != y_bytes) {
         return x_bytes < y_bytes ? -1 : 1;
@@ -186,7 +186,7 @@ static int compare_pairs(const void *a, const void *b) {
                   ((const ashlar_safetensors_pair *)b)->key);
 }
 
-/* Sort the tensors by their data: no hole, no overlap, nothing left over. */
+/* Sort the tensors by their data, and check that they cover all of it without hole or overlap. */
 static ashlar_status check_cover(const check *checked, ashlar_safetensors *file) {
     if (file->count > 1) {
         qsort(file->entries, file->count, sizeof *file->entries, compare_data);

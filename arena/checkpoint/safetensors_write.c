@@ -41,7 +41,7 @@ ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *en
     for (size_t i = 0; i < entry->rank; i++) {
         has_zero = has_zero || entry->shape[i] == 0;
     }
-    /* Over a zero too: [2^40, 2^40, 0] has 0 bytes, but its strides would not fit. */
+    /* Multiply the rest even if a dimension is 0: the strides of [2^40, 2^40, 0] do not fit. */
     for (size_t i = 0; i < entry->rank; i++) {
         if (entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
@@ -67,7 +67,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorts `names`. `what`: what they name. */
+/* Check that `names` may be written. Sorts them. `what` they name is for the message. */
 static ashlar_status check_names(const char **names, size_t count, const char *what) {
     if (count > 1) {
         qsort(names, count, sizeof *names, compare_names);
@@ -118,7 +118,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
 
 /* --- the order of the data ------------------------------------------------------------------ */
 
-/* Wider types first. Entries of one type keep the order that the caller's array has them in. */
+/* Wider elements first. Entries with equally wide elements keep the order of the caller's array. */
 static int compare_entries(const void *a, const void *b) {
     const ashlar_safetensors_entry *x = *(const ashlar_safetensors_entry *const *)a;
     const ashlar_safetensors_entry *y = *(const ashlar_safetensors_entry *const *)b;
@@ -130,7 +130,7 @@ static int compare_entries(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One tensor's place in the header. `*begin` moves on to its end. */
+/* Write one tensor's part of the header. Its data begins at *begin, which moves to its end. */
 static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensors_entry *entry,
                                size_t *begin) {
     size_t bytes;
@@ -168,7 +168,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     return ASHLAR_OK;
 }
 
-/* The header, except its padding. */
+/* Write the header, without the padding behind it. */
 static ashlar_status build_header(ashlar_json_writer *json,
                                   const ashlar_safetensors_entry *const *order, size_t count,
                                   const ashlar_safetensors_pair *metadata, size_t metadata_count) {

@@ -1,4 +1,4 @@
-/* convert.c - values of one element type as values of another, one at a time, by way of double. */
+/* convert.c - converts values from one element type to another, one at a time, through double. */
 #include "arena/compute/convert.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *
     ASHLAR_CHECK2((const char *)out >= (const char *)in + count * from_bytes ||
                   (const char *)in >= (const char *)out + count * to_bytes || count == 0);
     if (to == from) {
-        memcpy(out, in, count * to_bytes); /* a NaN too, which arithmetic would make quiet */
+        memcpy(out, in, count * to_bytes); /* keeps signalling NaNs, which arithmetic would quiet */
         return;
     }
     for (size_t i = 0; i < count; i++) {

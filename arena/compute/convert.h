@@ -1,5 +1,5 @@
 /*
- * convert.h - values of one element type as values of another (internal).
+ * convert.h - converts values from one element type to another (internal).
  */
 #ifndef ASHLAR_CONVERT_H
 #define ASHLAR_CONVERT_H
@@ -9,9 +9,9 @@
 #include <ashlar/dtype.h>
 
 /*
- * Write `count` values of type `from` at `in` as type `to` at `out`, rounded to nearest; F64
- * becomes F16 or BF16 by way of F32. Of one type, every bit is kept. Neither need be aligned; they
- * do not overlap. Requires valid types.
+ * Convert `count` values from type `from` at `in` to type `to` at `out`, rounded to nearest. F64 to
+ * F16 or BF16 is rounded to F32 on the way. If the types are the same, every bit is kept. `in` and
+ * `out` need not be aligned, and must not overlap. Both types must be valid.
  */
 void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count);
 

@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* Inside the device's context. */
+/* Load the image and find the kernels. The device's context must be current. */
 static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
                           const char *const *names, size_t count, cu_module *module,
                           cu_function *kernels) {

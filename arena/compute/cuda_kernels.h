@@ -1,5 +1,5 @@
 /*
- * cuda_kernels.h - compiled kernels of one image, loaded into a device's context (internal).
+ * cuda_kernels.h - loads a compiled image's kernels into a device's context (internal).
  */
 #ifndef ASHLAR_CUDA_KERNELS_H
 #define ASHLAR_CUDA_KERNELS_H
@@ -8,31 +8,32 @@
 
 #include "allocator/device/device_impl.h"
 
-/* A compiled image, as long as the process lives. */
+/* A compiled image. It is static: it lives as long as the process. */
 typedef struct ashlar_cuda_image {
-    const char *what; /* for messages: "optimizer" */
-    const unsigned long long *image; /* begins with 0: the build had no compiler for it */
+    const char *what;                /* for messages: "optimizer" */
+    const unsigned long long *image; /* if its first word is 0, the build had no CUDA compiler */
 } ashlar_cuda_image;
 
 /*
  * Load `image` and find `count` kernels in it.
  *
- * Ownership: *module is the caller's, to be unloaded.
- * Errors:    ASHLAR_ENOTSUP (none for this device, or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ * Ownership: the caller owns *module, and must unload it.
+ * Errors:    ASHLAR_ENOTSUP (the image has no kernels for this device or this driver),
+ *            ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
                                                           const ashlar_cuda_image *image,
                                                           const char *const *names, size_t count,
                                                           cu_module *module, cu_function *kernels);
 
-/* Waits for the device first: queued kernels still need their code. */
+/* Unload a module. Waits for the device first, because queued kernels still need their code. */
 void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module);
 
 /*
- * Queue a kernel whose one parameter is *param, which is read before the call returns. With 0
- * blocks nothing is launched. Call it inside the device's context.
+ * Queue a kernel whose only parameter is *param, which is read before the call returns. With 0
+ * blocks nothing is launched. The device's context must be current.
  *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with the kernel's name.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the detail has the kernel's name.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device,
                                                             cu_function kernel, const char *name,

@@ -1,19 +1,19 @@
 /*
  * element.h - names for code that is compiled once for each element type (internal; C and CUDA C).
  *
- * ASHLAR_TYPE is f32, f64, f16 or bf16. meson.build defines it for a source; a .cu file defines it
- * before each include of a .cuh. Every word below follows it:
+ * ASHLAR_TYPE is f32, f64, f16 or bf16. meson.build defines it for a .c file; a .cu file defines it
+ * before each include of a .cuh. Every macro below depends on it:
  *
- *   ASHLAR_STORED                       C type of an element in memory
- *   ASHLAR_REAL                         C type it is computed in: float or double
- *   ASHLAR_WIDEN(stored)                an element as REAL
- *   ASHLAR_NARROW(real)                 a REAL rounded to an element
- *   ASHLAR_ROOT(real), ASHLAR_EXP(real)
- *   ASHLAR_HAS_MASTER                   whether an fp32 master stands beside the parameters
- *   ASHLAR_NAME(name)                   `name` with the element type behind it
- *   ASHLAR_REAL_NAME(name)              `name` with f32 or f64, REAL's, behind it
- *   ASHLAR_VARIANT(name)                `name` with element type and instruction set behind it;
- *                                       meson.build defines ASHLAR_SET, the set
+ *   ASHLAR_STORED                       the C type of an element in memory
+ *   ASHLAR_REAL                         the C type to compute in: float or double
+ *   ASHLAR_WIDEN(stored)                an element converted to ASHLAR_REAL
+ *   ASHLAR_NARROW(real)                 an ASHLAR_REAL rounded to an element
+ *   ASHLAR_ROOT(real), ASHLAR_EXP(real) square root and exponential of an ASHLAR_REAL
+ *   ASHLAR_HAS_MASTER                   whether parameters of this type have an fp32 master
+ *   ASHLAR_NAME(name)                   `name` with the element type as a suffix
+ *   ASHLAR_REAL_NAME(name)              `name` with the suffix f32 or f64, as ASHLAR_REAL is
+ *   ASHLAR_VARIANT(name)                `name` with element type and instruction set as suffixes;
+ *                                       meson.build defines ASHLAR_SET, the instruction set
  */
 #ifndef ASHLAR_ELEMENT_H
 #define ASHLAR_ELEMENT_H
@@ -24,7 +24,7 @@
 
 #include "arena/compute/half.h"
 
-/* So that a file which needs them can be read and compiled alone. */
+/* A default, so that tools can compile a file that uses these macros by itself. */
 #ifndef ASHLAR_TYPE
 #define ASHLAR_TYPE f32
 #endif

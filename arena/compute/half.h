@@ -1,8 +1,8 @@
 /*
- * half.h - F16 and BF16 values as bits, to and from float (internal).
+ * half.h - conversion of F16 and BF16 values, given as bits, to and from float (internal).
  *
- * Rounding is to nearest, ties to even; what is too large becomes infinite; a NaN stays one, made
- * quiet. The functions are branch-free where it helps compilers to vectorise them.
+ * Rounding is to nearest, ties to even. A value too large becomes infinite; a NaN stays a NaN, but
+ * becomes quiet. The functions are branch-free where that helps compilers to vectorise them.
  */
 #ifndef ASHLAR_HALF_H
 #define ASHLAR_HALF_H
@@ -36,8 +36,9 @@ ASHLAR_SHARED_FN uint16_t ashlar__bf16_from_float(float value) {
 }
 
 /*
- * The exponent of binary16 is 112 smaller. Shifted into place and times 2^112, normal and subnormal
- * values alike come out exact; what was infinite or NaN there gets the largest exponent again.
+ * The exponent bias of binary16 is 112 less than float's. Its bits, shifted into place as a float
+ * and multiplied by 2^112, give normal and subnormal values exactly; for an infinity or a NaN the
+ * exponent bits are then all set again.
  */
 ASHLAR_SHARED_FN float ashlar__float_from_f16(uint16_t bits) {
     const uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
@@ -48,8 +49,8 @@ ASHLAR_SHARED_FN float ashlar__float_from_f16(uint16_t bits) {
 }
 
 /*
- * Normal results round in the integer; below 2^-14 the addition of 0.5 lets the float unit round at
- * the place where a subnormal of binary16 ends (0.5's last bit is 2^-24).
+ * A normal result is rounded in integer arithmetic. Below 2^-14, adding 0.5 makes the float unit
+ * round at 2^-24, the last bit of 0.5, which is also the last bit of a subnormal of binary16.
  */
 ASHLAR_SHARED_FN uint16_t ashlar__f16_from_float(float value) {
     const uint32_t bits = ashlar__float_bits(value);
@@ -60,7 +61,7 @@ ASHLAR_SHARED_FN uint16_t ashlar__f16_from_float(float value) {
         ashlar__float_bits(ashlar__float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
     const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
     uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
-    half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* rounds to 65536 or more */
+    half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* too large: it rounds to 65536 */
     half = magnitude > 0x7f800000u ? nan : half;
     return (uint16_t)(half | sign);
 }

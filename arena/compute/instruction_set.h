@@ -1,8 +1,9 @@
 /*
- * instruction_set.h - the sets of instructions that loops are compiled for (internal).
+ * instruction_set.h - the instruction sets that loops are compiled for (internal).
  *
- * meson.build defines ASHLAR_SET for each compilation of a loop's file, and ASHLAR_SETS(X), X(set)
- * for every set there is, the best one first, for the file that chooses between them.
+ * A file of loops is compiled once for each set; meson.build defines ASHLAR_SET, the set, each
+ * time. For the file that chooses between them it defines ASHLAR_SETS(X): X(set) for every set
+ * of the build, the best one first.
  */
 #ifndef ASHLAR_INSTRUCTION_SET_H
 #define ASHLAR_INSTRUCTION_SET_H
@@ -11,17 +12,17 @@
 
 #include "arena/compute/element.h"
 
-/* So that a file which chooses can be read and compiled alone. */
+/* A default, so that tools can compile a file that uses ASHLAR_SETS by itself. */
 #ifndef ASHLAR_SETS
 #define ASHLAR_SETS(X) X(baseline)
 #endif
 
-/* Whether this processor runs a set. */
+/* Whether this processor can run a set. */
 #define ASHLAR_RUNS_baseline true
 #define ASHLAR_RUNS_avx2 \
     (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
 
-/* Bytes of a register. */
+/* Bytes of a vector register. */
 #define ASHLAR_VECTOR_BYTES ASHLAR_JOIN(ASHLAR_VECTOR_BYTES_, ASHLAR_SET)
 #define ASHLAR_VECTOR_BYTES_baseline 16
 #define ASHLAR_VECTOR_BYTES_avx2 32

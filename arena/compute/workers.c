@@ -1,4 +1,4 @@
-/* workers.c - the threads that compute on the CPU together, and the one work they share. */
+/* workers.c - the threads that compute on the CPU together, and the one work that they share. */
 #include "arena/compute/workers.h"
 
 #include <sched.h>
@@ -15,28 +15,28 @@
 #include "allocator/base/lock.h"
 #include "allocator/base/parse.h"
 
-enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
+enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };
 
 /*
- * One work at a time, that of the thread that holds `owner`. Under `lock`:
+ * There is one work at a time, that of the thread that holds `owner`. Under `lock`:
  *
- *   fn, context, count are the work's while it is open; a thread joins only while room > 0, by
- *   room-- and users++
- *   fn may run in other threads only while users > 0; the owner closes the work and waits for
+ *   fn, context and count belong to the open work; a thread joins it by room-- and users++, and
+ *   only while room > 0
+ *   other threads call fn only while users > 0; the owner closes the work and waits for
  *   users == 0 before it returns
- *   generation grows with every work, so that a thread joins each at most once
+ *   generation grows with every work, so that a thread joins each work at most once
  */
 static struct {
     ashlar_lock owner;
-    size_t started;       /* threads there are; for the owner only */
-    bool is_start_futile; /* the system refused one; for the owner only */
+    size_t started;       /* number of threads that exist; only the owner uses it */
+    bool is_start_futile; /* the system refused a thread; only the owner uses it */
     ashlar_lock lock;
     pthread_cond_t has_work, has_ended;
     size_t room; /* threads that may still join */
     void (*fn)(void *context, size_t i);
     void *context;
     size_t count;
-    atomic_size_t next; /* the next i */
+    atomic_size_t next; /* the next i to call fn with */
     atomic_size_t users;
     atomic_size_t generation;
 } pool = {
@@ -46,7 +46,7 @@ static struct {
     .has_ended = PTHREAD_COND_INITIALIZER,
 };
 
-static atomic_size_t chosen; /* by ashlar__workers_set_count(); 0: by the environment */
+static atomic_size_t chosen; /* set by ashlar__workers_set_count(); 0: ask the environment */
 static atomic_bool refuses_start;
 
 /* ---- how many ---- */
@@ -60,7 +60,7 @@ static size_t count_processors(void) {
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         return (size_t)CPU_COUNT(&set);
     }
-    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t has */
+    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* there are more than a cpu_set_t holds */
     return online > 0 ? (size_t)online : 1;
 }
 
@@ -116,7 +116,7 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
     }
 }
 
-/* Wait until there is another work than number `seen`; take the lock and return its number. */
+/* Wait until there is a work after number `seen`. Takes the lock; returns the work's number. */
 static size_t wait_for_work_and_lock(size_t seen) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
@@ -159,7 +159,7 @@ static void *run_thread(void *unused) {
     return NULL;
 }
 
-/* A child has only the thread that forked, which is in no work. */
+/* Start afresh in a child of fork(): it has only the thread that forked, which shares no work. */
 static void forget_in_child(void) {
     ashlar__lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
     ashlar__lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
@@ -177,14 +177,17 @@ static void prepare(void) {
     may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
 }
 
-/* Call it before taking a lock: a forked child without the handler would find it taken for ever. */
+/*
+ * Install the handler for fork(). Call this before taking a lock: without the handler, a child
+ * forked meanwhile would find the lock taken for ever.
+ */
 static bool is_prepared(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
     return may_start;
 }
 
-/* With all signals blocked: the program's handlers run on the program's threads. */
+/* All signals are blocked in the thread, so that handlers run on the program's own threads. */
 static bool start_thread(void) {
     pthread_t thread;
     sigset_t all, old;
@@ -201,14 +204,14 @@ static bool start_thread(void) {
     return is_started;
 }
 
-/* Start threads until there are `wanted`, or the system refuses. Returns how many can help. */
+/* Start threads until `wanted` exist or the system refuses. Returns how many of them can help. */
 static size_t start_threads(size_t wanted) {
     ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
     }
-    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is one more */
+    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* not counting the caller's */
     return pool.started < wanted ? pool.started : wanted;
 }
 
@@ -218,7 +221,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
                       size_t count) {
     ASHLAR_OWNS(&pool.owner);
     ashlar__lock_acquire(&pool.lock);
-    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last one is closed */
+    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last work is closed */
     ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
     pool.context = context;
@@ -232,7 +235,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     ashlar__lock_release(&pool.lock);
 }
 
-/* Let nobody join any more, and wait for those who have. */
+/* Let no more threads join the work, and wait for those that have joined. */
 static void close_work(void) {
     ASHLAR_OWNS(&pool.owner);
     ashlar__lock_acquire(&pool.lock);

@@ -36,7 +36,7 @@ void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsign
             continue;
         }
         ASHLAR_CHECK2(arena->regions[i] != NULL);
-        /* Fails only if somebody else freed the region, and then it is gone as well. */
+        /* This fails only if somebody else has freed the region; it is gone then too. */
         const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
         (void)status;
         arena->regions[i] = NULL;
@@ -69,9 +69,9 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
 }
 
 /*
- * Blocks of large regions are a little larger than their layout. Regions lie side by side; with
- * sizes of 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
- * banks, and an AdamW step over regions of 128 MiB took 2.3 times as long (bench/results, arena).
+ * The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side:
+ * if each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
+ * banks. An AdamW step over such regions of 128 MiB took 2.3 times as long (bench/results, arena).
  */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
@@ -86,7 +86,7 @@ static ashlar_status block_bytes(size_t region_bytes, size_t *out) {
 ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
-    ASHLAR_CHECK2(arena->order != NULL); /* placed */
+    ASHLAR_CHECK2(arena->order != NULL); /* the arena is placed */
     ASHLAR_CHECK2(arena->allocator == NULL || arena->allocator == allocator);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
@@ -109,7 +109,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
     return ASHLAR_OK;
 }
 
-/* As above, filled with zeros. */
+/* Like ashlar__arena_take(), but the blocks are filled with zeros. */
 static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions) {
     unsigned taken = 0;

@@ -7,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* The entry that holds `pointer`, or the free one where it belongs. Requires room. */
+/* The entry that holds `pointer`, or else the free entry for it. The table must not be full. */
 static size_t *binding_entry(const ashlar_arena *arena, void *const *pointer) {
     const size_t mask = arena->binding_capacity - 1;
     ASHLAR_CHECK2(arena->binding_capacity != 0 && (arena->binding_capacity & mask) == 0);
@@ -112,7 +112,7 @@ ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
     }
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
-    fill_table(arena); /* an empty entry would hide those probed past it */
+    fill_table(arena); /* just emptying an entry would hide entries that were probed past it */
     ASHLAR_CHECK2(ashlar__arena_find_binding(arena, pointer) == NULL);
     return ASHLAR_OK;
 }

@@ -18,8 +18,8 @@ static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t ten
 }
 
 /*
- * *on: the first tensor that has a byte in [begin, end). *before: the last one that ends at or
- * before `begin`. tensor_count: there is none.
+ * *on: the first tensor that has a byte in [begin, end). *before: the last tensor that ends at or
+ * before `begin`. Each is tensor_count if there is no such tensor.
  */
 static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t begin, size_t end,
                         size_t *on, size_t *before) {
@@ -40,7 +40,7 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
     }
 }
 
-/* Describe [begin, end) of a region; `is_outside`: it begins before the region. */
+/* Describe bytes [begin, end) of a region. `is_outside`: the range begins before the region. */
 static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
                             size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
     const ashlar_layout layout = ashlar__region_layout(region);
@@ -66,7 +66,7 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
-    const uintptr_t end = begin + bytes; /* may wrap: then no region is behind it */
+    const uintptr_t end = begin + bytes; /* may wrap; no region lies behind it then */
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
         const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
@@ -83,7 +83,7 @@ bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
 
 /* ---- the arena's own account ---- */
 
-/* Groups in declaration order fill every layout without gaps. */
+/* Check that the groups, in declaration order, fill every layout without gaps. */
 static ashlar_status check_groups(const ashlar_arena *arena) {
     size_t end[ASHLAR_LAYOUT_COUNT] = {0};
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -106,7 +106,7 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Whether its size follows from its shape and fits its group. */
+/* Whether the tensor's size agrees with its shape, and the tensor fits into its group. */
 static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
     const ashlar_tensor_info *info = &tensor->info;
     size_t elements = 1;
@@ -119,7 +119,7 @@ static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_grou
            info->bytes <= group->bytes - tensor->group_offset;
 }
 
-/* Whether every layout has it at its offset in the group. */
+/* Whether the tensor lies at its offset in the group, in every layout. */
 static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
     bool is_in = true;
     for (int i = 0; i < ASHLAR_LAYOUT_COUNT; i++) {
@@ -131,7 +131,7 @@ static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_gro
     return is_in;
 }
 
-/* Every tensor lies in its group, and ends before the next one by address begins. */
+/* Check that every tensor lies in its group, and ends before the next tensor by address begins. */
 static ashlar_status check_tensors(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &arena->tensors[i];
@@ -154,7 +154,7 @@ static ashlar_status check_tensors(const ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Buckets fill the storage layout from its end. */
+/* Check that the buckets fill the storage layout, from its end to its beginning. */
 static ashlar_status check_buckets(const ashlar_arena *arena) {
     size_t end = arena->bytes[ASHLAR_LAYOUT_STORAGE];
     for (size_t i = 0; i < arena->bucket_count; i++) {
@@ -169,7 +169,7 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
                     : ashlar__fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
 }
 
-/* The allocator still knows every region as a live block that is large enough. */
+/* Check that the allocator still has every region as a live block that is large enough. */
 static ashlar_status check_regions(const ashlar_arena *arena) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *text = ashlar_region_text((ashlar_region)i);
@@ -242,7 +242,7 @@ static ashlar_status check_bindings(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->binding_count && status == ASHLAR_OK; i++) {
         const ashlar_arena_binding *binding = &arena->bindings[i];
         const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
-        ASHLAR_CHECK2(want != NULL); /* regions stay until the arena goes */
+        ASHLAR_CHECK2(want != NULL); /* regions live as long as the arena */
         if (*binding->pointer != want) {
             return report_pointer(arena, binding, want);
         }

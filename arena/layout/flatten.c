@@ -11,26 +11,26 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* One tensor and the memory that is gathered for it. */
+/* One tensor and the memory that its values are gathered from. */
 typedef struct piece {
     uintptr_t src;
     size_t bytes;
     size_t tensor;
-    size_t block; /* of the snapshot, with an owner */
+    size_t block; /* its index in the snapshot; set only if there is an owner */
     void *dst;
 } piece;
 
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces; /* at first one for each item, at last one for each tensor that is to move */
+    piece *pieces; /* first one for each item, in the end one for each tensor to be moved */
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
-    ashlar_snapshot *snapshot; /* of the owner; NULL: there is none */
+    ashlar_snapshot *snapshot; /* of the owner's blocks; NULL: there is no owner */
     void **freed;              /* [freed_count] blocks to be freed */
     size_t freed_count;
-    bool is_unmarked; /* name their stream when freeing them */
+    bool is_unmarked; /* no use was recorded: free the blocks on the stream of the copy */
     ashlar_flatten_stats stats;
 } gather;
 
@@ -73,7 +73,7 @@ static int compare_sources(const void *x, const void *y) {
     return (a->src > b->src) - (a->src < b->src);
 }
 
-/* Keep one piece for each tensor. */
+/* Keep one piece for each tensor; several items may name the same tensor. */
 static ashlar_status unite_tied(gather *g) {
     size_t count = 0;
     qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
@@ -93,7 +93,7 @@ static ashlar_status unite_tied(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Drop the pieces that lie in their place already. */
+/* Drop the pieces that already lie at their destination. */
 static void drop_in_place(gather *g) {
     size_t count = 0;
     for (size_t i = 0; i < g->count; i++) {
@@ -105,7 +105,7 @@ static void drop_in_place(gather *g) {
     g->count = count;
 }
 
-/* Refuse memory that overlaps another tensor's or the arena's. Requires order by address. */
+/* Refuse pieces that overlap each other or the arena. They must be sorted by address. */
 static ashlar_status check_apart(const gather *g) {
     char place[ASHLAR_WHERE_BYTES];
     for (size_t i = 0; i < g->count; i++) {
@@ -170,7 +170,7 @@ static void merge_copies(gather *g) {
 
 /* ---- which blocks can be freed ---- */
 
-/* The block that `address` lies in, or the last one before it; requires one. */
+/* The last block that begins at or before `address`. There must be one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
     size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
     while (high - low > 1) {
@@ -209,7 +209,7 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Pieces do not overlap: if those of a block have as many bytes as it, all of it is gathered. */
+/* Pieces do not overlap: if a block's pieces together have as many bytes as it, it can be freed. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
@@ -227,7 +227,7 @@ static void choose_freed(gather *g) {
     ASHLAR_CHECK2(g->freed_count + g->stats.kept_blocks <= g->count);
 }
 
-/* Choose the blocks to free. Their next use waits for what is queued on `stream`. */
+/* Choose the blocks to free. Their next user will wait for the work queued on `stream`. */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ashlar_status status = ashlar_allocator_take_snapshot(owner, &g->snapshot);
     if (status == ASHLAR_OK) {
@@ -239,14 +239,14 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
     for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
         status = ashlar_record_stream(owner, g->freed[i], stream);
         if (status == ASHLAR_EPOINTER) {
-            g->is_unmarked = true; /* guard=unmap: a block has one stream */
+            g->is_unmarked = true; /* with guard=unmap a block can have only one stream */
             status = ASHLAR_OK;
         }
     }
     return status;
 }
 
-/* Free them all, and return the first failure. */
+/* Free all the chosen blocks, even if one fails. Returns the first failure. */
 static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ashlar_status first = ASHLAR_OK;
     ASHLAR_CHECK2(owner != NULL || g->freed_count == 0);
@@ -260,7 +260,7 @@ static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashla
 
 /* ---- all of it ---- */
 
-/* Bound views of the same tensor stay views. */
+/* Bind the item's pointer to its tensor. A bound view of the same tensor stays a view. */
 static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar_arena_binding binding = {
         .pointer = item->pointer, .region = g->region, .tensor = item->tensor};
@@ -271,7 +271,10 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/* Everything that can fail. What the caller has stays as it is. */
+/*
+ * Every step that must succeed before anything changes. If one fails, no block has been freed and
+ * no binding has changed.
+ */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);

@@ -9,7 +9,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Make room for `extra` items behind the `count` that `array` holds. */
+/* Make room in *array for `extra` items behind its `count` items. False: no host memory. */
 static bool reserve(void **array, size_t count, size_t extra, size_t *capacity, size_t item_bytes) {
     ASHLAR_CHECK2(count <= *capacity);
     if (*capacity - count >= extra) {
@@ -40,7 +40,7 @@ static size_t hash_of(const char *name) {
     return hash;
 }
 
-/* The slot that holds `name`, or the free one where it belongs. Requires room. */
+/* The slot that holds `name`, or else the free slot for it. The table must not be full. */
 static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     const size_t mask = arena->name_capacity - 1;
     ASHLAR_CHECK2(arena->name_capacity != 0 && (arena->name_capacity & mask) == 0);
@@ -53,7 +53,7 @@ static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     return &arena->names[i];
 }
 
-/* Room for `extra` more names, at most two thirds of it taken. */
+/* Make room for `extra` more names: at most two thirds of the table will be in use. */
 static bool reserve_names(ashlar_arena *arena, size_t extra) {
     size_t capacity = arena->name_capacity == 0 ? 16 : arena->name_capacity;
     while (capacity <= (arena->tensor_count + extra) + (arena->tensor_count + extra) / 2) {
@@ -175,7 +175,7 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
     return ASHLAR_OK;
 }
 
-/* Append one checked tensor; there is room. Errors: ASHLAR_EHOSTMEM (its name). */
+/* Append one checked tensor. There must be room for it. Errors: ASHLAR_EHOSTMEM (for its name). */
 static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec) {
     ashlar_tensor_info info = {.dtype = spec->dtype, .rank = spec->rank};
     const ashlar_status status = measure(spec, &info.elements, &info.bytes);
@@ -206,7 +206,7 @@ static bool reserve_all(ashlar_arena *arena, size_t count) {
                                     sizeof *arena->tensors) &&
                           reserve(&groups, arena->group_count, 1, &arena->group_capacity,
                                     sizeof *arena->groups);
-    arena->tensors = tensors; /* one may have grown, even if the other could not */
+    arena->tensors = tensors; /* one array may have moved even if the other could not grow */
     arena->groups = groups;
     ASHLAR_CHECK2(!has_capacity || (arena->group_count < arena->group_capacity &&
                                     arena->tensor_capacity - arena->tensor_count >= count));

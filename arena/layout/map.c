@@ -7,7 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* Text that is counted in full and kept as far as there is room. */
+/* A text of which only as much is kept as there is room for; all of it is counted. */
 typedef struct text {
     char *buffer;
     size_t room, used;
@@ -43,7 +43,7 @@ static void put_buckets(const ashlar_arena *arena, text *t) {
     }
 }
 
-/* "no decay, rate x 0.5"; "frozen" stands alone. */
+/* Write "no decay, rate x 0.5"; for a frozen tensor, only "frozen". */
 static void put_options(const ashlar_tensor_options *options, text *t) {
     const char *before = "  (";
     if (options->is_frozen) {
@@ -61,7 +61,7 @@ static void put_options(const ashlar_tensor_options *options, text *t) {
     put(t, "%s", before[0] == ',' ? ")" : "");
 }
 
-/* Bytes between the end of tensor order[i] and what comes next. */
+/* Bytes between the end of tensor order[i] and the next tensor or the end of the region. */
 static size_t padding_behind(const ashlar_arena *arena, size_t i) {
     const ashlar_tensor_info *info = &arena->tensors[arena->order[i]].info;
     const size_t next = i + 1 < arena->tensor_count

@@ -11,7 +11,7 @@
 /* A stretch of padding in a region. */
 typedef struct gap {
     size_t offset, bytes;
-    size_t before; /* the tensor before it; tensor_count: none */
+    size_t before; /* the tensor before the gap; tensor_count: none */
     ashlar_region region;
 } gap;
 
@@ -19,9 +19,9 @@ typedef struct gap {
 typedef struct gaps {
     const ashlar_arena *arena;
     gap *list;
-    ashlar_copy_span *spans; /* [count] from each gap to its place in one block */
+    ashlar_copy_span *spans; /* [count] copies each gap to its place in one block */
     size_t count;
-    size_t bytes; /* of all */
+    size_t bytes; /* of all gaps together */
 } gaps;
 
 static void add_gap(gaps *g, ashlar_region region, size_t begin, size_t end, size_t before) {
@@ -49,7 +49,7 @@ static void find_gaps(gaps *g, ashlar_region region) {
     add_gap(g, region, end, arena->bytes[layout], before);
 }
 
-/* Tell which byte it is, and which tensor lies before it. */
+/* Fail with a text about byte `i` of a gap: its address and the tensor before it. */
 static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned char value) {
     const ashlar_arena *arena = g->arena;
     const char *base = arena->regions[at->region];
@@ -74,7 +74,7 @@ static ashlar_status compare(const gaps *g, const unsigned char *bytes) {
     return ASHLAR_OK;
 }
 
-/* Pack every gap into `block` on the device, and copy that to `host`. */
+/* Pack every gap into `block` on the device, and copy the block to `host`. */
 static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(g->arena->allocator);
     size_t at = 0;

@@ -30,7 +30,7 @@ size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_lay
         return storage_bytes;
     }
     if (!is_narrow) {
-        return 0; /* it is its own master */
+        return 0; /* the parameter is its own master */
     }
     size_t bytes = SIZE_MAX;
     (void)ashlar__mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
@@ -62,7 +62,7 @@ static ashlar_status too_large(void) {
 
 /* ---- groups and buckets ---- */
 
-/* Pad every group to whole lines. Fails if the sum of all does not fit. */
+/* Pad every group to a multiple of ASHLAR_ARENA_ALIGN. Fails if the sum of all does not fit. */
 static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -76,7 +76,7 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* From the last group on: a bucket ends when it has bucket_bytes, or where the type changes. */
+/* From the last group to the first: a bucket ends once it has bucket_bytes or the type changes. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -92,7 +92,7 @@ static void choose_buckets(ashlar_arena *arena) {
     ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
 }
 
-/* Pad every bucket's last group, so that each rank's shard of the bucket is whole lines. */
+/* Pad each bucket's last group: every rank's shard becomes a multiple of ASHLAR_ARENA_ALIGN. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     if (!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
@@ -274,7 +274,7 @@ static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *inf
            run->options.rate_scale == rate_scale(&info->options);
 }
 
-/* A run from tensor order[at] on; from its group's start if it is the group's first tensor. */
+/* Begin a run at tensor order[at], or at its group's start if it is the group's first tensor. */
 static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];
@@ -288,7 +288,7 @@ static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     return run;
 }
 
-/* Close a run that ends at `end`, in the storage layout. */
+/* End a run at offset `end` of the storage layout, before tensor order[tensor_end]. */
 static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
     ASHLAR_CHECK2(run->offset[ASHLAR_LAYOUT_STORAGE] < end && run->first < tensor_end);
     run->elements = (end - run->offset[ASHLAR_LAYOUT_STORAGE]) / ashlar_dtype_bytes(run->dtype);

@@ -8,7 +8,7 @@
 
 /* ---- the same declarations ---- */
 
-/* Describe a group's tensors, from tensor `first` on, in `specs`. Returns how many they are. */
+/* Describe a group's tensors, the first of which is `first`, in `specs`. Returns their number. */
 static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
                          ashlar_tensor_spec *specs) {
     size_t count = 0;
@@ -40,7 +40,7 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
     return status;
 }
 
-/* Declare all that `source` has in `copy`, and place it. */
+/* Declare in `copy` everything that `source` declares, and place `copy`. */
 static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source) {
     ashlar_tensor_spec *specs = ashlar__host_calloc(source->tensor_count, sizeof *specs);
     if (specs == NULL) {
@@ -69,7 +69,7 @@ typedef struct side {
     ashlar_stream stream;
 } side;
 
-/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
+/* Work queued on `later` from now on waits for all work queued on `earlier` so far. */
 static ashlar_status order(side earlier, ashlar_event event, side later) {
     const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
     return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
@@ -89,10 +89,10 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     return status;
 }
 
-/* Copy after what is queued on the source's stream, and before what it gets later. */
+/* Copy after all work queued on the source's stream so far, and before work queued there later. */
 static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                    side src, unsigned regions) {
-    ashlar_event before = NULL, after = NULL; /* before all copies; after them */
+    ashlar_event before = NULL, after = NULL; /* recorded before all copies; after them */
     ashlar_status status = ashlar_event_create(src.device, &before);
     if (status == ASHLAR_OK) {
         status = ashlar_event_create(dst.device, &after);
@@ -118,7 +118,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
 
 /* ---- replicas ---- */
 
-/* Check that `source` has all of `regions`. *wanted: those that are not empty. */
+/* Check that `source` has all of `regions`, except empty ones. *wanted: those that it has. */
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
     if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
         regions > ASHLAR_REGIONS_ALL) {
@@ -149,7 +149,7 @@ static ashlar_status fill_replica(ashlar_arena *copy, ashlar_allocator *allocato
         status = ashlar__arena_take(copy, allocator, stream, regions, &taken);
     }
     if (status == ASHLAR_OK) {
-        copy->allocator = allocator; /* from here on ashlar_arena_destroy() gives all back */
+        copy->allocator = allocator; /* from here on ashlar_arena_destroy() frees the regions */
         status =
             copy_in_order(copy, (side){ashlar_allocator_device(allocator), stream}, source,
                           (side){ashlar_allocator_device(source->allocator), source_stream}, taken);

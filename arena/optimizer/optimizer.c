@@ -10,14 +10,14 @@
 #include "arena/optimizer/optimizer_table.h"
 #include "arena/compute/workers.h"
 
-/* The block is [scalars][runs][partials]. */
+/* One block of device memory holds the scalars, the runs and the partials, in that order. */
 struct ashlar_optimizer {
     ashlar_arena *arena;
     ashlar_device *device;
     ashlar_optimizer_rule rule;
     ashlar_optimizer_table table;
     ashlar_optimizer_cuda *cuda;       /* NULL on a software device */
-    ashlar_optimizer_scalars *scalars; /* the device's, as are: */
+    ashlar_optimizer_scalars *scalars; /* start of the block; runs and partials point into it */
     ashlar_optimizer_run *runs;
     double *partials;
 };
@@ -133,7 +133,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         return;
     }
     if (o->scalars != NULL) {
-        /* Fails only if somebody else freed the block, and then it is gone as well. */
+        /* This fails only if somebody else has freed the block; it is gone then too. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
         (void)status;
     }
@@ -161,7 +161,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                : ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
-/* A step's factors must be finite in fp32: 0 times anything else is not 0, and padding stays 0. */
+/* A step's factors must be finite in fp32: padding must stay 0, and 0 times infinity is a NaN. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;

@@ -1,10 +1,10 @@
-/* optimizer_cpu.c - runs a job on the CPU: its chunks, shared by the workers. */
+/* optimizer_cpu.c - runs a job on the CPU: the workers share its chunks. */
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 #include "arena/optimizer/optimizer_kernels.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_ELEMENTS = 32768 /* worth waking a thread: some ten microseconds */ };
+enum { PIECE_ELEMENTS = 32768 /* worth waking a thread: about ten microseconds of work */ };
 
 /* A job as the workers see it. */
 typedef struct share {
@@ -13,13 +13,13 @@ typedef struct share {
     size_t pieces;
 } share;
 
-/* The elements of one chunk that the job covers. */
+/* Those elements of one chunk that the job covers. */
 typedef struct clipped_chunk {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
 } clipped_chunk;
 
-/* What the job covers of `chunk`. *run, its run or one before, is moved to its run. */
+/* The part of `chunk` that the job covers. *run: on entry any run up to the chunk's, then that. */
 static clipped_chunk clip_chunk(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
     while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
         ++*run;
@@ -35,7 +35,7 @@ static clipped_chunk clip_chunk(const ashlar_optimizer_job *job, size_t chunk, s
     return (clipped_chunk){.run = r, .first = first, .count = end - first};
 }
 
-/* Chunks of piece i: [*first, *end). */
+/* Piece i of the job has the chunks [*first, *end). */
 static void piece_chunks(const share *s, size_t i, size_t *first, size_t *end) {
     const size_t chunks = s->job->end_chunk - s->job->first_chunk;
     const size_t whole = chunks / s->pieces, more = chunks % s->pieces;
@@ -78,7 +78,7 @@ static void update_chunk(const share *s, const clipped_chunk *p,
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* whose factors are at hand */
+    const ashlar_optimizer_run *known = NULL; /* the run that `factors` are of */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);

@@ -1,4 +1,4 @@
-/* optimizer_cuda.c - the optimizer's kernels on a CUDA device: loaded, and launched for a job. */
+/* optimizer_cuda.c - loads the optimizer's kernels on a CUDA device, and launches jobs. */
 #include "arena/optimizer/optimizer_cuda.h"
 
 #include "arena/compute/cuda_kernels.h"
@@ -11,7 +11,7 @@ extern const unsigned long long ashlar__optimizer_image[]; /* optimizer_cuda.cu,
 enum {
     KERNEL_SUM,
     KERNEL_DECIDE,
-    KERNEL_UPDATE, /* + the algorithm */
+    KERNEL_UPDATE, /* the first update kernel; add the algorithm's number */
     KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
 };
 
@@ -29,7 +29,7 @@ static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar__op
 
 struct ashlar_optimizer_cuda {
     ashlar_device *device;
-    cu_module module; /* of the device's context */
+    cu_module module; /* loaded into the device's context */
     cu_function kernels[KERNEL_COUNT];
 };
 
@@ -57,7 +57,7 @@ void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
     ashlar__host_free(cuda);
 }
 
-/* Inside the device's context. */
+/* Launch one kernel. The device's context must be current. */
 static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t blocks,
                             unsigned int threads, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
@@ -66,7 +66,7 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
                                        blocks, threads, job, stream);
 }
 
-/* Without chunks there is nothing to launch but the decision. */
+/* Launch the job's passes. If it has no chunks, only DECIDE is launched. */
 static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_job *job,
                                   ashlar_stream stream) {
     const size_t chunks = job->end_chunk - job->first_chunk;

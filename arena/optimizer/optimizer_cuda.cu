@@ -1,9 +1,9 @@
 /*
  * optimizer_cuda.cu - the optimizer's kernels for CUDA devices: the same jobs, formulas and sums of
- * chunks as on the CPU, to the last bit. The sums of chunks are added in an order of their own,
- * which depends on nothing but their number.
+ * chunks as on the CPU, to the last bit. The chunks' sums are added up in an order that differs
+ * from the CPU's, but depends only on the number of chunks.
  *
- * Kept to what C and C++ have in common: tests compile this file for the CPU as well.
+ * This file uses only what C and C++ have in common: tests compile it for the CPU as well.
  */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
@@ -43,7 +43,7 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
 #define ASHLAR_TYPE bf16
 #include "arena/optimizer/optimizer_cuda_piece.cuh"
 
-/* Call `function` of a dtype's loops. */
+/* Call the version of `function` that is compiled for `dtype`. */
 #define FOR_DTYPE(dtype, function, args) \
     switch (dtype) {                     \
     case ASHLAR_F32:                     \

@@ -1,5 +1,5 @@
 /*
- * optimizer_cuda.h - the optimizer's CUDA kernels as their launcher knows them (internal; C and
+ * optimizer_cuda.h - names, blocks and parameters of the optimizer's CUDA kernels (internal; C and
  * CUDA C).
  */
 #ifndef ASHLAR_OPTIMIZER_CUDA_H
@@ -10,18 +10,19 @@
 /*
  * Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
  *
- *   ashlar_kernel_sum      a block of CHUNK_THREADS for each of the job's chunks: its partial sum
- *   ashlar_kernel_decide   one block of DECIDE_THREADS: the rest of SUM, and DECIDE; by job.passes
- *   ashlar_kernel_F        F a function of ASHLAR_ALGORITHM_MAP; blocks as of _sum: UPDATE
+ *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
+ *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds up the partial sums, and makes the
+ *                          decision, as far as job.passes has SUM and DECIDE
+ *   ashlar_kernel_F        for each function F of ASHLAR_ALGORITHM_MAP: UPDATE; blocks as for sum
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };
 
-/* What one block works on: elements of one run that lie in one chunk. */
+/* What one block works on: the elements of one chunk that the job covers, all of one run. */
 typedef struct ashlar_optimizer_piece {
     ashlar_optimizer_run run;
-    size_t first; /* element of the run */
+    size_t first; /* counted in elements of the run */
     unsigned count;
-    ashlar_optimizer_factors factors; /* of UPDATE */
+    ashlar_optimizer_factors factors; /* set for UPDATE only */
 } ashlar_optimizer_piece;
 
 ASHLAR_SHARED_FN bool ashlar__is_aligned(const void *array, size_t bytes) {

@@ -2,7 +2,7 @@
  * optimizer_cuda_piece.cuh - what a block of threads does to a piece of a run, for ASHLAR_TYPE
  * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type.
  *
- * Where the arrays are aligned to it, a thread takes a unit at a time: 16 bytes of reals.
+ * A thread takes one unit at a time, 16 bytes of reals, if the arrays are aligned to units.
  */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
@@ -26,7 +26,7 @@ typedef struct __align__(16) ASHLAR_NAME(reals) {
 
 /* ---- SUM ---- */
 
-/* squares[i] = element i of the piece, squared. */
+/* squares[i] = the square of gradient i of the piece. */
 static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, double *squares) {
     const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
     unsigned done = 0;
@@ -49,14 +49,14 @@ static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, doub
 
 /* ---- UPDATE ---- */
 
-/* Where a piece begins in each array, which are apart from each other; NULL: there is none. */
+/* Where a piece begins in each array. The arrays do not overlap. NULL: there is no such array. */
 typedef struct ASHLAR_NAME(arrays) {
     ASHLAR_STORED *__restrict__ parameters;
     const ASHLAR_STORED *__restrict__ gradients;
     ASHLAR_REAL *__restrict__ moment1;
     ASHLAR_REAL *__restrict__ moment2;
     ASHLAR_REAL *__restrict__ master;
-    bool is_first; /* the master holds nothing yet */
+    bool is_first; /* the master has no values yet: make them from the parameters */
 } ASHLAR_NAME(arrays);
 
 static __device__ __forceinline__ ASHLAR_NAME(arrays)
@@ -78,13 +78,13 @@ static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(
            ashlar__is_aligned(a->master, 16);
 }
 
-/* What a thread has in hand: a unit, or one element in the first place of each. */
+/* What a thread works on: one unit of each array, or one element, in the first place of each. */
 typedef struct ASHLAR_NAME(hand) {
     ASHLAR_NAME(stored) gradient, parameter;
     ASHLAR_NAME(reals) value, moment1, moment2;
 } ASHLAR_NAME(hand);
 
-/* Element k of what is in hand. */
+/* Update element k of hand `h` with factors `f`. */
 #define ASHLAR_UPDATE(function, f, h, k)                                                     \
     ASHLAR_REAL_NAME(ashlar__update_##function)                                                 \
     (f, ASHLAR_WIDEN((h)->gradient.at[k]), &(h)->value.at[k], &(h)->moment1.at[k],           \

@@ -1,9 +1,9 @@
 /*
  * optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
- * end (internal; C and CUDA C). What it does to an element stands in optimizer_update.h.
+ * end (internal; C and CUDA C). What it computes per element is in optimizer_update.h.
  *
- * No operation here or there may be contracted into another (-ffp-contract=off, nvcc -fmad=false),
- * so that every back end gets the same bits.
+ * In both files, no two operations may be contracted into one (-ffp-contract=off, nvcc
+ * -fmad=false), so that every back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
  * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
@@ -18,9 +18,9 @@
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/optimizer/power.h"
 
-/* The run of `chunk`: the last one that begins there or before, which has elements. */
+/* The run that `chunk` belongs to: the last run that begins at or before it. */
 ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {
-    size_t low = 0, high = job->run_count; /* runs[low].first_chunk <= chunk */
+    size_t low = 0, high = job->run_count; /* always runs[low].first_chunk <= chunk */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
         if (job->runs[middle].first_chunk <= chunk) {
@@ -32,7 +32,7 @@ ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job
     return low;
 }
 
-/* GradScaler's update: `is_good` unless a gradient was not finite. */
+/* Update the loss scale as GradScaler does. `is_good`: every gradient was finite. */
 ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *config,
                                               ashlar_optimizer_state *state, bool is_good) {
     if (!is_good) {
@@ -46,7 +46,7 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
-/* DECIDE, from scalars->sum. A skipped step leaves the factors alone: nobody reads them. */
+/* The pass DECIDE, from scalars->sum. For a skipped step no factors are set: nobody reads them. */
 ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
                                              ashlar_algorithm algorithm, double gradient_scale,
                                              ashlar_optimizer_scalars *scalars) {
@@ -73,19 +73,19 @@ ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *conf
     }
 }
 
-/* The factors of one run's elements at one step, of which each formula uses some. */
+/* The factors for the elements of one run in one step. Each algorithm uses some of them. */
 typedef struct ashlar_optimizer_factors {
-    double scale;      /* of gradients */
-    double penalty;    /* weight decay that is added to the gradient; 0 for AdamW */
-    double rate;       /* learning rate; the Adams' has 1 / bias1 in it, Adagrad's its decay */
-    double shrink;     /* learning rate * weight decay of AdamW; 0 for the others */
-    double keep1;      /* of moment1: beta1 or momentum */
-    double rest1;      /* of what is added to it */
-    double keep2;      /* of moment2: beta2, smoothing, or 1 */
-    double rest2;      /* of the squared gradient */
-    double root_scale; /* of moment2's root: 1 / sqrt(bias2), or 1 */
+    double scale;      /* multiplies the gradient */
+    double penalty;    /* times the parameter, is added to the gradient; 0 for AdamW */
+    double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or its decay (Adagrad) */
+    double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
+    double keep1;      /* multiplies the old moment1: beta1 or momentum */
+    double rest1;      /* multiplies what is added to moment1 */
+    double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1 */
+    double rest2;      /* multiplies the squared gradient that is added to moment2 */
+    double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
     double epsilon;
-    bool is_first; /* masters are made from their parameters before */
+    bool is_first; /* first step: masters are made from the parameters before it */
 } ashlar_optimizer_factors;
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors

@@ -1,18 +1,18 @@
 /*
  * optimizer_impl.h - what a launch of the optimizer is, on every back end (internal; C and CUDA C).
  *
- * One launch is a job, in up to three passes that follow each other:
+ * One launch is a job of up to three passes, one after the other:
  *
- *   SUM      scalars->sum = sum of the squares of the gradients, as they are stored
- *   DECIDE   scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
- *   UPDATE   every element of the runs, in one pass; nothing where scalars->state.is_skipped. Where
- *            scalars->state.step is 1, a master is first made from its parameters.
+ *   SUM      sets scalars->sum to the sum of the squares of the gradients, as they are stored
+ *   DECIDE   sets scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
+ *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
+ *            scalars->state.step is 1, masters are first made from their parameters.
  *
  * Everything that a step changes lies in device memory, so that no step waits for the host.
  *
- * Chunks: run r is cut into chunks of ASHLAR_OPTIMIZER_CHUNK elements, the last one shorter, that
- * are numbered through the runs of a table. The sum of a chunk goes to partials[its number]; sums
- * are in double and added in an order that depends on nothing but the runs:
+ * Each run is cut into chunks of ASHLAR_OPTIMIZER_CHUNK elements; its last chunk may be shorter.
+ * Chunks are numbered in sequence through all runs of a table. The sum of chunk c goes to
+ * partials[c]. Sums are in double, and added in an order that depends only on the runs:
  *
  *   runs[0].first_chunk == 0
  *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
@@ -25,8 +25,8 @@
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /*
- * What is done to an element: name, function in optimizer_update.h, whether it has the
- * first and the second moment.
+ * The algorithms that update an element: name, function in optimizer_update.h, whether it has a
+ * first moment, whether it has a second moment.
  */
 #define ASHLAR_ALGORITHM_MAP(X)                    \
     X(SGD, sgd, false, false)                      \
@@ -43,38 +43,38 @@ typedef enum ashlar_algorithm {
     ASHLAR_ALGORITHM_COUNT
 } ashlar_algorithm;
 
-/* What an optimizer does at every step. */
+/* What an optimizer does in every step. */
 typedef struct ashlar_optimizer_rule {
     ashlar_algorithm algorithm;
     ashlar_optimizer_config config;
 } ashlar_optimizer_rule;
 
 /*
- * Elements that are treated alike, side by side in every array. `elements` may be any number, and
- * addresses are aligned to their elements only: in an arena nearly all runs begin at multiples of
- * 256 B and have whole lines of it, but options may differ inside a group. fp16 and bf16
- * parameters have fp32 moments and an fp32 master; fp64 ones have fp64 moments.
+ * Elements that are treated alike and follow each other in every array. `elements` may be any
+ * number, and the arrays are aligned to their elements only: in an arena nearly all runs begin at
+ * and are multiples of 256 B, but not if options differ inside a group. fp16 and bf16 parameters
+ * have fp32 moments and an fp32 master; fp64 parameters have fp64 moments.
  */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
     const void *gradients; /* [elements] of dtype */
-    void *moment1;         /* [elements] fp32, fp64 beside fp64; NULL where the rule has none */
-    void *moment2;         /* the same */
-    float *master;         /* [elements]; NULL but for fp16 and bf16 */
+    void *moment1;         /* [elements] fp32, or fp64 for fp64; NULL: the algorithm has none */
+    void *moment2;         /* like moment1 */
+    float *master;         /* [elements]; NULL unless dtype is fp16 or bf16 */
     size_t elements;
     size_t first_chunk;
     double rate_scale; /* multiplies the learning rate */
     ashlar_dtype dtype;
-    bool is_decayed; /* weight decay counts here */
+    bool is_decayed; /* weight decay applies to this run */
 } ashlar_optimizer_run;
 
-/* An optimizer's one block of device memory; behind it lie the partial sums. */
+/* The head of an optimizer's one block of device memory. */
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
-    double sum;    /* of squares of gradients as stored, written by SUM or by the program */
-    double factor; /* what UPDATE multiplies gradients by: scales and clipping */
-    double bias1;  /* 1 - beta1^step, of the Adams; else 1 */
-    double bias2;  /* 1 - beta2^step, the same */
+    double sum;    /* of the squared gradients as stored; SUM or the program writes it */
+    double factor; /* UPDATE multiplies gradients by it: all scales, and clipping */
+    double bias1;  /* 1 - beta1^step for Adam and AdamW, else 1 */
+    double bias2;  /* 1 - beta2^step for Adam and AdamW, else 1 */
 } ashlar_optimizer_scalars;
 
 enum {
@@ -84,47 +84,47 @@ enum {
 };
 
 /*
- * One launch. `runs` is a range of a table that is in device memory, as are `scalars` and
- * `partials`. Of the first run the elements from `first` count, of the last one those before `end`;
- * neither need be where a chunk ends. run_count 0: nothing to sum (the sum is 0) or update.
+ * One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
+ * The job covers elements from `first` on in the first run, and those before `end` in the last;
+ * both may lie inside a chunk. With run_count 0, the sum is 0 and nothing is updated.
  */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
-    unsigned passes; /* bits */
+    unsigned passes; /* a set of bits */
     const ashlar_optimizer_run *runs;
     size_t run_count;
     size_t first, end;
-    size_t first_chunk, end_chunk; /* chunks that have such elements: [first_chunk, end_chunk) */
-    size_t elements;               /* that count: how much work it is */
+    size_t first_chunk, end_chunk; /* the chunks that have covered elements, without end_chunk */
+    size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
-    double learning_rate;  /* of UPDATE */
-    double gradient_scale; /* of DECIDE */
+    double learning_rate;  /* for UPDATE */
+    double gradient_scale; /* for DECIDE */
 } ashlar_optimizer_job;
 
 /* Number the chunks of a table and return how many there are. */
 size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count);
 
 /*
- * Make `job` go over whole runs of a table whose chunks are numbered: runs[0] .. runs[count - 1].
- * The table is read here, so it is the host's copy; set job->runs to the device's.
+ * Make `job` cover runs[0] .. runs[count - 1] whole. Their chunks must be numbered. `runs` is read
+ * here, so it must be the host's copy; the caller then sets job->runs to the device's copy.
  */
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
                              size_t count);
 
-/* The algorithm that a kind with these values is. */
+/* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
-/* ---- the CPU: what is launched on a software device (optimizer_cpu.c) ---- */
+/* ---- the CPU: launched on a software device (optimizer_cpu.c) ---- */
 
-/* Run a job, which is an ashlar_optimizer_job, now, on all workers (workers.h). */
+/* Run a job (an ashlar_optimizer_job) on all workers (workers.h), and return when it is done. */
 void ashlar__optimizer_cpu_run(void *job);
 
 /*
  * ---- CUDA devices (optimizer_cuda.c) ----
  *
- * open loads the kernels into the device's context; several optimizers of one device may share
- * that. run queues a job; the values of *job are read before it returns.
+ * open loads the kernels into the device's context, once for each optimizer. run queues a job;
+ * *job is read before the call returns.
  *
  * Errors of open: ASHLAR_ENOTSUP (built without CUDA kernels, or none for this device),
  * ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; of run: ASHLAR_EDRIVER.

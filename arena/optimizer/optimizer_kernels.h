@@ -1,6 +1,6 @@
 /*
- * optimizer_kernels.h - the loops of the optimizer on one CPU core, compiled for several
- * instruction sets (internal). All of them get the same bits.
+ * optimizer_kernels.h - the optimizer's loops on one CPU core, compiled for several instruction
+ * sets, all of which give the same bits (internal).
  */
 #ifndef ASHLAR_OPTIMIZER_KERNELS_H
 #define ASHLAR_OPTIMIZER_KERNELS_H
@@ -8,15 +8,15 @@
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-/* Update every element of `piece`, a piece of a run whose arrays begin with the piece. */
+/* Update every element of `piece`: a run that stands for a part of a run, arrays included. */
 typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,
                                         const ashlar_optimizer_run *piece);
 
 typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_COUNT];
 
 /*
- * The sum of squares of values[count], in double, over 16 interleaved partial sums: the same order
- * of additions whatever the compiler vectorises.
+ * The sum of the squares of values[count], in double. It has 16 interleaved partial sums, so that
+ * the order of additions is the same whether or not the compiler vectorises the loop.
  */
 typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
 
@@ -38,10 +38,10 @@ typedef struct ashlar_optimizer_kernels {
 ASHLAR_DECLARE_SET(baseline)
 ASHLAR_DECLARE_SET(avx2)
 
-/* The best that this processor runs. */
+/* The loops of the best instruction set that this processor can run. */
 const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void);
 
-/* ashlar__optimizer_cpu_run() with kernels of one's choice. */
+/* Like ashlar__optimizer_cpu_run(), but with the given loops. For tests. */
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                     const ashlar_optimizer_kernels *kernels);
 

@@ -1,6 +1,6 @@
 /*
- * optimizer_table.c - the runs of an arena that an optimizer goes over, and the cut of a range from
- * them.
+ * optimizer_table.c - lists the runs of an arena that an optimizer updates, and cuts the job for a
+ * range of bytes from them.
  */
 #include "arena/optimizer/optimizer_table.h"
 
@@ -9,7 +9,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Where a run begins in a region; NULL where that is not among `regions`. */
+/* The address at which a run begins in a region; NULL if the region is not among `regions`. */
 static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ashlar_region region,
                      unsigned regions) {
     char *base = ashlar_arena_region(arena, region);
@@ -86,7 +86,7 @@ void ashlar__optimizer_table_finish(ashlar_optimizer_table *table) {
     *table = (ashlar_optimizer_table){0};
 }
 
-/* The first run that ends after `offset`; count: none does. */
+/* The first run that ends after `offset`; table->count if none does. */
 static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     size_t low = 0, high = table->count;
     while (low < high) {
@@ -101,7 +101,7 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     return low;
 }
 
-/* Elements of run `i` that lie before `offset`. */
+/* The number of elements of run `i` that lie before `offset`. */
 static size_t elements_before(const ashlar_optimizer_table *table, size_t i, size_t offset) {
     const ashlar_optimizer_place *place = &table->places[i];
     if (offset <= place->begin) {
@@ -117,7 +117,7 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
-    ASHLAR_CHECK2(offset <= stop); /* no wrap */
+    ASHLAR_CHECK2(offset <= stop); /* the addition did not wrap */
     size_t end = find(table, stop);
     end += end < table->count && table->places[end].begin < stop;
     ashlar__optimizer_cover(job, NULL, 0);

@@ -6,8 +6,7 @@
 
 #include "arena/optimizer/optimizer_kernels.h"
 
-/* The arrays are apart from each other; a moment that the algorithm does not have is not touched.
- */
+/* The arrays do not overlap. If the algorithm does not have a moment, its array is not touched. */
 #define LOOP(name, function, has_moment1, has_moment2)                                           \
     static void loop_##function(const ASHLAR_NAME(ashlar_factors) * factors,                     \
                                 const ASHLAR_REAL *restrict gradients,                           \

@@ -2,13 +2,16 @@
  * optimizer_update.h - how each algorithm updates one element, in the real type of ASHLAR_TYPE
  * (internal; C and CUDA C). No include guard: the CUDA kernels include it for f32 and for f64.
  *
- * `gradient` is as stored. A moment that the algorithm does not have may be anything. An element
- * whose parameter, gradient and moments are 0 stays 0, so that padding does.
+ * `gradient` is as stored, before scaling. A moment that the algorithm does not have may have any
+ * value. An element whose parameter, gradient and moments are 0 keeps them 0: padding stays 0.
  */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-/* The factors in this type, each rounded once: 1.0f - 0.999f would be wrong in its fifth digit. */
+/*
+ * The factors, computed in double and then rounded once to this type: 1.0f - 0.999f, computed in
+ * float, would be wrong in its fifth digit.
+ */
 typedef struct ASHLAR_REAL_NAME(ashlar_factors) {
     ASHLAR_REAL scale, penalty, rate, shrink, keep1, rest1, keep2, rest2, root_scale, epsilon;
 } ASHLAR_REAL_NAME(ashlar_factors);
@@ -29,7 +32,7 @@ ASHLAR_SHARED_FN ASHLAR_REAL_NAME(ashlar_factors)
     return r;
 }
 
-/* The gradient that an update goes by. */
+/* The gradient that an update uses: scaled, and with weight decay added. */
 ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar_slope)(
     const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
     return f->scale * gradient + f->penalty * parameter;

@@ -1,6 +1,6 @@
 /*
- * optimizer_update_narrow.c - every algorithm's loop over parameters of 16 bits, for the element
- * type and the instruction set that meson.build compiles this file for: f32's, through masters.
+ * optimizer_update_narrow.c - every algorithm's loop over 16-bit parameters, for the element type
+ * and the instruction set that meson.build compiles this file for: it runs f32's loops on masters.
  */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_kernels.h"
@@ -17,7 +17,7 @@ static void narrow(uint16_t *restrict to, const float *restrict from, size_t cou
     }
 }
 
-/* In blocks that stay in the first cache. */
+/* Update a part of a run, in blocks that stay in the level-1 cache. */
 static void update_through_master(ashlar_algorithm algorithm,
                                   const ashlar_optimizer_factors *factors,
                                   const ashlar_optimizer_run *part) {

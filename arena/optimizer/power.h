@@ -1,6 +1,6 @@
 /*
- * power.h - whole powers, the same bits on every back end, which pow() does not promise (internal;
- * C and CUDA C).
+ * power.h - powers with integer exponents, which have the same bits on every back end; those of
+ * pow() may differ (internal; C and CUDA C).
  */
 #ifndef ASHLAR_POWER_H
 #define ASHLAR_POWER_H
@@ -9,7 +9,7 @@
 
 #include "allocator/base/compiler.h"
 
-/* base^n, by squaring. */
+/* base^n, by repeated squaring. */
 ASHLAR_SHARED_FN double ashlar__power(double base, uint64_t n) {
     double result = 1;
     for (; n != 0; n >>= 1) {

@@ -1,4 +1,4 @@
-/* reduce.c - sends buckets to collectives, in their order, as gradients become final. */
+/* reduce.c - passes buckets to collectives, in order, as soon as their gradients are final. */
 #include <ashlar/reduce.h>
 
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "allocator/base/host.h"
 
 typedef struct bucket {
-    size_t tensors;   /* not frozen; 0: it is never sent */
-    size_t missing;   /* of them, not final yet in this step */
+    size_t tensors;   /* number of tensors that are not frozen; 0: the bucket is never sent */
+    size_t missing;   /* number of these that are not final yet in this step */
     uint64_t streams; /* bit i: a tensor became final on streams[i] of the reducer */
 } bucket;
 
@@ -18,28 +18,28 @@ _Static_assert(ASHLAR_REDUCER_STREAMS <= 64, "a bucket has a bit for each stream
 
 /*
  * Invariants in a step:
- *   buckets 0 .. next - 1 have been sent, or have no tensors;  none from `next` on has been
- *   failure == OK: bucket `next` has a missing tensor, or there is none
+ *   buckets 0 .. next - 1 have been sent or have no tensors; no bucket from `next` on has been sent
+ *   if failure is OK: bucket `next` has a missing tensor, or there is no bucket `next`
  */
 struct ashlar_reducer {
     const ashlar_arena *arena;
     ashlar_device *device;
     ashlar_collectives collectives;
     ashlar_reduction reduction;
-    ashlar_stream stream; /* of the collectives */
-    ashlar_event event;   /* recorded anew for each order between two streams */
+    ashlar_stream stream; /* the collectives run on it */
+    ashlar_event event;   /* recorded anew each time that one stream is to wait for another */
     bucket *buckets;      /* [bucket_count of the arena] */
-    bool *is_frozen;      /* [tensor_count of the arena] when the reducer was made */
-    /* Of the step. */
+    bool *is_frozen;      /* [tensor_count of the arena], as it was when the reducer was made */
+    /* The current step: */
     bool is_open;
     bool *is_final; /* [tensor_count] */
     size_t next;
-    ashlar_status failure;                         /* of sending bucket `next` */
+    ashlar_status failure;                         /* why bucket `next` could not be sent, or OK */
     ashlar_stream streams[ASHLAR_REDUCER_STREAMS]; /* [stream_count], all different */
     size_t stream_count;
 };
 
-/* The invariants above, by a walk. */
+/* Whether the invariants above hold. Looks at every bucket. */
 static bool is_consistent(const ashlar_reducer *r) {
     bool is_so = r->next <= r->arena->bucket_count && r->stream_count <= ASHLAR_REDUCER_STREAMS;
     for (size_t i = 0; i < r->arena->bucket_count; i++) {
@@ -127,7 +127,7 @@ void ashlar_reducer_destroy(ashlar_reducer *r) {
 
 /* ---- sending ---- */
 
-/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
+/* Work queued on `later` from now on waits for all work queued on `earlier` so far. */
 static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashlar_stream later) {
     if (earlier == later) {
         return ASHLAR_OK;
@@ -146,7 +146,7 @@ static ashlar_status send_range(const ashlar_reducer *r, ashlar_collective_fn co
                       range->bytes / ashlar_dtype_bytes(range->dtype), range->dtype, r->stream);
 }
 
-/* Send a bucket's gradients, after the work that made them on each stream. */
+/* Send a bucket's gradients, after the work on each stream that made them. */
 static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
     ASHLAR_CHECK2(i == r->next && r->buckets[i].missing == 0 && r->buckets[i].streams != 0);
     for (size_t s = 0; s < r->stream_count; s++) {
@@ -163,7 +163,7 @@ static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
                       ASHLAR_REGION_GRADIENTS, i);
 }
 
-/* Send what is complete, in order. */
+/* Send buckets in order, up to the first with a missing tensor. */
 static ashlar_status send_ready(ashlar_reducer *r) {
     ASHLAR_CHECK2(r->is_open && r->failure == ASHLAR_OK);
     for (; r->next < r->arena->bucket_count && r->buckets[r->next].missing == 0; r->next++) {
@@ -195,7 +195,7 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
     r->next = 0;
     r->failure = ASHLAR_OK;
     r->stream_count = 0;
-    return send_ready(r); /* sends none: it steps over buckets without tensors */
+    return send_ready(r); /* only steps over buckets without tensors; it sends nothing */
 }
 
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
@@ -221,7 +221,7 @@ static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
                                : ASHLAR_OK;
 }
 
-/* The bit of `stream` in a bucket. */
+/* *bit: the bit of `stream` in bucket.streams. A new stream is added to the reducer's list. */
 static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint64_t *bit) {
     size_t i = 0;
     while (i < r->stream_count && r->streams[i] != stream) {
@@ -257,7 +257,7 @@ ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stre
     return send_ready(r);
 }
 
-/* Requires a bucket that was not sent. */
+/* Fail, naming a missing tensor of bucket `next`. There must be a bucket that was not sent. */
 static ashlar_status name_missing(const ashlar_reducer *r) {
     const ashlar_arena_bucket *range = &r->arena->buckets[r->next];
     size_t tensor = range->first_tensor;
@@ -287,7 +287,10 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
 
 /* ---- parameters ---- */
 
-/* Broadcast neighbours of one type together, from the lowest address, which the last bucket has. */
+/*
+ * Broadcast neighbouring buckets of the same type in one call, in ascending order of address: the
+ * last bucket lies lowest.
+ */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
     ashlar_status status = ASHLAR_OK;

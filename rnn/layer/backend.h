@@ -1,7 +1,7 @@
 /*
  * backend.h - what a compute back end does for an RNN (internal).
  *
- * rnn.c checks arguments once, for all back ends; a back end may rely on them.
+ * rnn.c checks all arguments before it calls a back end, so a back end need not check them.
  */
 #ifndef ASHLAR_BACKEND_H
 #define ASHLAR_BACKEND_H
@@ -17,10 +17,10 @@ typedef enum ashlar_rnn_pass {
 
 typedef struct ashlar_rnn_backend {
     const char *name;
-    /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do; ASHLAR_EINVAL for
-     * what the environment asks of it. */
+    /* Whether the back end can run a layout. Errors: ASHLAR_ENOTSUP, with a detail that says what
+     * it cannot do; ASHLAR_EINVAL, for a bad value in the environment. */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
-    /* Make and unmake rnn->state, which is NULL before; NULL: the back end keeps none. */
+    /* Create and destroy rnn->state, which is NULL before. Both are NULL if there is no state. */
     ashlar_status (*create)(ashlar_rnn *rnn);
     void (*destroy)(ashlar_rnn *rnn);
     ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
@@ -29,7 +29,7 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* backward reads y, hx and cx of forward; else the reserve has all that it wants of them */
+    /* backward reads forward's y, hx and cx again; if false, it needs only the reserve */
     bool backward_reads_output;
 } ashlar_rnn_backend;
 
@@ -37,13 +37,13 @@ struct ashlar_rnn {
     ashlar_device *device;             /* const */
     const ashlar_rnn_backend *backend; /* const */
     ashlar_rnn_layout layout;          /* const */
-    void *state;                       /* the back end's */
+    void *state;                       /* the back end's; NULL: it has none */
 };
 
 /* The CPU: passes are host functions in stream order, on a software device's memory. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 
-/* CUDA devices: cuDNN 9, found at run time; in a build without its headers it refuses all. */
+/* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 
 #endif /* ASHLAR_BACKEND_H */

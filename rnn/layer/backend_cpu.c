@@ -13,7 +13,7 @@
 typedef struct call {
     ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
-    ashlar_rnn_cpu_args args; /* but for layout and lengths, which lie in this very copy */
+    ashlar_rnn_cpu_args args; /* layout and lengths unset: set later to this struct's own */
     int32_t lengths[];        /* [B] */
 } call;
 

@@ -1,4 +1,4 @@
-/* backend_cudnn.c - the RNN's sizes and passes by cuDNN. */
+/* backend_cudnn.c - computes the RNN's sizes and runs its passes with cuDNN. */
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/checked.h"
@@ -37,7 +37,7 @@ static void destroy(ashlar_rnn *rnn) {
     ashlar__cudnn_state_destroy(rnn, rnn->state);
 }
 
-/* Take the handle for this thread, and the context for cuDNN. */
+/* Lock the handle for this thread, and make the device's context current. */
 static ashlar_status lock(const ashlar_rnn *rnn) {
     pthread_mutex_lock(&state_of(rnn)->lock);
     const ashlar_status status = ashlar__device_enter(rnn->device);
@@ -55,8 +55,8 @@ static void unlock(const ashlar_rnn *rnn) {
 /* ---- sizes ---- */
 
 /*
- * Behind cuDNN's workspace in training: a dx and a dy, for who has none. cuDNN wants both, the
- * calls of rnn.h do not; beside the 8 MiB and more that it asks for they are small.
+ * In training, a dx and a dy lie behind cuDNN's workspace, for callers that pass none: cuDNN needs
+ * both, but in rnn.h they are optional. They are small beside cuDNN's workspace of 8 MiB or more.
  *
  *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy]
  */
@@ -78,7 +78,7 @@ static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes,
            ashlar__add(p->dy, p->dy_bytes, &p->bytes);
 }
 
-/* cuDNN's dimensions, and the products that it forms of them, are ints. */
+/* Check that T, B, the widths and their products fit in an int: cuDNN computes them as ints. */
 static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t batch) {
     const size_t width = rnn->layout.output > rnn->layout.config.input ? rnn->layout.output
                                                                        : rnn->layout.config.input;
@@ -98,8 +98,8 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     return ASHLAR_OK;
 }
 
-/* Locked. At full length: shorter ones of the same shape never need more (observed, cuDNN 9.19),
- * and cuDNN refuses a pass whose buffers are too small. */
+/* Ask cuDNN for the sizes, with every sequence at full length: shorter ones never needed more in
+ * cuDNN 9.19, which refuses a pass whose buffers are too small. The lock must be held. */
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
     int32_t *lengths = ashlar__host_calloc(sizes->batch, sizeof *lengths);
@@ -125,7 +125,7 @@ static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     return ASHLAR_OK;
 }
 
-/* PERSIST_DYNAMIC compiles its code for one number of sequences. Locked. */
+/* Compile PERSIST_DYNAMIC's code for this number of sequences. The lock must be held. */
 static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     ashlar_cudnn_state *s = state_of(rnn);
     if (rnn->layout.config.algorithm != ASHLAR_RNN_PERSIST_DYNAMIC || s->built_batch == batch) {
@@ -138,7 +138,7 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     return ASHLAR_OK;
 }
 
-/* Locked. */
+/* The sizes for a shape: those asked for last, or cuDNN's answer. The lock must be held. */
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);
@@ -187,7 +187,7 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
 
 /* ---- passes ---- */
 
-/* A pass with what cuDNN wants besides. Locked, as are all functions that take one. */
+/* One pass, and what cuDNN needs for it. All functions that take a call need the lock held. */
 typedef struct call {
     const ashlar_rnn *rnn;
     ashlar_cudnn_state *state;
@@ -208,7 +208,7 @@ static bool is_uniform(const ashlar_rnn_batch *batch) {
     return true;
 }
 
-/* Drawing the states anew is work that a capture may not hold. */
+/* Seed dropout if this pass must. A stream that is being captured cannot record the seeding. */
 static ashlar_status seed(const call *c) {
     ashlar_driver *driver = c->rnn->device->driver;
     unsigned int capture = CU_CAPTURE_NONE;
@@ -257,7 +257,7 @@ static ashlar_status backward_data(const call *c) {
     const void *dy = b->dy;
     ashlar_status status = ASHLAR_OK;
     if (b->dx != NULL && !is_uniform(c->batch)) {
-        /* The fill value of a data descriptor is said to be for y only. */
+        /* Zero dx past the lengths: cuDNN documents the descriptor's fill value for y only. */
         status = clear(c, b->dx, c->at.dx_bytes);
     }
     if (status == ASHLAR_OK && dy == NULL) {

@@ -1,4 +1,4 @@
-/* blas.c - cuts a matrix product into pieces for the workers, and times them. */
+/* blas.c - cuts a matrix product into tiles for the workers, and times them. */
 #include "rnn/layer/blas_impl.h"
 
 #include <stdatomic.h>
@@ -7,15 +7,15 @@
 #include "allocator/base/clock.h"
 #include "arena/compute/workers.h"
 
-/* Multiplications that are worth waking a thread for: some 25 us. */
+/* The number of multiplications that is worth waking a thread: about 25 us of work. */
 static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 
-/* A tile ends on whole blocks of rows and panels, except for the last. */
+/* Every tile but the last in a direction is a multiple of these: of whole row blocks and panels. */
 enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
 
 /* ---- pieces ---- */
 
-/* c in `rows` x `columns` pieces. */
+/* A product whose c is cut into `rows` x `columns` tiles. */
 typedef struct tiling {
     const ashlar_gemm_args *product;
     ashlar_gemm_kernel *compute;
@@ -26,7 +26,7 @@ static size_t units(size_t count, size_t unit) {
     return (count + unit - 1) / unit;
 }
 
-/* Where tile i of `pieces` begins. */
+/* The row or column at which tile i of `pieces` begins; `count` of them are cut at whole units. */
 static size_t tile_edge(size_t count, size_t unit, size_t pieces, size_t i) {
     const size_t at = units(count, unit) * i / pieces * unit;
     return at < count ? at : count;
@@ -52,8 +52,8 @@ static size_t min_of(size_t a, size_t b) {
 }
 
 /*
- * Each tile packs its columns of b, and its rows of a where these are stored transposed: so split
- * where nothing is packed twice, and the other way only where that gives too few pieces.
+ * Each tile packs its columns of b and, if a is stored transposed, its rows of a. So split in the
+ * direction in which nothing is packed twice, and in the other one only if there are too few tiles.
  */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t worth =

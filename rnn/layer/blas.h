@@ -12,13 +12,13 @@
 #include <stddef.h>
 
 /*
- * c = alpha * op(a) * op(b) + beta * c, all row-major; op transposes where trans_ is true.
+ * c = alpha * op(a) * op(b) + beta * c, all row-major; op(x) is x transposed if trans_x is true.
  *
  * op(a) is [m, k], op(b) is [k, n], c is [m, n]; ld* is the distance between the rows of a matrix
  * as it is stored, at least their length. Any dimension may be 0; with k == 0 the product is
  * zero. c must not overlap a or b. With beta == 0, c is not read: it may hold anything, NaN too.
  *
- * Each row of c depends on that row of op(a) only, so a NaN in one row stays in it.
+ * Row i of c depends on no row of op(a) but row i, so a NaN in one row does not spread to others.
  * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
  * less than half a MiB of stack.
  */
@@ -29,10 +29,10 @@ void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, 
                       const double *a, size_t lda, const double *b, size_t ldb, double beta,
                       double *c, size_t ldc);
 
-/* What computes it, for reports ("built-in, AVX2 and FMA"). Never NULL. */
+/* The name of what computes products, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar__blas_name(void);
 
-/* The workers' threads, see ashlar__workers_set_count(). n >= 1; beyond what there can be: that. */
+/* Set and get the number of the workers' threads (workers.h); n >= 1, capped at the maximum. */
 void ashlar__blas_set_threads(int n);
 int ashlar__blas_threads(void);
 

@@ -1,5 +1,5 @@
 /*
- * blas_impl.h - a matrix product as one, and who computes pieces of it (internal).
+ * blas_impl.h - the description of a matrix product, and the kernels for its tiles (internal).
  */
 #ifndef ASHLAR_BLAS_IMPL_H
 #define ASHLAR_BLAS_IMPL_H
@@ -10,7 +10,7 @@
 
 #include "rnn/layer/blas.h"
 
-/* c = or += scale * op(a) * op(b), as in blas.h; the elements are of the tile's type. k > 0. */
+/* c = or += scale * op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
 typedef struct ashlar_gemm_args {
     bool trans_a, trans_b;
     size_t m, n, k;
@@ -24,21 +24,21 @@ typedef struct ashlar_gemm_args {
     size_t ldc;
 } ashlar_gemm_args;
 
-/* Rows and columns of c. */
+/* A tile: rows row .. row_end - 1 and columns column .. column_end - 1 of c. */
 typedef struct ashlar_gemm_tile {
     size_t row, row_end;
     size_t column, column_end;
 } ashlar_gemm_tile;
 
 /*
- * Compute one tile. An element of c has the same bits whatever the tile. Takes less
+ * Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less
  * than half a MiB of stack.
  */
 typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_gemm_tile *tile);
 
 /*
- * Compiled for several sets of instructions (meson.build). Those without fused multiplication
- * round each product, and so get other bits.
+ * The kernels for each instruction set (meson.build). Those without fused multiply-add round each
+ * product, and so their results have other bits.
  */
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_baseline, ashlar__gemm_kernel_f64_baseline;
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx2, ashlar__gemm_kernel_f64_avx2;
@@ -48,15 +48,15 @@ typedef struct ashlar_gemm_kernels {
     ashlar_gemm_kernel *f32, *f64;
 } ashlar_gemm_kernels;
 
-/* The best that this processor runs. */
+/* The kernels of the best instruction set that this processor can run. */
 const ashlar_gemm_kernels *ashlar__blas_best(void);
 
-/* Compute a product, cut into pieces for the workers. Any of m, n and k may be 0. */
+/* Compute a product, cut into tiles for the workers. Any of m, n and k may be 0. */
 void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
 
 /*
- * For benchmarks: nanoseconds that threads have spent in products since the clock was started, of
- * all together. Products outside blas.c stand between _begin and _end.
+ * For benchmarks: the nanoseconds that all threads together have spent in products since the clock
+ * was started. Products outside blas.c are timed by calling _begin before and _end after them.
  */
 void ashlar__blas_clock_start(bool runs);
 uint64_t ashlar__blas_clock_ns(void);

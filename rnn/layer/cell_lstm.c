@@ -1,6 +1,6 @@
 /*
- * cell_lstm.c - the point-wise half of an LSTM step. A row of gates is i f g o: forward, sums in
- * and activations out.
+ * cell_lstm.c - the point-wise half of an LSTM step. A row of gates is i f g o; forward replaces
+ * their sums by their activations.
  */
 #include "rnn/layer/cell_step.h"
 

@@ -1,6 +1,6 @@
 /*
- * cell_plain.c - the point-wise halves of a tanh and of a ReLU step. Both derivatives are found
- * from the output, so that forward keeps nothing in the row of gates.
+ * cell_plain.c - the point-wise halves of a tanh and of a ReLU step. Backward computes both
+ * derivatives from the output, so forward keeps nothing in the row of gates.
  */
 #include "rnn/layer/cell_step.h"
 
@@ -32,7 +32,7 @@ void tanh_backward(const cell_step *s, some_rows rows) {
     }
 }
 
-/* A NaN stays one: it is not below 0. */
+/* A NaN stays a NaN, because it is not below 0. */
 static void relu_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
                              real *restrict output) {
     for (size_t j = 0; j < hidden; j++) {

@@ -2,8 +2,8 @@
  * cell_step.h - one step of one pseudo-layer, as the cells' point-wise halves see it (internal;
  * compiled for each element type and instruction set, see real.h).
  *
- * Each cell has a function for some rows of a step forward, and one backward. Rows are independent,
- * so that a step can be cut anywhere. The formulas are those of rnn_layout.h. `restrict` and the
+ * Each cell has one function that computes some rows of a step forward, and one backward. Rows are
+ * independent, so any rows may be given. The formulas are those of rnn_layout.h. `restrict` and the
  * absence of branches let the loops over a row vectorise.
  */
 #ifndef ASHLAR_CELL_STEP_H
@@ -11,19 +11,20 @@
 
 #include "rnn/layer/rnn_factor.h"
 
-/* n rows, of sequences still running. What a cell has no use for is NULL, or not read. */
+/* A step of the n sequences still running, a row each. Arrays that a cell does not need are NULL
+ * or not read. `in` and `out` say whether the cell's function reads or writes an array. */
 typedef struct cell_step {
     size_t hidden;     /* H */
-    const real *bias;  /* [K], forward: of each column of gates */
-    real *gates;       /* [n, K], forward: in, W x (in all but the GRU + R h); out, what
-                          backward needs of it. backward: in, that; out, its gradient */
-    real *sums;        /* [n, 3H], GRU. forward: in, R h. backward: out, its gradient */
+    const real *bias;  /* [K], forward: the bias of each column of gates */
+    real *gates;       /* [n, K], forward: in, W x (plus R h, except for the GRU); out, what
+                          backward needs. backward: in, the same; out, the gates' gradient */
+    real *sums;        /* [n, 3H], GRU. forward: in, R h. backward: out, gradient of R h */
     const real *state; /* [n, H], GRU: h before the step */
-    const real *cell;  /* [n, H], LSTM: c before it */
-    real *next_cell;   /* [n, H], LSTM: c after it. forward: out. backward: in */
+    const real *cell;  /* [n, H], LSTM: c before the step */
+    real *next_cell;   /* [n, H], LSTM: c after the step. forward: out. backward: in */
     real *output;      /* [n, H], h' before a projection. forward: out. backward: in */
-    real *doutput;     /* [n, H], backward: in, its gradient. GRU: out, that of `state` by
-                          ways other than R h */
+    real *doutput;     /* [n, H], backward: in, gradient of `output`. GRU: out, gradient of
+                          `state`, without the part that comes through R h */
     real *dcell;       /* [n, H], backward, LSTM: in, gradient of next_cell; out, of cell */
 } cell_step;
 

@@ -1,4 +1,4 @@
-/* cublas_load.c - the table of cuBLAS's functions, and what its refusals mean. */
+/* cublas_load.c - loads the table of cuBLAS's functions, and turns its errors into statuses. */
 #include "rnn/layer/cublas_table.h"
 
 #include "allocator/base/error.h"

@@ -1,8 +1,9 @@
 /*
  * cublas_table.h - the functions of cuBLAS that ashlar calls, as one table (internal).
  *
- * Types are those of cuBLAS's headers; the functions are found at run time in libcublas.so.13 or
- * libcublas.so.12, or in the file that the environment's ASHLAR_CUBLAS names. Nothing links to it.
+ * Types come from cuBLAS's headers. The functions are found at run time in libcublas.so.13 or
+ * libcublas.so.12, or in the file that the environment variable ASHLAR_CUBLAS names; nothing links
+ * to cuBLAS.
  */
 #ifndef ASHLAR_CUBLAS_TABLE_H
 #define ASHLAR_CUBLAS_TABLE_H
@@ -11,7 +12,7 @@
 
 #include <ashlar/status.h>
 
-/* field, cuBLAS's name; some of which are macros for these */
+/* X(field, symbol). Symbols have _v2 if cuBLAS's header makes the plain name a macro for that. */
 #define ASHLAR_CUBLAS_MAP(X)                       \
     X(get_status_string, cublasGetStatusString)    \
     X(create, cublasCreate_v2)                     \
@@ -26,16 +27,16 @@ typedef struct ashlar_cublas {
 } ashlar_cublas;
 
 /*
- * The process's one table, filled at the first call.
+ * The table, one for the whole process; the first call fills it.
  *
- * Ownership: the library's.  Threads: any.
- * Errors:    ASHLAR_ENOTSUP (no library); tried again by the next call.
+ * Ownership: the table is static.  Threads: any.
+ * Errors:    ASHLAR_ENOTSUP (no library); the next call tries again.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cublas_open(const ashlar_cublas **out);
 
 /*
- * Turn a refusal into a status with a detail line: ASHLAR_ENOTSUP, ASHLAR_ENOMEM, else
- * ASHLAR_EDRIVER. `result` is not CUBLAS_STATUS_SUCCESS.
+ * Turn an error of cuBLAS into a status with a detail line: ASHLAR_ENOTSUP, ASHLAR_ENOMEM, else
+ * ASHLAR_EDRIVER. `result` must not be CUBLAS_STATUS_SUCCESS.
  */
 ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
                                    cublasStatus_t result);

@@ -1,14 +1,14 @@
-/* cudnn_check.c - the packed order of rnn_layout.h against what cuDNN answers, at every creation.
- */
+/* cudnn_check.c - compares the packed order of rnn_layout.h with cuDNN's, for each new rnn. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/base/error.h"
 
-/* Addresses are computed from it and never read. Not NULL, so that absence shows. */
+/* A made-up address of the weights: cuDNN computes addresses from it, and nothing reads them. It is
+ * not NULL, because cuDNN answers NULL for a tensor that is absent. */
 static char *const base = (char *)(uintptr_t)0x100000;
 
-/* One of cuDNN's linear layers: a gate of one of our tensors, all of whose gates follow each other;
- * the projection has one gate. */
+/* One of cuDNN's linear layers: one gate of one of our tensors, in which all gates follow each
+ * other. The projection counts as one gate. */
 typedef struct place {
     const ashlar_rnn_layout *layout;
     size_t pseudo_layer, gate, gates;
@@ -44,7 +44,7 @@ static ashlar_status check_offset(const place *p, ashlar_rnn_tensor tensor, cons
     return got == want ? ASHLAR_OK : differs(p, tensor, "its byte", got, want);
 }
 
-/* cuDNN describes a matrix as 1 x rows x columns. */
+/* Compare the shape in descriptor s->h with ours. cuDNN's matrices are 1 x rows x columns. */
 static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
                                  ashlar_rnn_tensor tensor) {
     const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->pseudo_layer, tensor);
@@ -71,7 +71,7 @@ static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
     return ASHLAR_OK;
 }
 
-/* Linear layers are numbered: the gates of W, those of R, the projection. */
+/* Check linear layer `number`: W's gates come first, then R's gates, then the projection. */
 static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_cudnn_state *s,
                                   size_t pseudo_layer, size_t number) {
     static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};

@@ -1,4 +1,4 @@
-/* cudnn_load.c - the table of cuDNN's functions, and what its refusals mean. */
+/* cudnn_load.c - loads the table of cuDNN's functions, and turns its errors into statuses. */
 #include "rnn/layer/cudnn_table.h"
 
 #include "allocator/base/error.h"
@@ -42,7 +42,7 @@ ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
 }
 
 static ashlar_status status_of(cudnnStatus_t result) {
-    /* cuDNN numbers its statuses by kind: 2xxx bad parameters, 3xxx what is not supported. */
+    /* The thousands of a cuDNN status are its kind: 2xxx bad parameter, 3xxx not supported. */
     if (result / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) {
         return ASHLAR_ENOTSUP;
     }

@@ -1,4 +1,4 @@
-/* cudnn_state.c - what cuDNN keeps of a stack: descriptors, dropout states, and where they live. */
+/* cudnn_state.c - makes and destroys what cuDNN needs for a stack: descriptors, dropout states. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"
@@ -16,7 +16,7 @@ cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype) {
     return types[dtype];
 }
 
-/* Narrow types are made for tensor cores, which FMA_MATH would leave out. */
+/* Narrow types should use tensor cores, which FMA_MATH would forbid. */
 static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     if (ashlar_dtype_is_narrow(c->dtype)) {
         return CUDNN_TENSOR_OP_MATH;
@@ -25,8 +25,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 }
 
 /*
- * Each cell's mode. The table is made from the list of cells, so that a cell without a line here
- * does not compile: cuDNN's mode 0 is a ReLU, and a row left out would be that.
+ * Each cell's mode. The table is built from the list of cells, so a cell without a line here does
+ * not compile. In a table written by hand, a row left out would be 0, which is cuDNN's ReLU.
  */
 #define MODE_OF_LSTM CUDNN_LSTM
 #define MODE_OF_GRU CUDNN_GRU
@@ -36,7 +36,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* cuDNN's name for no projection is one as wide as hidden. Sizes fit: the layout is below 2^31. */
+/* Set the rnn's descriptor. No projection is, for cuDNN, one as wide as hidden. All sizes fit in an
+ * int, because a layout has fewer than 2^31 elements. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
@@ -69,7 +70,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
     const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
                      (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
-    return describe_stack(rnn, s); /* which may have copied what it was told of dropout */
+    return describe_stack(rnn, s); /* s->rnn may hold a copy of the old dropout */
 }
 
 /* ---- a batch ---- */
@@ -77,7 +78,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
 static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
                                      ashlar_dtype dtype, size_t steps, size_t batch, size_t width,
                                      const int32_t *lengths) {
-    double zero = 0; /* of every type, whatever cuDNN reads of it */
+    double zero = 0; /* its bytes are 0 in every element type that cuDNN may read */
     ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
                      (desc, ashlar__cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                       (int)steps, (int)batch, (int)width, lengths, &zero));
@@ -106,13 +107,13 @@ ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_c
 
 /* ---- making it ---- */
 
-/* How large dropout's states are depends on the GPU. */
+/* Allocate dropout's states. Their size depends on the GPU. */
 static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     size_t bytes = 0;
     cu_ptr states = 0;
     if (rnn->layout.config.dropout == 0 || rnn->layout.config.layers == 1) {
-        return ASHLAR_OK; /* it falls on what goes from layer to layer */
+        return ASHLAR_OK; /* dropout applies only between layers */
     }
     ASHLAR_CUDNN_TRY(s->cudnn, dropout_states_size, cudnnDropoutGetStatesSize, (s->handle, &bytes));
     const cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (&states, bytes));
@@ -124,7 +125,7 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     return ASHLAR_OK;
 }
 
-/* They are being drawn on the default stream, which not every stream waits for. */
+/* Wait until dropout's states are drawn, on the default stream; not every stream waits for it. */
 static ashlar_status wait_for_states(const ashlar_rnn *rnn) {
     ashlar_driver *driver = rnn->device->driver;
     const cu_result result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
@@ -149,14 +150,15 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     return ashlar__cudnn_check_layout(&rnn->layout, s);
 }
 
-/* Inside the device's context. What cannot be destroyed cannot be helped. */
+/* Destroy what was made. The device's context must be current. Errors are ignored: nothing can be
+ * done about them. */
 static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
     ashlar_driver *driver = rnn->device->driver;
     if (s->handle == NULL) {
-        return; /* it is the first to be made */
+        return; /* the handle is made first, so nothing else exists */
     }
-    /* What is queued may still use the handle's memory, and the states. */
+    /* Queued work may still use the handle's memory and the states. */
     (void)ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
     if (s->c != NULL) {
         (void)cudnn->destroy_tensor(s->c);
@@ -182,7 +184,10 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
 }
 
-/* Both take and return device memory, which a capture by another thread must not forbid. */
+/*
+ * Run build() in the device's context, and unmake() if it fails. They allocate and free device
+ * memory, which a capture by another thread would forbid if this thread's mode were not relaxed.
+ */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;

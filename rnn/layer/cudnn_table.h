@@ -1,8 +1,8 @@
 /*
  * cudnn_table.h - the functions of cuDNN 9 that ashlar calls, as one table (internal).
  *
- * Types are those of cuDNN's headers; the functions are found at run time in libcudnn.so.9, or in
- * the file that the environment's ASHLAR_CUDNN names. Nothing links to cuDNN.
+ * Types come from cuDNN's headers. The functions are found at run time in libcudnn.so.9, or in the
+ * file that the environment variable ASHLAR_CUDNN names; nothing links to cuDNN.
  */
 #ifndef ASHLAR_CUDNN_TABLE_H
 #define ASHLAR_CUDNN_TABLE_H
@@ -11,7 +11,7 @@
 
 #include <ashlar/status.h>
 
-/* field, cuDNN's name */
+/* X(field, symbol) */
 #define ASHLAR_CUDNN_MAP(X)                           \
     X(get_version, cudnnGetVersion)                   \
     X(get_error_string, cudnnGetErrorString)          \
@@ -48,22 +48,25 @@ typedef struct ashlar_cudnn {
 } ashlar_cudnn;
 
 /*
- * The process's one table, filled at the first call.
+ * The table, one for the whole process; the first call fills it.
  *
- * Ownership: the library's.  Threads: any.
- * Errors:    ASHLAR_ENOTSUP (no library, another major version); tried again by the next call.
+ * Ownership: the table is static.  Threads: any.
+ * Errors:    ASHLAR_ENOTSUP (no library, another major version); the next call tries again.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out);
 
 /*
- * Turn a refusal into a status with a detail line that has cuDNN's own words: ASHLAR_ENOTSUP for
- * CUDNN_STATUS_NOT_SUPPORTED and its kin, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM for memory, else
- * ASHLAR_EDRIVER. `result` is not CUDNN_STATUS_SUCCESS.
+ * Turn an error of cuDNN into a status with a detail line that has cuDNN's own text: ASHLAR_ENOTSUP
+ * for the statuses of the kind CUDNN_STATUS_NOT_SUPPORTED, ASHLAR_ENOMEM or ASHLAR_EHOSTMEM for
+ * lack of memory, else ASHLAR_EDRIVER. `result` must not be CUDNN_STATUS_SUCCESS.
  */
 ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
                                   cudnnStatus_t result);
 
-/* In a function that returns a status: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle)). */
+/*
+ * Call a function of the table; on an error, return its status from the calling function.
+ * Example: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle));
+ */
 #define ASHLAR_CUDNN_TRY(cudnn, field, symbol, args)               \
     do {                                                           \
         const cudnnStatus_t result_ = (cudnn)->field args;         \

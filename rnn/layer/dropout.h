@@ -1,10 +1,10 @@
 /*
- * dropout.h - which outputs are dropped between layers: numbers drawn by place, not in turn
- * (internal).
+ * dropout.h - which outputs are dropped between layers: random numbers that depend on an output's
+ * place, not on the order of drawing (internal).
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"). A
- * number depends on the seed and on the layer, step, sequence and feature alone, so that forward
- * and backward draw the same ones, in any order, and neither lengths nor sorting change them.
+ * number depends only on the seed, layer, step, sequence and feature, so that forward and backward
+ * draw the same numbers, in any order, and neither the lengths nor sorting change them.
  *
  * Threads: any.
  */
@@ -21,16 +21,17 @@ enum {
 
 typedef struct ashlar_dropout_row {
     uint64_t seed;
-    size_t layer;    /* that reads the row, 1.. */
+    size_t layer;    /* the layer that reads the row, 1.. */
     size_t step;     /* t */
     size_t sequence; /* b, in the caller's order */
 } ashlar_dropout_row;
 
-/* Draw the numbers of features group * ASHLAR_DROPOUT_DRAWS and on; each uniform in 32 bits. */
+/* Draw the numbers of ASHLAR_DROPOUT_DRAWS features, from feature group * ASHLAR_DROPOUT_DRAWS on.
+ * Each is uniform in 32 bits. */
 void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
                           uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
 
-/* A feature is dropped where its number is below this: rate * 2^32. Requires 0 <= rate < 1. */
+/* A feature is dropped if its number is below this threshold, rate * 2^32. 0 <= rate < 1. */
 uint32_t ashlar__dropout_threshold(double rate);
 
 #endif /* ASHLAR_DROPOUT_H */

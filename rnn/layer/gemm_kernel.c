@@ -2,8 +2,8 @@
  * gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
  * meson.build compiles this file for (real.h).
  *
- * Of the right factor a block of panels is packed, which all rows then pass; the left one is read
- * where it lies, or packed where it is stored transposed.
+ * A block of panels of the right factor is packed, and all rows are multiplied with it, before the
+ * next block is packed. The left factor is packed only if it is stored transposed.
  */
 #include <string.h>
 
@@ -11,10 +11,10 @@
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/panel.h"
 
-/* Up to so many rows a factor is not worth packing, which reads it all and writes it once. */
+/* With up to this many rows of c, packing the right factor would cost more than it saves. */
 enum { THIN_ROWS = 3 };
 
-/* A block of panels is 256 KiB, whatever the type. All that is packed lies on the stack. */
+/* A block of panels is 256 KiB for either type. Everything that is packed lies on the stack. */
 enum { BLOCK_COLUMNS = 256 * 1024 / DEPTH / sizeof(real) };
 _Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) < 512 * 1024,
                "less than half a MiB");
@@ -33,7 +33,7 @@ static real *sum_at(const ashlar_gemm_args *p, size_t row, size_t column) {
     return (real *)p->c + row * p->ldc + column;
 }
 
-/* Rows that follow each other are often pages apart, where the processor foresees nothing. */
+/* Prefetch rows: they are often pages apart, and the processor does not prefetch across pages. */
 enum { ROWS_AHEAD = 16, LINE = ASHLAR_CACHE_LINE / sizeof(real) };
 
 static void prefetch_row(const real *row) {
@@ -43,14 +43,14 @@ static void prefetch_row(const real *row) {
     }
 }
 
-/* Blocks of rows of a factor that is stored transposed: its column p is a row here. */
+/* Pack rows of a factor that is stored transposed: its column p is row p of `from`. */
 static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld, real *packed) {
     const size_t blocks = block_count(count);
     for (size_t p = 0; p < depth; p++) {
         const real *restrict row = from + p * ld;
         if (count == CACHED_ROWS) {
             prefetch_row(p + ROWS_AHEAD < depth ? row + ROWS_AHEAD * ld : row);
-            for (size_t i = 0; i < CACHED_ROWS / BLOCK_ROWS; i++) { /* the same, and faster */
+            for (size_t i = 0; i < CACHED_ROWS / BLOCK_ROWS; i++) { /* the loop below, faster */
                 memcpy(packed + (i * depth + p) * BLOCK_ROWS, row + i * BLOCK_ROWS,
                        BLOCK_ROWS * sizeof(real));
             }
@@ -66,7 +66,7 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
     }
 }
 
-/* All rows of a tile times one block of panels. */
+/* Multiply all rows of a tile with one block of panels. */
 static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k,
                       size_t depth, size_t column, size_t width, const real *panels) {
     real packed[CACHED_ROWS * DEPTH];
@@ -98,7 +98,7 @@ static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *til
 
 /* ---- a few rows ---- */
 
-/* The rows' product, in as many sums as four registers have lanes. */
+/* The dot product of two rows, with as many partial sums as four registers have lanes. */
 static real dot(const real *a, size_t stride, const real *b, size_t count) {
     enum { REGISTERS = 4, TOGETHER = REGISTERS * LANE_COUNT };
     vector sums[REGISTERS] = {{0}};
@@ -122,7 +122,7 @@ static real dot(const real *a, size_t stride, const real *b, size_t count) {
     return sum;
 }
 
-/* The right factor's rows are columns of c. */
+/* The right factor is stored transposed: each element of c is the dot product of two rows. */
 static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     for (size_t column = tile->column; column < tile->column_end; column++) {
         for (size_t row = tile->row; row < tile->row_end; row++) {
@@ -134,7 +134,7 @@ static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm
     }
 }
 
-/* The right factor's rows are added up. */
+/* The right factor is stored as is: each row of c is a weighted sum of its rows. */
 static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     const size_t width = tile->column_end - tile->column;
     for (size_t row = tile->row; row < tile->row_end; row++) {
@@ -152,7 +152,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
     }
 }
 
-/* By the product's own rows, not the tile's: these must not decide about bits. */
+/* The whole product's rows decide, not the tile's, so that the bits do not depend on the tiles. */
 void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     if (p->m > THIN_ROWS) {
         compute_thick(p, tile);

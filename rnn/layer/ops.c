@@ -1,4 +1,4 @@
-/* ops.c - the operations of a model around its layers: checks arguments, and asks a back end. */
+/* ops.c - the operations of a model around its layers: checks arguments, and calls a back end. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/error.h"

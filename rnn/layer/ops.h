@@ -3,15 +3,16 @@
  * loss, and the small things between them (internal).
  *
  * Batches are padded and time-major, as in rnn.h: [T, B, ...], lengths[B], each 0..T. Positions
- * past a length are neither read nor counted. All pointers are to device memory, the elements
- * behind the void ones of the type that the ops were created for; the structs themselves are
- * copied by the call.
+ * past a length are neither read nor counted. All pointers in the structs are to device memory;
+ * void pointers are to elements of the type that the ops were created for. A call copies its
+ * struct.
  *
- * Outputs are overwritten unless a field says ADDED TO, and overlap no input unless it says so.
+ * Outputs are overwritten unless the field's comment says ADDED TO. An output must not overlap an
+ * input unless the field's comment allows it.
  *
- * Stream: all is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
- * queued then, but by an operation of several parts on a CUDA device the first of them may be. The
- * same arguments give the same bits: sums run in a fixed order.
+ * Stream: all work is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
+ * queued then, except that on a CUDA device the first parts of an operation of several parts may
+ * be. The same arguments give the same bits: sums run in a fixed order.
  */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
@@ -26,14 +27,14 @@
 typedef struct ashlar_ops ashlar_ops;
 
 /*
- * The operations of a device, on elements of one type: on a CUDA device by kernels of the build
- * and by cuBLAS (libcublas.so.13 or .so.12, or the file that the environment's ASHLAR_CUBLAS
- * names), whose products of fp32 are in fp32. Waits for the device on destruction there.
+ * Create the operations of a device, on elements of one type. A CUDA device uses the build's
+ * kernels and cuBLAS (libcublas.so.13 or .so.12, or the file that the environment variable
+ * ASHLAR_CUBLAS names), which multiplies fp32 in fp32. Destroying them waits for a CUDA device.
  *
- * Ownership: *out is the caller's; the device must outlive it.
+ * Ownership: the caller owns *out; the device must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type
- *            that the device has no arithmetic for: on the CPU all but F32 and F64),
- *            ASHLAR_EHOSTMEM; on a CUDA device ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ *            that the device cannot compute in: on the CPU all but F32 and F64),
+ *            ASHLAR_EHOSTMEM; on a CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype,
                                                    ashlar_ops **out);
@@ -52,19 +53,19 @@ typedef struct ashlar_embedding_args {
     void *dtable;           /* [V, E], backward, ADDED TO */
 } ashlar_embedding_args;
 
-/* out = the table's row of each token. */
+/* For each position, out = the row of the table that its token names. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
                                                               const ashlar_embedding_args *args,
                                                               ashlar_stream stream);
 /*
- * dtable += dout, row by row in the order of the tokens. A CUDA device looks at every token for
- * every row of the table, V * T * B comparisons, so that the order is always the same.
+ * For each position, add its row of dout to its token's row of dtable, in the order of positions.
+ * To keep that order, a CUDA device compares every token with every row: V * T * B comparisons.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
                                                                const ashlar_embedding_args *args,
                                                                ashlar_stream stream);
 
-/* Every row is used: padding must hold numbers. */
+/* Every row is computed with, also those of padding, which must not hold a NaN or an infinity. */
 typedef struct ashlar_linear_args {
     size_t rows;        /* N */
     size_t in;          /* I */
@@ -95,28 +96,28 @@ typedef struct ashlar_loss_args {
     size_t classes;         /* V, 1.. */
     const void *logits;     /* [T, B, V] */
     const int32_t *targets; /* [T, B], each 0..V-1 up to its length (asserted on the CPU) */
-    double weight;          /* of each position; 0 stands for 1 / the number of valid ones */
+    double weight;          /* of each position; 0 means 1 / the number of valid positions */
     void *dlogits;          /* [T, B, V], may be logits; 0 past the lengths; NULL = not wanted */
-    const double *scale;    /* what dlogits is multiplied by; NULL stands for 1 */
-    void *work;             /* ashlar__ops_loss_work_bytes(); scratch */
+    const double *scale;    /* dlogits is multiplied by *scale; NULL means 1 */
+    void *work;             /* scratch of ashlar__ops_loss_work_bytes() bytes */
     double *loss;           /* ADDED TO */
 } ashlar_loss_args;
 
 /*
- * loss += weight * the sum over all valid positions of -log softmax(logits)[target], in nats;
- * dlogits is the gradient of what is added, times the scale. With the weight left 0 that is the
- * mean, and at least one position must be valid.
+ * loss += weight * the sum over all valid positions of -log softmax(logits)[target], in nats.
+ * dlogits is the gradient of the addend, times the scale. With weight 0 the addend is the mean over
+ * the valid positions, of which there must be at least one.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_loss(const ashlar_ops *ops,
                                                  const ashlar_loss_args *args,
                                                  ashlar_stream stream);
 
-/* Scratch of a loss over `positions` = T * B; 0: none, work may be NULL. */
+/* The bytes of scratch for a loss over `positions` = T * B. If 0, work may be NULL. */
 size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
 typedef struct ashlar_columns_args {
     size_t rows;      /* N */
-    size_t width;     /* of what is copied, in elements */
+    size_t width;     /* of a row that is copied, in elements */
     const void *from; /* [N, width], rows `from_stride` elements apart */
     size_t from_stride;
     void *to; /* [N, width], rows `to_stride` elements apart */
@@ -124,7 +125,7 @@ typedef struct ashlar_columns_args {
     bool adds; /* to is ADDED TO */
 } ashlar_columns_args;
 
-/* to = from, or to += from: some columns of a matrix from, or into, some of another. */
+/* to = from, or to += from: copies some columns of one matrix to columns of another. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_columns(const ashlar_ops *ops,
                                                     const ashlar_columns_args *args,
                                                     ashlar_stream stream);
@@ -136,8 +137,8 @@ typedef struct ashlar_argmax_args {
     int32_t *labels;    /* [N] */
 } ashlar_argmax_args;
 
-/* labels = the class of the largest value of each row, the first of several; 0 where all are NaN.
- */
+/* For each row, label = the class of the largest value, the first if several are equal. A NaN is
+ * never the largest; if all values are NaN, the label is 0. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_argmax(const ashlar_ops *ops,
                                                    const ashlar_argmax_args *args,
                                                    ashlar_stream stream);

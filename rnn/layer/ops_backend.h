@@ -1,7 +1,7 @@
 /*
  * ops_backend.h - what a compute back end does for a model beside its recurrent layers (internal).
  *
- * One function for each of ops.h, with its contract.
+ * There is one function for each operation of ops.h, with the same contract.
  */
 #ifndef ASHLAR_OPS_BACKEND_H
 #define ASHLAR_OPS_BACKEND_H
@@ -10,10 +10,10 @@
 
 typedef struct ashlar_ops_backend {
     const char *name;
-    /* Fill in ops->state, whose device, backend and type are set. NULL: there is nothing to do. */
+    /* Set ops->state; the other fields of *ops are set already. open and close may be NULL. */
     ashlar_status (*open)(ashlar_ops *ops);
     void (*close)(ashlar_ops *ops);
-    /* Errors: ASHLAR_ENOTSUP, a type that there is no arithmetic for. */
+    /* Whether the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
     ashlar_status (*check)(ashlar_dtype dtype);
     size_t (*loss_work_bytes)(size_t positions);
     ashlar_status (*embedding_forward)(const ashlar_ops *, const ashlar_embedding_args *,
@@ -37,7 +37,7 @@ struct ashlar_ops {
 /* The CPU: operations are host functions in stream order, on a software device's memory. */
 extern const ashlar_ops_backend ashlar__ops_backend_cpu;
 
-/* CUDA devices: kernels and cuBLAS; in a build without them it refuses all. */
+/* CUDA devices: kernels and cuBLAS. In a build without kernels, check() refuses every type. */
 extern const ashlar_ops_backend ashlar__ops_backend_cuda;
 
 #endif /* ASHLAR_OPS_BACKEND_H */

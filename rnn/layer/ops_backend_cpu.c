@@ -19,7 +19,7 @@ static size_t loss_work_bytes(size_t positions) {
     return 0;
 }
 
-/* The launch copies the arguments. */
+/* A function of the back end that queues the operation. ashlar_launch() copies the arguments. */
 #define DEFINE_OP(op, kind)                                                                    \
     static void run_##op##_f32(void *args) {                                                   \
         ashlar__##op##_f32(args);                                                              \

@@ -37,13 +37,14 @@ typedef struct cuda_ops {
     cu_module module;
     cu_function kernels[KERNEL_COUNT];
     const ashlar_cublas *cublas;
-    pthread_mutex_t lock; /* of the handle, which serves one thread at a time */
+    pthread_mutex_t lock; /* guards the handle, which serves one thread at a time */
     cublasHandle_t handle;
 } cuda_ops;
 
 /* ---- making it ---- */
 
-/* A handle takes device memory, which a capture by another thread must not forbid. */
+/* Create cuBLAS's handle. That allocates device memory, which a capture by another thread would
+ * forbid if this thread's capture mode were not relaxed. */
 static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     ashlar_driver *driver = ops->device->driver;
     unsigned int mode;
@@ -99,7 +100,7 @@ static ashlar_status open_cuda(ashlar_ops *ops) {
 
 static void close_cuda(ashlar_ops *ops) {
     cuda_ops *c = ops->state;
-    ashlar__cuda_kernels_unload(ops->device, c->module); /* waits for the products too */
+    ashlar__cuda_kernels_unload(ops->device, c->module); /* waits for queued products too */
     if (ashlar__device_enter(ops->device) == ASHLAR_OK) {
         (void)c->cublas->destroy(c->handle);
         ashlar__device_leave(ops->device);
@@ -109,13 +110,13 @@ static void close_cuda(ashlar_ops *ops) {
 }
 
 static ashlar_status check(ashlar_dtype dtype) {
-    (void)dtype; /* kernels and cuBLAS have them all */
+    (void)dtype; /* kernels and cuBLAS support every type */
     return ASHLAR_OK;
 }
 
 /* ---- kernels ---- */
 
-/* Inside the device's context. */
+/* Launch one kernel. The device's context must be current. */
 static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, const void *args,
                             ashlar_stream stream) {
     const cuda_ops *c = ops->state;
@@ -124,7 +125,7 @@ static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, co
                                        args, stream);
 }
 
-/* The only thing that an operation queues. */
+/* Launch the kernel of an operation that queues nothing else. */
 static ashlar_status launch_alone(const ashlar_ops *ops, int kernel, size_t blocks,
                                   const void *args, ashlar_stream stream) {
     ashlar_status status = ashlar__device_enter(ops->device);
@@ -183,7 +184,7 @@ static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
 
 /* ---- matrix products ---- */
 
-/* A factor, as it is stored: row-major, rows `width` elements apart. */
+/* A factor of a product, stored row-major with rows `width` elements apart. */
 typedef struct factor {
     const void *data;
     size_t width;
@@ -191,9 +192,9 @@ typedef struct factor {
 } factor;
 
 /*
- * c [m, n] = a [m, k] b [k, n], or c += where it adds, all row-major. cuBLAS's order is by columns,
- * in which each of these is its transpose: so it is asked for c^T = b^T a^T. Locked; inside the
- * device's context.
+ * c [m, n] = a [m, k] b [k, n], or c += if `adds`, all row-major. cuBLAS is column-major, so it
+ * takes each matrix for its transpose; therefore it is asked for c^T = b^T a^T. The lock must be
+ * held and the device's context current.
  */
 static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t k, const factor *a,
                               const factor *b, bool adds, void *out) {
@@ -202,7 +203,7 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
                                            [ASHLAR_F16] = CUDA_R_16F,
                                            [ASHLAR_BF16] = CUDA_R_16BF};
     ASHLAR_TABLE_IS_FULL(types, ASHLAR_DTYPE_COUNT);
-    /* PEDANTIC: in fp32 and not in TF32, whatever the environment says. */
+    /* PEDANTIC: in fp32, never in TF32, not even if the environment asks for it. */
     static const cublasComputeType_t computes[] = {[ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
                                                    [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
                                                    [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
@@ -225,7 +226,7 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
                : ashlar__cublas_error(c->cublas, "cublasGemmEx", result);
 }
 
-/* The handle, for this stream and thread, and the context. */
+/* Lock the handle for this thread, set its stream, and make the device's context current. */
 static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                           ashlar_stream stream) {
     cuda_ops *c = ops->state;
@@ -276,7 +277,7 @@ static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_a
     return status;
 }
 
-/* Locked. */
+/* Queue the parts of a linear layer's backward. The lock must be held. */
 static ashlar_status queue_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
                                     ashlar_stream stream) {
     const factor x = {args->x, args->in, false};

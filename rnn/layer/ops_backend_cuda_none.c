@@ -1,4 +1,4 @@
-/* ops_backend_cuda_none.c - a model's operations on CUDA devices, in a build that has none. */
+/* ops_backend_cuda_none.c - stands for the CUDA back end in a build without kernels: refuses. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/error.h"
@@ -10,5 +10,5 @@ static ashlar_status refuse(ashlar_dtype dtype) {
                         "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
 }
 
-/* No ops are made, so that nothing asks for more. */
+/* check() refuses every type, so that no other function is ever called. */
 const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "none", .check = refuse};

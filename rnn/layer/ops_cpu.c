@@ -12,8 +12,8 @@
 #include "rnn/layer/real.h"
 
 /*
- * Sums and maxima of a row run in LANES partial results that are joined at the end: the order
- * is fixed, so the compiler may use vector instructions without being allowed to reorder.
+ * Sums and maxima of a row are computed as LANES partial results, joined at the end, so that the
+ * compiler can use vector instructions without changing the order of operations.
  */
 enum { LANES = 8 };
 
@@ -54,7 +54,7 @@ static real row_sum(const real *row, size_t width) {
     return sum[0];
 }
 
-/* The sum of exp(row - shift), as row_sum() would add it. */
+/* The sum of exp(row[j] - shift), in the same order of additions as row_sum(). */
 static real exp_sum(const real *row, size_t width, real shift) {
     real sum[LANES] = {0};
     size_t j = 0;
@@ -154,7 +154,7 @@ void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
     }
 }
 
-/* Minus the log-probability of `target`; the logits keep their values. */
+/* The loss of one position: minus the log-probability of `target`. */
 static double position_loss(const real *logits, size_t classes, size_t target) {
     const real top = row_max(logits, classes);
     return log((double)exp_sum(logits, classes, top)) + ((double)top - (double)logits[target]);

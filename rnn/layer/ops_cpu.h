@@ -24,7 +24,7 @@ void ashlar__columns_f64(const ashlar_columns_args *args);
 void ashlar__argmax_f32(const ashlar_argmax_args *args);
 void ashlar__argmax_f64(const ashlar_argmax_args *args);
 
-/* Returns the loss, and leaves *args->loss alone. */
+/* Returns the loss instead of adding it to *args->loss. */
 double ashlar__loss_f32(const ashlar_loss_args *args);
 double ashlar__loss_f64(const ashlar_loss_args *args);
 

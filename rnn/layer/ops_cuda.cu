@@ -2,7 +2,7 @@
  * ops_cuda.cu - the kernels of a model's operations for CUDA devices. The same arguments give the
  * same bits: every sum has an order that depends on nothing but the sizes.
  *
- * Kept to what C and C++ have in common: tests compile this file for the CPU as well.
+ * This file uses only what C and C++ have in common: tests compile it for the CPU as well.
  */
 #include <math.h>
 
@@ -11,7 +11,7 @@
 
 enum { THREADS = ASHLAR_OPS_THREADS, WORD_BITS = 32 };
 
-/* The sum over the block, in the order of a tree; every thread gets it. */
+/* The sum of `value` over the block's threads, added as a tree. Every thread gets the sum. */
 static __device__ double block_sum(double value) {
     __shared__ double sums[THREADS];
     sums[threadIdx.x] = value;
@@ -23,7 +23,7 @@ static __device__ double block_sum(double value) {
     }
     __syncthreads();
     const double sum = sums[0];
-    __syncthreads(); /* the next sum has the same memory */
+    __syncthreads(); /* the next sum reuses the memory */
     return sum;
 }
 
@@ -32,10 +32,10 @@ static __device__ bool is_inside(size_t position, size_t batch, const int32_t *l
     return (long long)(position / batch) < (long long)lengths[position % batch];
 }
 
-/* What one position weighs: given, or 1 / the number of valid ones. */
+/* The weight of one position: the given one, or 1 / the number of valid positions. */
 static __device__ double position_weight(const ashlar_loss_args *args) {
     if (args->weight != 0) {
-        return args->weight; /* for all threads alike */
+        return args->weight; /* all threads return here */
     }
     double valid = 0;
     for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {

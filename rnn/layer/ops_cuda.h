@@ -1,5 +1,5 @@
 /*
- * ops_cuda.h - the CUDA kernels of ops.h as their launcher knows them (internal; C and CUDA C).
+ * ops_cuda.h - names, blocks and arguments of the CUDA kernels of ops.h (internal; C and CUDA C).
  */
 #ifndef ASHLAR_OPS_CUDA_H
 #define ASHLAR_OPS_CUDA_H
@@ -7,9 +7,9 @@
 #include "rnn/layer/ops.h"
 
 /*
- * Kernel, arguments. Each is there for every element type, ashlar_kernel_<kernel>_<type> with a
- * type of f32, f64, f16, bf16, and has one parameter, the arguments, no dynamic shared memory,
- * and blocks of THREADS. Narrow types are widened to float, computed with, and rounded once.
+ * X(kernel, arguments). Each kernel exists for every element type, as ashlar_kernel_<kernel>_<type>
+ * with a type of f32, f64, f16, bf16. It has one parameter, the arguments, no dynamic shared
+ * memory, and blocks of THREADS. Narrow types are computed in float, and rounded once.
  *
  *   embedding_forward    a block for each PIECE elements of out
  *   embedding_backward   a block for each class and each THREADS columns of dtable

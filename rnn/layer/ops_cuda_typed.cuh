@@ -5,11 +5,11 @@
 #include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 
-/* Element number k of the thread's, of its block's piece. */
+/* The index of the k-th element that this thread handles, in the piece of its block. */
 #define PIECE_ELEMENT(k) ((size_t)blockIdx.x * ASHLAR_OPS_PIECE + (k)*THREADS + threadIdx.x)
 enum { ASHLAR_NAME(items) = ASHLAR_OPS_PIECE / THREADS };
 
-/* A token that is no class becomes NaN, which cannot be overlooked, and no stray read. */
+/* A token that is no class gives a row of NaN, which cannot be overlooked, and reads nothing. */
 static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_embedding_args *args) {
     const ASHLAR_STORED *table = (const ASHLAR_STORED *)args->table;
     ASHLAR_STORED *out = (ASHLAR_STORED *)args->out;
@@ -67,7 +67,7 @@ static __device__ void ASHLAR_NAME(bias_forward)(const ashlar_linear_args *args)
     }
 }
 
-/* LANES threads for a column: each adds up every LANES-th row, then the first adds them up. */
+/* Each column has LANES threads: each adds up every LANES-th row, then one adds up their sums. */
 static __device__ void ASHLAR_NAME(bias_backward)(const ashlar_linear_args *args) {
     enum { LANES = THREADS / ASHLAR_OPS_COLUMNS };
     __shared__ ASHLAR_REAL sums[LANES][ASHLAR_OPS_COLUMNS];
@@ -107,7 +107,7 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, siz
     }
     __syncthreads();
     top = tops[0];
-    __syncthreads(); /* the next row has the same memory, and dlogits may be logits */
+    __syncthreads(); /* the next row reuses the memory; and dlogits, written next, may be logits */
     return top;
 }
 
@@ -164,7 +164,7 @@ static __device__ void ASHLAR_NAME(columns)(const ashlar_columns_args *args) {
     }
 }
 
-/* Whether value `a` of class i is to be taken before `b` of class j; NaN is never the largest. */
+/* Whether argmax prefers value `a` of class i to value `b` of class j; NaN is never the largest. */
 static __device__ bool ASHLAR_NAME(is_before)(ASHLAR_REAL a, size_t i, ASHLAR_REAL b, size_t j) {
     return !isnan(a) && (isnan(b) || a > b || (a == b && i < j));
 }
