@@ -40,7 +40,7 @@ void ashlar__bench_print_head(FILE *out) {
             "subject", "ns/pair", "x floor", "x ashlar", "driver calls", "reserved/live");
 }
 
-/* A cell of the table: a number, or a dash where it is not known. */
+/* Print a cell of the table: a number above 0, else a dash for "not known". */
 static void print_cell(FILE *out, int width, int digits, double number) {
     if (number > 0) {
         fprintf(out, " %*.*f", width, digits, number);
@@ -136,7 +136,7 @@ typedef enum figure_kind {
 
 typedef enum bound_kind { AT_MOST, AT_LEAST } bound_kind;
 
-/* A bound for the figure of `subject`, divided by that of `base` if given. */
+/* A bound on a figure of `subject`; if `base` is not NULL, on its ratio to the figure of `base`. */
 typedef struct target {
     const char *what;
     figure_kind figure;
@@ -189,7 +189,7 @@ static void print_verdict(FILE *out, const ashlar_bench_row *row, const char *wh
             bound == AT_MOST ? "at most" : "at least", limit);
 }
 
-/* One target at the workload of `row`. */
+/* Print one target, judged on the workload, variant and threads of `row`. */
 static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_bench_row *row,
                          const target *t) {
     const ashlar_bench_row *of =
@@ -209,7 +209,7 @@ static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_
     print_verdict(out, row, t->what, value, t->bound, t->limit);
 }
 
-/* Throughput of n threads: n times that of one where a pair costs the same. */
+/* Print the throughput of n threads / that of one: n if a pair costs each thread the same. */
 static void print_throughput(FILE *out, const ashlar_bench_rows *rows,
                              const ashlar_bench_row *two) {
     const ashlar_bench_row *one =
@@ -251,11 +251,11 @@ static void print_row_targets(FILE *out, const ashlar_bench_rows *rows,
     if (row->instructions > 0) {
         print_target(out, rows, row, &hit);
     } else if (is_workload(row, "one_size")) {
-        if (strchr(row->variant, '-') == NULL) { /* "4096-fragmented": nothing is promised */
+        if (strchr(row->variant, '-') == NULL) { /* "4096-fragmented" has no target */
             print_one_size(out, rows, row);
         }
     } else if (row->threads != 1 || is_workload(row, "rnn_step")) {
-        return; /* nothing is promised */
+        return; /* these have no target */
     } else if (is_workload(row, "rnn_warm")) {
         print_target(out, rows, row, &warm_tight);
         print_target(out, rows, row, &warm_calls);

@@ -17,15 +17,15 @@ enum {
     TOP = 850, /* without the legend */
     LINE_HEIGHT = 220,
     BELOW = 500,
-    MARK = 60,          /* from its middle to its edge */
-    LEGEND_COLUMNS = 6, /* half as many where a name is too long for one */
+    MARK = 60,          /* a mark's radius, or half its side */
+    LEGEND_COLUMNS = 6, /* half as many if a name is longer than LEGEND_LETTERS */
     LEGEND_LETTERS = 18,
     LEGEND_WIDTH = WIDTH - 400,
     LEGEND_HEIGHT = 200,
 };
 
 /*
- * Invariants: low < high, powers of ten;  low <= each figure <= high;
+ * Invariants: low < high;  10^low <= each figure <= 10^high;
  *             bottom == top + line_count * LINE_HEIGHT.
  */
 typedef struct scene {
@@ -74,7 +74,7 @@ static int x_of(const scene *s, double figure) {
     return LEFT + (int)(share * (RIGHT - LEFT) + 0.5);
 }
 
-/* A disc; a square from the ninth subject on, where colours repeat. */
+/* Draw a disc; for subjects from ASHLAR_SVG_COLOURS on, whose colours repeat, a square. */
 static void put_mark(const scene *s, size_t subject, int x, int y) {
     if (subject < ASHLAR_SVG_COLOURS) {
         ashlar__file_buffer_print(s->file, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"%s\"", x, y,
@@ -115,7 +115,7 @@ static void put_power(const scene *s, int exponent) {
                               x, s->bottom + 180, pow(10, exponent));
 }
 
-/* 2 to 9 times a power of ten. */
+/* Draw the fainter grid lines at 2 to 9 times a power of ten. */
 static void put_steps(const scene *s, int exponent) {
     ashlar__file_buffer_print(s->file, "<path d=\"");
     for (int n = 2; n <= 9; n++) {
@@ -135,7 +135,7 @@ static void put_axis(const scene *s) {
     put_text(s, (LEFT + RIGHT) / 2, s->bottom + 400, "middle", s->unit);
 }
 
-/* The first subject comes last, so that no other hides it. */
+/* Draw a line's marks; the first subject's is drawn last, so that no other mark hides it. */
 static void put_line(const scene *s, size_t line) {
     const int y = s->top + (int)line * LINE_HEIGHT + LINE_HEIGHT / 2;
     put_text(s, LEFT - 120, y + 40, "end", s->results->labels[line]);

@@ -14,7 +14,7 @@
 
 #include "allocator/base/error.h"
 
-/* Multiples of the recorded list, so that exactly these numbers run. */
+/* Multiples of the pairs in the recorded list, so that exactly so many pairs run. */
 enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
@@ -30,7 +30,7 @@ static ashlar_status find_self(char path[static PATH_BYTES]) {
     return ASHLAR_OK;
 }
 
-/* Discard the program's standard output, keep its stderr. */
+/* Start a program. Its standard output is discarded, its stderr kept. Returns 0 or an errno. */
 static int spawn(char *const *arguments, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
@@ -67,7 +67,7 @@ static ashlar_status run_valgrind(char *const *arguments) {
     return ASHLAR_OK;
 }
 
-/* The line "summary: N" of callgrind's output. */
+/* Read N from the line "summary: N" of callgrind's output. */
 static ashlar_status read_count(const char *path, uint64_t *out) {
     FILE *file = fopen(path, "r");
     char line[256];
@@ -76,7 +76,7 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
         is_found = sscanf(line, "summary: %" SCNu64, out) == 1;
     }
     if (file != NULL) {
-        (void)fclose(file); /* only read */
+        (void)fclose(file); /* opened for reading: nothing can be lost */
     }
     return is_found
                ? ASHLAR_OK
@@ -92,11 +92,11 @@ static ashlar_status count_into(const char *path, const char *device, const char
     }
     snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
     snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
-    const char *device_option = device != NULL ? "--device" : NULL; /* ends the list */
+    const char *device_option = device != NULL ? "--device" : NULL; /* NULL ends the arguments */
     const char *arguments[] = {
         "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
         "--subject", subject, device_option,      device,   NULL};
-    status = run_valgrind((char *const *)(uintptr_t)arguments); /* which does not write to them */
+    status = run_valgrind((char *const *)(uintptr_t)arguments); /* nobody writes to them */
     return status == ASHLAR_OK ? read_count(path, out) : status;
 }
 

@@ -8,9 +8,11 @@
 
 /*
  * Run this program twice under valgrind's callgrind, as `ashlar-bench alloc --pairs N --subject
- * SUBJECT`, with different N, and divide the difference. No noise touches it.
+ * SUBJECT` with two values of N, and divide the difference in instructions by the difference in
+ * pairs. The result does not depend on the machine's load.
  *
- * device   for --device; NULL: not given
+ * device   the argument of --device; NULL: the option is left out
+ * out      instructions per pair
  *
  * Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (a run failed or left no count),
  *         ASHLAR_EHOSTMEM.

@@ -3,15 +3,15 @@
 
 #include "allocator/base/check_level.h"
 
-/* Multiply by the odd number nearest 2^64 / golden ratio, twice: once would leave regular
- * distances. */
+/* A hash of the address: multiplied twice by the odd number nearest 2^64 / golden ratio, since
+ * after one multiplication regularly spaced addresses would still be regularly spaced. */
 static uint64_t priority(const ashlar_live_block *block) {
     const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
     const uint64_t once = (uint64_t)block->address * factor;
     return (once ^ (once >> 32)) * factor;
 }
 
-/* Not the end: that would wrap to 0 for a block at the end of the address space. */
+/* The last byte rather than the end, which is 0 for the last block of the address space. */
 static uintptr_t last_byte(const ashlar_live_block *block) {
     return block->address + (block->bytes - 1);
 }
@@ -31,7 +31,7 @@ static const ashlar_live_block *find_overlap(const ashlar_live_block *tree,
     return NULL;
 }
 
-/* Split `tree` into the blocks before `address` and the others. */
+/* Split `tree` into the blocks that begin before `address` and the others. */
 static void split(ashlar_live_block *tree, uintptr_t address, ashlar_live_block **before,
                   ashlar_live_block **after) {
     while (tree != NULL) {
@@ -49,7 +49,7 @@ static void split(ashlar_live_block *tree, uintptr_t address, ashlar_live_block 
     *after = NULL;
 }
 
-/* Join two trees, every block of `a` before every block of `b`. */
+/* Join two trees. Every block of `a` must be before every block of `b`. */
 static ashlar_live_block *join(ashlar_live_block *a, ashlar_live_block *b) {
     ashlar_live_block *root = NULL;
     ashlar_live_block **link = &root;

@@ -10,13 +10,13 @@
 #include "bench/peers/peer_loaded.h"
 
 /*
- * Many rounds, each shorter than a time slice: even on a busy machine most run uninterrupted, and
- * the median is one of those.
+ * Many rounds, each shorter than a time slice of the scheduler: even on a busy machine most rounds
+ * run uninterrupted, and the median is the time of an uninterrupted round.
  */
 enum { ROUNDS = 61, SMOKE_ROUNDS = 1 };
 static const double round_ns = 1e6, smoke_round_ns = 1e5;
 
-/* NAME stands for all its variants. */
+/* `text` is NAME, which stands for every variant of that workload, or NAME/VARIANT. */
 static bool is_named(const ashlar_workload_spec *spec, const char *text) {
     const size_t name_bytes = strlen(spec->name);
     if (strncmp(text, spec->name, name_bytes) != 0) {
@@ -79,7 +79,7 @@ ashlar_status ashlar__bench_check(const ashlar_bench_config *config) {
     return status;
 }
 
-/* device   NULL: not known */
+/* Whether `peer` is measured when no --subject is given. `device` may be NULL (not known). */
 static bool is_usual(const ashlar_bench_config *config, const ashlar_device *device,
                      const ashlar_peer *peer) {
     if (config->is_of_plans) {
@@ -104,7 +104,7 @@ static bool is_chosen(const ashlar_bench_config *config, const ashlar_device *de
     return i < config->subjects.count;
 }
 
-/* In the order of the report, whatever the order of the options. */
+/* The chosen peers, in the order of the report, which the order of the options does not change. */
 static size_t choose_peers(const ashlar_bench_config *config, const ashlar_device *device,
                            const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX];
@@ -118,7 +118,7 @@ static size_t choose_peers(const ashlar_bench_config *config, const ashlar_devic
     return count;
 }
 
-/* Of a list that has steps. */
+/* Pairs per step, on average. The list must have steps. */
 static double pairs_of_step(const ashlar_workload *w) {
     return (double)w->body_pairs / (double)ashlar__workload_body_steps(w);
 }
@@ -169,7 +169,7 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
     return status;
 }
 
-/* On the threads asked for; else on one, and on two where scaling is of interest. */
+/* Runs on config->threads threads; if that is 0, on one, and on two if the spec has_threads. */
 static ashlar_status measure_spec(ashlar_device *device, const ashlar_bench_config *config,
                                   const ashlar_workload_spec *spec, ashlar_bench_rows *rows) {
     ashlar_workload workload;
@@ -241,7 +241,7 @@ ashlar_status ashlar__bench_instructions(const char *device, const ashlar_bench_
     printf("%-9s %20s  (without the loop's own %.2f)\n", "subject", "instructions/pair", of_loop);
     for (size_t i = 0; i < count; i++) {
         if (peers[i] == ashlar__peer_driver() && config->subjects.count == 0) {
-            continue; /* it has no cache to hit */
+            continue; /* the driver has no cache, so a pair is never a hit */
         }
         ashlar_bench_row row = {
             .workload = "one_size",

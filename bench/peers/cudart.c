@@ -1,4 +1,4 @@
-/* cudart.c - the functions of CUDA's runtime that CUB calls, on a device of ours. */
+/* cudart.c - the functions of CUDA's runtime that CUB calls, on a device of this library. */
 #include "bench/peers/cudart.h"
 
 #include <cuda_runtime_api.h>
@@ -9,19 +9,19 @@
 #include "allocator/base/host.h"
 
 /*
- * An event recorded before any work was queued on the device is complete, so that the driver is
- * asked only after work. CUB thus pays less for events than with any driver, which is in its
- * favour.
+ * An event recorded before any work was queued on the device is complete at once, without a call of
+ * the driver. CUB therefore pays less for events here than with CUDA's own runtime, which favours
+ * it in the comparison.
  */
 struct CUevent_st {
     unsigned int flags;
-    cu_event recorded; /* the driver's, made at the first record with work */
-    /* The newest record is that of `recorded`. Atomic: CUB asks while it is being recorded. */
+    cu_event recorded; /* the driver's event, created at the first record that follows work */
+    /* The newest record used `recorded`. Atomic: CUB may query while another thread records. */
     _Atomic bool is_pending;
 };
 
 static ashlar_device *device_in_use;
-static int work_fns[ASHLAR_DRIVER_FN_COUNT]; /* those that queue work */
+static int work_fns[ASHLAR_DRIVER_FN_COUNT]; /* [work_fn_count], the functions that queue work */
 static size_t work_fn_count;
 static _Thread_local cudaError_t last_error;
 
@@ -36,7 +36,7 @@ void ashlar__cudart_use(ashlar_device *device) {
 }
 
 static cudaError_t done(cu_result result) {
-    /* Where the two differ in name they are equal in number. */
+    /* CUDA's driver and runtime give the same errors different names but equal numbers. */
     const cudaError_t error = (cudaError_t)result;
     if (error != cudaSuccess && error != cudaErrorNotReady) {
         last_error = error;
@@ -44,7 +44,7 @@ static cudaError_t done(cu_result result) {
     return error;
 }
 
-/* Between push and pop: the context of a thread is its own business. */
+/* Each call is between push() and pop(), so that the calling thread keeps its own context. */
 static cu_result push(void) {
     return ASHLAR_DRIVER_CALL(device_in_use->driver, ctx_push_current, (device_in_use->context));
 }

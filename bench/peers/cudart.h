@@ -1,9 +1,9 @@
 /*
- * cudart.h - the few functions of CUDA's runtime that CUB's allocator calls, on a device of ours
- * (internal).
+ * cudart.h - the few functions of CUDA's runtime that CUB's allocator calls, on a device of this
+ * library (internal).
  *
- * For the benchmark, where CUB is to be compared on the same device; linked statically and never
- * installed. The functions are cuda_runtime_api.h's own.
+ * They let the benchmark measure CUB on the same device as the other subjects. They are linked
+ * statically into the benchmark and never installed; cuda_runtime_api.h declares them.
  */
 #ifndef ASHLAR_CUDART_H
 #define ASHLAR_CUDART_H
@@ -13,8 +13,8 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * The one device that the runtime's functions act on from now on; it must be chosen before the
- * first call of any. Threads: no other may be in a call.
+ * Choose the one device that the runtime's functions act on from now on. Call this before any of
+ * them, and while no other thread is in one of them.
  */
 void ashlar__cudart_use(ashlar_device *device);
 

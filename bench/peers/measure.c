@@ -11,20 +11,22 @@
 #include "allocator/base/host.h"
 
 /*
- * A subject whose single run of the body lasts this many rounds takes part only in the first few:
- * the driver's plain calls take a thousand times as long and would be most of the measurement.
+ * If one run of the body takes a subject longer than SLOW_ROUNDS rounds, the subject takes part
+ * only in the first ROUNDS_OF_SLOW rounds: the driver's plain calls are a thousand times slower
+ * than a cache's and would otherwise take up most of the measurement.
  */
 enum { SLOW_ROUNDS = 20, ROUNDS_OF_SLOW = 5 };
 
-/* One subject's instance and what its threads hold. */
+/* One subject: an instance of a peer, and the blocks that its threads hold. */
 typedef struct subject {
     const ashlar_peer *peer;
     void *self;
     bool is_created;
-    void **variables; /* [threads, variable_stride]; NULL: the variable is free */
-    size_t *sizes;    /* as variables, of what they hold; only for a peer that gives by size */
-    size_t repeats;   /* of the body in a round */
-    size_t rounds;    /* that it takes part in */
+    void **variables; /* [threads, variable_stride]: blocks; NULL: the variable is free */
+    size_t *sizes;    /* laid out like `variables`: the size of the block in each, in bytes; NULL
+                         unless the peer has give_sized */
+    size_t repeats;   /* runs of the body in one round */
+    size_t rounds;    /* rounds that the subject takes part in: the first so many */
     double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
 } subject;
 
@@ -37,7 +39,7 @@ typedef struct bench {
     size_t count;
 } bench;
 
-/* What the threads are to do next: operations [begin, end) so many times. */
+/* What the threads are to do next: operations [begin, end) of the list, `repeats` times. */
 typedef struct stretch {
     const bench *bench;
     subject *subject;
@@ -45,12 +47,12 @@ typedef struct stretch {
     size_t repeats;
 } stretch;
 
-/* No two threads write into one cache line: 16 pointers are two lines. */
+/* Variables per thread, padded by two cache lines so that no two threads write into one line. */
 static size_t variable_stride(const ashlar_workload *w) {
     return w->variable_count + 16;
 }
 
-/* The loop that is timed. False: no block for *at. */
+/* The loop that is timed. False: the peer had no block for operation *at. */
 static bool run_ops(const subject *s, ashlar_stream stream, void **variables, const ashlar_op **at,
                     const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
@@ -72,7 +74,7 @@ static bool run_ops(const subject *s, ashlar_stream stream, void **variables, co
     return true;
 }
 
-/* The same for a peer whose give() is told the size, which the caller must remember. */
+/* run_ops() for a peer with give_sized(): the caller remembers each block's size in `sizes`. */
 static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variables, size_t *sizes,
                           const ashlar_op **at, const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
@@ -109,7 +111,7 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
                                   s->peer->name, at->bytes, w->name);
 }
 
-/* The step has ended even where this fails. */
+/* Run operations [begin, end) as one step. The step is ended even if an operation fails. */
 static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
                               size_t end) {
     ashlar_status status = s->peer->begin_step(s->self, b->streams[thread]);
@@ -121,7 +123,7 @@ static ashlar_status run_step(const subject *s, const bench *b, size_t thread, s
     return status;
 }
 
-/* For a subject that knows steps. */
+/* Run a stretch on a subject that has begin_step() and end_step(). */
 static ashlar_status run_steps(const stretch *turn, size_t thread) {
     const ashlar_workload *w = turn->bench->workload;
     ashlar_status status = ASHLAR_OK;
@@ -192,7 +194,7 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     return status;
 }
 
-/* Give back what the prologue or a failed run left, instead of the epilogue. */
+/* Instead of the epilogue: give back every block that the prologue or a failed run left taken. */
 static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;
@@ -220,7 +222,7 @@ static void destroy_subject(const bench *b, subject *s) {
         stretch turn = {.bench = b, .subject = s};
         double wall_ns;
         const ashlar_status status = ashlar__thread_team_run(b->team, give_rest, &turn, &wall_ns);
-        (void)status; /* a peer that cannot be entered holds nothing */
+        (void)status; /* fails only if enter() does, and then the thread holds no blocks */
     }
     if (s->is_created && s->peer->destroy != NULL) {
         s->peer->destroy(s->self);
@@ -271,7 +273,7 @@ static void plan_rounds(const bench *b, subject *s, double body_ns) {
     s->rounds = is_slow && b->config->rounds > ROUNDS_OF_SLOW ? ROUNDS_OF_SLOW : b->config->rounds;
 }
 
-/* The prologue, the body once with driver calls counted, and once more to see how long it takes. */
+/* Run the prologue, then the body twice: to count driver calls, then to plan rounds by its time. */
 static ashlar_status run_first(const bench *b, subject *s, ashlar_measurement *out) {
     const ashlar_workload *w = b->workload;
     double wall_ns;

@@ -1,5 +1,5 @@
 /*
- * peer.h - a peer: one way to take and give back blocks that the benchmark compares (internal).
+ * peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal).
  */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
@@ -10,37 +10,38 @@
 
 #include <ashlar/device.h>
 
-/* 0 where a peer does not know. */
+/* Peaks since the instance was created; a figure that the peer does not know is 0. */
 typedef struct ashlar_peer_usage {
     uint64_t reserved_peak_bytes; /* memory taken from the driver */
-    uint64_t live_peak_bytes;     /* asked for and not yet given back */
+    uint64_t live_peak_bytes;     /* blocks taken and not yet given back */
 } ashlar_peer_usage;
 
 /* Threads of one instance are numbered from 0. */
 enum { ASHLAR_PEER_THREADS_MAX = 64 };
 
 /*
- * `create` makes an instance with nothing cached. A thread works with it between `enter` and
- * `leave`, always under the same number; a step of the list lies between `begin_step` and
- * `end_step`. NULL members: nothing to do.
+ * `create` makes an instance whose cache is empty. A thread uses the instance between `enter` and
+ * `leave`, always under the same thread number. Each step of a list is between `begin_step` and
+ * `end_step`. A function that is NULL has nothing to do. A peer has either `give` or `give_sized`.
  *
- * Threads: take, give and the steps from several at once; the others one at a time.
+ * Threads: take, give, give_sized, begin_step and end_step may run in several threads at once; the
+ * other functions in one at a time.
  */
 typedef struct ashlar_peer {
     const char *name;
-    const char *version; /* NULL: it has none, or tells none */
-    ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
-    void (*destroy)(void *self);                                 /* all has been given back */
+    const char *version; /* NULL: not known */
+    ashlar_status (*create)(ashlar_device *device, void **self); /* in: *self == origin */
+    void (*destroy)(void *self); /* call it after every block has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
-    void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
-    void (*give)(void *self, void *ptr); /* or, for those that are to be told what was taken: */
+    void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: no block */
+    void (*give)(void *self, void *ptr); /* NULL if the peer has give_sized */
     void (*usage)(void *self, ashlar_peer_usage *out);
     ashlar_status (*begin_step)(void *self, ashlar_stream stream);
     ashlar_status (*end_step)(void *self);
-    void (*give_sized)(void *self, void *ptr, size_t bytes, ashlar_stream stream);
-    void *origin;
-    bool hides_calls; /* it calls the driver past our table, so that nobody counts */
+    void (*give_sized)(void *self, void *ptr, size_t bytes, ashlar_stream stream); /* as taken */
+    void *origin;     /* passed to `create`: the library of a loaded peer; else NULL */
+    bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
 } ashlar_peer;
 
 const ashlar_peer *ashlar__peer_ashlar(void);
@@ -50,17 +51,18 @@ const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc 
 const ashlar_peer *ashlar__peer_glibc(void);
 const ashlar_peer *ashlar__peer_driver(void);
 const ashlar_peer *
-ashlar__peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
+ashlar__peer_cuda_async(void); /* only on a device that ashlar__peer_cuda_async_serves() */
 bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
-const ashlar_peer *ashlar__peer_plan(void); /* ashlar in steps; only where it is asked for */
-const ashlar_peer *ashlar__peer_none(void); /* the empty loop; only where it is asked for */
+const ashlar_peer *ashlar__peer_plan(void); /* ashlar with steps; usual only for plans */
+const ashlar_peer *ashlar__peer_none(void); /* the empty loop; measured only if it is named */
 
-/* Those that there are, in the order of the report: ashlar, floor, the build's others, those that
- * were loaded (peer_loaded.h), plan, none. */
+/* All available peers, in the order of the report: ashlar, floor, those that the build includes
+ * (cub, jemalloc), glibc, driver, cuda_async, those that were loaded (peer_loaded.h), plan, none.
+ * Returns how many. */
 enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
-/* The one of that name; NULL: there is none. */
+/* The peer called `name`; NULL: there is none. */
 const ashlar_peer *ashlar__peer_find(const char *name);
 
 #endif /* ASHLAR_PEER_H */

@@ -6,7 +6,7 @@
 #include <ashlar/allocator.h>
 #include <ashlar/plan.h>
 
-/* A list's steps are alike but for their sizes, and none is larger than its first one. */
+/* One key for all steps of a list: they differ only in sizes, and the first one is the largest. */
 enum { STEP_KEY = 1 };
 
 static ashlar_status create(ashlar_device *device, void **self) {
@@ -27,7 +27,7 @@ static void *take(void *self, size_t bytes, ashlar_stream stream) {
 
 static void give(void *self, void *ptr) {
     const ashlar_status status = ashlar_free(self, ptr);
-    (void)status; /* a block that take() gave */
+    (void)status; /* cannot fail: take() returned this block */
 }
 
 static void usage(void *self, ashlar_peer_usage *out) {

@@ -1,4 +1,4 @@
-// peer_cub.cpp - CUB's CachingDeviceAllocator, set as well as it can be, on our device.
+// peer_cub.cpp - CUB's CachingDeviceAllocator with raised limits, on a device of this library.
 #include <cub/util_allocator.cuh>
 
 #include <cstdio>
@@ -13,8 +13,8 @@ extern "C" {
 
 namespace {
 
-// Its own defaults (bins that grow 8-fold from 512 B) but for the limits: as given, it caches
-// nothing above 2 MiB and 6 MiB in all, and most calls go to the driver.
+// CUB's defaults (bins that grow 8-fold from 512 B) except for the limits: by default it caches no
+// block above 2 MiB and at most 6 MiB in all, and most calls would go to the driver.
 constexpr unsigned int bin_growth = 8;
 constexpr unsigned int bin_min = 3;
 constexpr unsigned int bin_max = 12; // 64 GiB
@@ -42,10 +42,10 @@ void *take(void *self, size_t bytes, ashlar_stream stream) {
 }
 
 void give(void *self, void *ptr) {
-    (void)static_cast<allocator *>(self)->DeviceFree(ptr); // a block that take() gave
+    (void)static_cast<allocator *>(self)->DeviceFree(ptr); // take() returned this block
 }
 
-// It gives nothing back while memory lasts, so what it holds is the peak.
+// CUB gives nothing back to the driver while memory lasts, so what it holds now is the peak.
 void usage(void *self, ashlar_peer_usage *out) {
     *out = {};
     for (const auto &device : static_cast<allocator *>(self)->cached_bytes) {
@@ -53,7 +53,7 @@ void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-char version[16]; // made when the subject is asked for
+char version[16]; // written by ashlar__peer_cub()
 
 const ashlar_peer peer = {"cub", version, create,  destroy, nullptr, nullptr, take,
                           give,  usage,   nullptr, nullptr, nullptr, nullptr, false};

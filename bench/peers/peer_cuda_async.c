@@ -1,9 +1,9 @@
 /*
  * peer_cuda_async.c - CUDA's own memory pool: what cudaMallocAsync and cudaFreeAsync call.
  *
- * The device's default pool, set as well as possible: with the default threshold of 0 it would give
- * back its cache at each synchronisation. The functions are looked up here, since the library
- * itself does not use them. The software device has no pools.
+ * It is the device's default pool, with its release threshold raised to the maximum: with the
+ * default of 0 the pool would give back its cache at each synchronisation. The driver's functions
+ * are looked up here, since the library itself does not use them. The software device has no pools.
  */
 #include "bench/peers/peer.h"
 
@@ -15,10 +15,10 @@
 
 typedef struct CUmemPoolHandle_st *cu_mem_pool;
 
-/* CUmemPool_attribute; each value is a uint64_t. */
+/* Members of CUmemPool_attribute, by their numbers; the value of each attribute is a uint64_t. */
 enum { RELEASE_THRESHOLD = 4, RESERVED_MEM_HIGH = 6, USED_MEM_HIGH = 8 };
 
-/* Stream-ordered: NULL is the legacy default stream by these names. */
+/* By these names (not by those that end in _ptsz) a NULL stream is the legacy default stream. */
 #define POOL_MAP(X)                                                                    \
     X(default_pool, cuDeviceGetDefaultMemPool, (cu_mem_pool * pool, cu_device device)) \
     X(set, cuMemPoolSetAttribute, (cu_mem_pool pool, int attribute, void *value))      \
@@ -33,12 +33,12 @@ static struct {
 #undef X
 } driver;
 
-/* One at a time: a device has one such pool. */
+/* Of the one instance at a time: a device has only one default pool. */
 static ashlar_device *device_in_use;
 static cu_mem_pool pool;
 
 static ashlar_status find_functions(void) {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* open already: the device's */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* the device loaded it */
     const char *missing = library == NULL ? "libcuda.so.1" : NULL;
 #define X(field, symbol, params)                     \
     if (missing == NULL) {                           \
@@ -91,7 +91,7 @@ static ashlar_status create(ashlar_device *device, void **self) {
                                 : ashlar__driver_error(device->driver, "cuda_async", result);
 }
 
-/* So that the next list begins anew. */
+/* Empties the pool, so that the next list begins with nothing cached. */
 static void destroy(void *self) {
     (void)self;
     if (ashlar__device_synchronize(device_in_use) == ASHLAR_OK &&

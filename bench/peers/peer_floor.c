@@ -1,15 +1,15 @@
 /*
  * peer_floor.c - the floor: the least that any allocator of device memory has to do on a hit.
  *
- *   take   the first block of the calling thread's free list of this size class, above 1 MiB of
- *          exactly this size
- *   give   from the address to the block by a page map of two levels, then to the front of the
- *          calling thread's list
+ *   take   pop the first block of the calling thread's free list for this size class; above 1 MiB,
+ *          the first block of exactly this size
+ *   give   find the block by its address in a page map of two levels, and push it to the front of
+ *          the calling thread's list
  *
- * A yardstick, not an allocator for use: it checks nothing, ignores streams, never splits, merges
- * or reuses a block for another size, and never gives memory back. Blocks are cut from a range of
- * addresses without memory behind it; they are described in host memory, since the host cannot
- * write into a device's blocks.
+ * It is a yardstick, not an allocator for use: it checks nothing, ignores streams, never splits,
+ * merges or reuses a block for another size, and never gives memory back. Blocks are cut from a
+ * range of addresses without memory behind it; their descriptions are in host memory, since the
+ * host cannot write into a device's blocks.
  */
 #include "bench/peers/peer.h"
 
@@ -23,13 +23,14 @@
 
 #define GRAIN ASHLAR_BLOCK_ALIGN /* sizes and addresses are multiples of it */
 #define SMALL_BYTES ASHLAR_SC_MAX_BYTES
-#define CHUNK_BYTES ((size_t)2 << 20) /* what a leaf of the map covers */
+#define CHUNK_BYTES ((size_t)2 << 20) /* addresses that one leaf of the page map covers */
 #define LEAF_COUNT (CHUNK_BYTES / GRAIN)
 #define RANGE_MAX_BYTES ((size_t)64 << 30)
 #define RANGE_MIN_BYTES ((size_t)1 << 30)
 
 enum {
-    LARGE_BITS = 12, /* above SMALL_BYTES lists are by a hash, and searched for the size */
+    LARGE_BITS = 12, /* above SMALL_BYTES a hash of the size chooses one of 2^12 lists, which may
+                        mix sizes and is searched */
     LIST_COUNT = ASHLAR_SC_COUNT + (1 << LARGE_BITS),
     SLAB_BLOCKS = 256,
 };
@@ -49,23 +50,23 @@ typedef struct floor_slab {
 typedef struct floor_cache {
     floor_block *lists[LIST_COUNT];
     struct floor_state *owner;
-    unsigned char *chunk, *chunk_end; /* what is left of the chunk that small blocks are cut from */
+    unsigned char *chunk, *chunk_end; /* the uncut rest of the chunk for small blocks */
     floor_slab *slabs;
-    size_t slab_left; /* blocks of the first slab not yet in use */
+    size_t slab_left; /* unused entries of the first slab */
 } floor_cache;
 
-/* What the map says of 2 MiB of addresses. */
+/* An entry of the page map, for CHUNK_BYTES of addresses. */
 typedef struct floor_chunk {
-    floor_block *whole; /* a large block that starts here, or else: */
-    floor_block **leaf; /* [LEAF_COUNT], the small block that starts there */
+    floor_block *whole; /* the large block that starts here, or NULL */
+    floor_block **leaf; /* [LEAF_COUNT], by grain: the small block that starts there, or NULL */
 } floor_chunk;
 
 typedef struct floor_state {
     unsigned char *base;
     size_t range_bytes;
-    _Atomic size_t used_bytes;                       /* of the range, in whole chunks */
-    floor_chunk *chunks;                             /* [range_bytes / CHUNK_BYTES] */
-    unsigned char class_of[SMALL_BYTES / GRAIN + 1]; /* by grains */
+    _Atomic size_t used_bytes;                       /* of the range; whole chunks */
+    floor_chunk *chunks;                             /* [range_bytes / CHUNK_BYTES]: the page map */
+    unsigned char class_of[SMALL_BYTES / GRAIN + 1]; /* size class, by the size in grains */
     floor_cache *caches[ASHLAR_PEER_THREADS_MAX];
 } floor_state;
 
@@ -78,14 +79,14 @@ static uint32_t list_of_large(size_t grains) {
 
 /* --- a miss: cut a new block ----------------------------------------------------------------- */
 
-/* Zeroed memory that takes room as it is written to; without access it is addresses only. */
+/* Zeroed memory that is backed by pages only as it is written; PROT_NONE: addresses alone. */
 static void *map_lazily(size_t bytes, int access) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *memory = mmap(NULL, bytes, access, flags, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Whole chunks; NULL: no room. */
+/* Take `bytes`, rounded up to whole chunks, from the range. NULL: no room. */
 static unsigned char *new_chunks(floor_state *state, size_t bytes) {
     const size_t rounded = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
     const size_t offset = atomic_fetch_add(&state->used_bytes, rounded);
@@ -124,7 +125,7 @@ static void *miss_large(floor_cache *cache, size_t grains) {
     return ptr;
 }
 
-/* The chunk in hand is used up: another one. */
+/* Take a new chunk for small blocks, when the present one has too little left. */
 static bool refill(floor_cache *cache) {
     const int access = PROT_READ | PROT_WRITE;
     unsigned char *ptr = new_chunks(cache->owner, CHUNK_BYTES);
@@ -229,7 +230,7 @@ static void destroy(void *self) {
     ashlar__host_free(state);
 }
 
-/* Where addresses are scarce (ulimit -v, valgrind), fewer of them do for short lists. */
+/* If addresses are scarce (ulimit -v, valgrind), reserve a smaller range: short lists need less. */
 static void reserve_range(floor_state *state) {
     state->range_bytes = RANGE_MAX_BYTES;
     state->base = map_lazily(state->range_bytes, PROT_NONE);

@@ -1,8 +1,9 @@
 /*
  * peer_jemalloc.c - jemalloc, on host memory that is never touched.
  *
- * A program that is linked with it has its malloc in place of the C library's. That is called here
- * and not mallocx(), which has no short path for a hit. (With a sanitizer it is the sanitizer's.)
+ * In a program that is linked with jemalloc, malloc() is jemalloc's and not the C library's. This
+ * file calls malloc() rather than jemalloc's mallocx(), which has no short path for a hit. (In a
+ * build with a sanitizer, malloc() is the sanitizer's.)
  */
 #include "bench/peers/peer.h"
 

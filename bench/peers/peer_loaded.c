@@ -33,7 +33,7 @@ typedef struct library {
     ashlar_peer peer;
 } library;
 
-/* The two functions on one device. */
+/* A subject: the two functions of a library, used on one device. */
 typedef struct instance {
     const library *from;
     ashlar_device *device;
@@ -111,7 +111,8 @@ static ashlar_status take_apart(const char *text, spec *out) {
                                   text, NAME_BYTES - 1);
 }
 
-/* "dir/libNAME.so.1" has the name NAME, which goes into tables, charts and pages as it is. */
+/* "dir/libNAME.so.1" has the name NAME. Tables, charts and pages show it unescaped, so its letters
+ * are restricted to name_letters. */
 static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
     const char *slash = strrchr(path, '/');
     const char *begin = slash != NULL ? slash + 1 : path;
@@ -131,7 +132,7 @@ static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
                               path, name);
 }
 
-/* By its real path: dlopen() looks for a name without a slash elsewhere than in this folder. */
+/* Open it by its real path: dlopen() would not look for a name without a slash in this folder. */
 static void *open_object(const char *path) {
     char *real = realpath(path, NULL);
     void *object = dlopen(real != NULL ? real : path, RTLD_NOW | RTLD_LOCAL);
@@ -139,7 +140,7 @@ static void *open_object(const char *path) {
     return object;
 }
 
-/* Of the object itself: the C library, on which it depends, has a free() too. */
+/* A function that the object itself defines: dlsym() would also find the C library's free(). */
 static void *find_function(void *object, const char *name) {
     struct link_map *map = NULL;
     Dl_info from;
@@ -210,22 +211,22 @@ bool ashlar__peer_is_loaded(const ashlar_peer *peer) {
 
 enum { BLOCKS = 64, OPERATIONS = 4000, SECONDS = 60, SIZE_MIN = 64, SIZE_POWERS = 14 };
 
-/* The other process's answer. */
+/* What the trial's process tells its parent through the pipe. */
 typedef struct verdict {
     ashlar_status status;
     char detail[400];
 } verdict;
 
 typedef struct trial {
-    const char *text; /* as it was asked for */
+    const char *text; /* the argument of --peer, for messages */
     const ashlar_peer *peer;
     void *self;
     ashlar_stream stream;
     ashlar_live_set live;
-    ashlar_live_block blocks[BLOCKS]; /* of 0 bytes: not taken */
+    ashlar_live_block blocks[BLOCKS]; /* bytes == 0: not taken */
 } trial;
 
-/* ---- in the other process ---- */
+/* ---- in the trial's process ---- */
 
 static ashlar_status try_take(trial *t, ashlar_live_block *block, size_t bytes) {
     const void *ptr = t->peer->take(t->self, bytes, t->stream);
@@ -250,7 +251,7 @@ static void try_give(trial *t, ashlar_live_block *block) {
     block->bytes = 0;
 }
 
-/* Sizes of all magnitudes, in blocks that are freed in another order than they were taken. */
+/* Take blocks of 64 bytes to 1 MiB, and give them back in a random order. */
 static ashlar_status take_and_give(trial *t) {
     ashlar_random random;
     ashlar_status status = ASHLAR_OK;
@@ -273,7 +274,7 @@ static ashlar_status take_and_give(trial *t) {
     return status;
 }
 
-/* Destroys nothing, which could fail once more: the process ends after this. */
+/* Destroys nothing, since the process ends after this and destroying could crash. */
 static ashlar_status try_on(trial *t, ashlar_device *device) {
     t->self = t->peer->origin;
     ASHLAR_TRY(ashlar_stream_create(device, &t->stream));
@@ -292,7 +293,8 @@ static ashlar_status try_here(const char *text, const char *device_name) {
     return try_on(&t, device);
 }
 
-/* Restore SIGALRM, which this process ignores if its parent did. */
+/* The child's part: try the peer, write the verdict to the pipe `out`, and exit. SIGALRM, which
+ * ends a trial that hangs, is restored first: a child inherits it as ignored if its parent did. */
 static void serve(int out, const char *text, const char *device) {
     verdict v = {0};
     (void)signal(SIGALRM, SIG_DFL);
@@ -301,12 +303,12 @@ static void serve(int out, const char *text, const char *device) {
     if (v.status != ASHLAR_OK) {
         (void)snprintf(v.detail, sizeof v.detail, "%s", ashlar_error_detail());
     }
-    /* In one piece: a pipe takes as much at once. */
+    /* One write() suffices: the verdict is smaller than PIPE_BUF. */
     const ssize_t written = write(out, &v, sizeof v);
     _exit(written != (ssize_t)sizeof v);
 }
 
-/* ---- in this process ---- */
+/* ---- in the parent process ---- */
 
 static ashlar_status judge(const char *text, const verdict *said, bool has_said, int how) {
     if (has_said) {

@@ -7,18 +7,18 @@
  *     void *alloc(size_t bytes, int device, cudaStream_t stream);
  *     void free(void *ptr, size_t bytes, int device, cudaStream_t stream);
  *
- * `alloc` returns a block that is aligned to 16 bytes at least, or NULL where it has none. `device`
- * is the device's number. `free` gets what was asked for, and the stream that it was asked for on.
- * The device's context is current on the calling thread. Both are called from several threads at
- * once where a list runs on several. On the software device `stream` is one of its own: an object
- * that calls CUDA is for --device cuda.
+ * `alloc` returns a block aligned to at least 16 bytes, or NULL if it has none. `device` is the
+ * device's number. `free` gets the size that was passed to `alloc`, and the stream. The device's
+ * context is current on the calling thread. If a list runs on several threads, they call both
+ * functions at the same time. On the software device `stream` is no CUDA stream, so an object that
+ * calls CUDA can be measured only with --device cuda.
  *
- * A C file that includes stdlib.h, as cuda_runtime.h does, cannot define another free(); its
- * functions may have any names. malloc() is the process's: where ashlar-bench was built with
- * jemalloc, that one.
+ * A C file that includes stdlib.h, as cuda_runtime.h does, cannot define another free(); it gives
+ * its functions other names. The object shares the process's malloc(), which is jemalloc's if
+ * ashlar-bench was built with jemalloc.
  *
- * The object keeps its cache from one list to the next, since these two functions cannot tell it to
- * begin anew; every other subject begins anew with each list.
+ * The object keeps its cache from one list to the next, since the two functions offer no way to
+ * empty it; every other subject begins each list with an empty cache.
  */
 #ifndef ASHLAR_PEER_LOADED_H
 #define ASHLAR_PEER_LOADED_H
@@ -28,19 +28,19 @@
 #include "bench/peers/peer.h"
 
 /*
- * Load one, for as long as the process lives. Its name is the file's, without "lib" before and
- * ".so" behind. Its symbols stay its own (RTLD_LOCAL).
+ * Load a peer, for as long as the process lives. The peer's name is the file's, without the leading
+ * "lib" and without ".so" and what follows it. The object's symbols stay local (RTLD_LOCAL).
  *
- * text     FILE, or FILE:ALLOC,FREE where the functions have other names
+ * text     FILE, or FILE:ALLOC,FREE if the functions have other names
  *
- * Threads: one at a time, and none may ask for peers.
- * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is no
- *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Then nothing is
- *          added.
+ * Threads: one at a time; meanwhile no other thread may call ashlar__peers() or look up a peer.
+ * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is not
+ *          valid or that another subject has, more than ASHLAR_PEERS_LOADED_MAX peers. No peer is
+ *          added then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 
-/* The i-th of those loaded, in that order; NULL: there are no more. */
+/* The i-th loaded peer, from 0, in the order of loading; NULL: fewer were loaded. */
 const ashlar_peer *ashlar__peer_loaded(size_t i);
 
 bool ashlar__peer_is_loaded(const ashlar_peer *peer);
@@ -49,17 +49,18 @@ bool ashlar__peer_is_loaded(const ashlar_peer *peer);
 enum { ASHLAR_PEER_ALIGNMENT = 16 };
 
 /*
- * Load an object as ashlar__peer_load() does, and have it serve a few thousand blocks of 64 bytes
- * to 1 MiB on one stream, some tens of them at once; what is in them is left alone. In this process
- * nothing is loaded.
+ * Try an object in a child process: load it as ashlar__peer_load() does, and have it serve a few
+ * thousand blocks of 64 bytes to 1 MiB on one stream, some tens of them at a time. The blocks'
+ * contents are not touched. The calling process loads nothing.
  *
- * text     as ashlar__peer_load()'s
- * device   as ashlar_device_open()'s name
+ * text     the argument of ashlar__peer_load()
+ * device   the name for ashlar_device_open()
  *
- * Threads: one at a time; a process without other threads, which has not opened a CUDA device.
- * Errors:  those of ashlar__peer_load() and ashlar_device_open(); ASHLAR_EINVAL: it returned NULL,
- *          a block that is not aligned, or one that shares bytes with another; it ended the
- *          process, or was at it for a minute. ASHLAR_EIO: there can be no other process.
+ * Threads: the process must have no other threads, and must not have opened a CUDA device.
+ * Errors:  those of ashlar__peer_load() and ashlar_device_open(); ASHLAR_EINVAL: the object
+ *          returned NULL, a block that is not aligned, or one that shares bytes with another; it
+ *          crashed or ended the child, or took more than a minute. ASHLAR_EIO: the child could not
+ *          be started.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__peer_trial(const char *text, const char *device);
 

@@ -8,7 +8,7 @@
 #include "allocator/device/device_impl.h"
 #include "bench/peers/peer_loaded.h"
 
-/* --- the driver's plain allocation, a call each ---------------------------------------------- */
+/* --- the driver's plain allocation: one driver call for each take or give --------------------- */
 
 static ashlar_status create_driver(ashlar_device *device, void **self) {
     *self = device;
@@ -52,8 +52,8 @@ const ashlar_peer *ashlar__peer_driver(void) {
 /* --- the C library --------------------------------------------------------------------------- */
 
 /*
- * Looked up in the library itself: by name the program would get jemalloc's malloc and free, which
- * stand before the C library's where the program is linked with it.
+ * The C library's malloc() and free(), looked up in the library itself: in a program that is linked
+ * with jemalloc, the plain names are jemalloc's functions.
  */
 static void *(*take_host)(size_t bytes);
 static void (*give_host)(void *ptr);
@@ -129,7 +129,7 @@ size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     count = add(out, count, ashlar__peer_ashlar());
     count = add(out, count, ashlar__peer_floor());
 #define X(name) count = add(out, count, ashlar__peer_##name());
-    ASHLAR_BENCH_PEERS /* the build says which there are: X(cub) X(jemalloc) */
+    ASHLAR_BENCH_PEERS /* from the build: X(cub), X(jemalloc), both or none */
 #undef X
     count = add(out, count, ashlar__peer_glibc());
     count = add(out, count, ashlar__peer_driver());

@@ -15,7 +15,7 @@ static void append(ashlar_workload *w, ashlar_op op) {
     w->ops[w->count++] = op;
 }
 
-/* A variable never used so far. */
+/* Add a variable, with room for it in `taken` and in `free_variables`. */
 static uint32_t new_variable(ashlar_workload *w) {
     void *taken = w->taken, *free_variables = w->free_variables;
     size_t capacity = w->variable_capacity;
@@ -24,7 +24,7 @@ static uint32_t new_variable(ashlar_workload *w) {
         return 0;
     }
     w->taken = taken;
-    /* As large: every variable may become free. */
+    /* As much room as in `taken`, since every variable may become free. */
     if (!ashlar__host_grow(&free_variables, &w->variable_capacity, w->variable_count,
                            sizeof w->free_variables[0])) {
         w->has_failed = true;
@@ -85,7 +85,7 @@ void ashlar__workload_end_body(ashlar_workload *w) {
     w->body_end = w->count;
 }
 
-/* What only the recording needs. */
+/* Free the arrays that only the recording needs. */
 static void drop_variables(ashlar_workload *w) {
     ashlar__host_free(w->taken);
     ashlar__host_free(w->free_variables);

@@ -8,11 +8,12 @@
  *
  * Invariants (tests/bench/peers/test_workload.c runs every list against them):
  *   0 <= body_begin < body_end <= count,  op_count(body) == 2 * body_pairs
- *   a variable is taken only while free and given only while taken; all are free
- *   after the last operation
- *   what is taken at body_end is what was taken at body_begin, variable for variable
- *   peak_bytes == the largest sum of bytes taken at a time, live_max == of variables
- *   steps ascend, steps[i] < body_end; where there are any, one begins at body_begin
+ *   a variable is taken only while free and given only while taken; all variables are free after
+ *   the last operation
+ *   at body_end each variable holds a block of the same size as at body_begin, or none at both
+ *   peak_bytes == the largest sum of bytes taken at a time
+ *   live_max == the largest number of variables taken at a time
+ *   steps ascend, steps[i] < body_end; if there are steps, one begins at body_begin
  */
 #ifndef ASHLAR_WORKLOAD_H
 #define ASHLAR_WORKLOAD_H
@@ -25,13 +26,13 @@
 
 typedef struct ashlar_op {
     uint32_t variable;
-    uint32_t bytes; /* take so many into the variable; 0: give the variable's block back */
+    uint32_t bytes; /* > 0: take a block of this size into the variable; 0: give its block back */
 } ashlar_op;
 
-/* Fields are read by all and written by workload*.c. */
+/* Only workload.c writes the fields; everybody may read them. */
 typedef struct ashlar_workload {
     const char *name;    /* "one_size", "mix", "random", "rnn_warm", "rnn_cold" */
-    const char *variant; /* "4096", "reverse", ...; "" where there is only one */
+    const char *variant; /* "4096", "reverse", ...; "" if the workload has only one variant */
     ashlar_op *ops;
     size_t count, capacity;
     size_t body_begin, body_end;
@@ -39,34 +40,34 @@ typedef struct ashlar_workload {
     size_t variable_count; /* variables are 0 .. variable_count-1 */
     uint64_t peak_bytes;
     size_t live_max;
-    size_t *steps; /* [step_count]: where each step begins; it ends where the next one does */
+    size_t *steps; /* [step_count]: index of each step's first operation; it ends at the next's */
     size_t step_count, step_capacity;
-    /* While it is being recorded: */
-    uint32_t *taken;          /* bytes by variable; 0: free */
-    uint32_t *free_variables; /* a stack */
+    /* The fields below are used only while the list is recorded. */
+    uint32_t *taken;          /* [variable_count]: size of the variable's block; 0: free */
+    uint32_t *free_variables; /* [free_count], a stack */
     size_t variable_capacity;
     size_t free_count;
     uint64_t live_bytes;
-    bool has_failed; /* no host memory: nothing is recorded any more */
+    bool has_failed; /* host memory ran out; the calls that record then do nothing */
 } ashlar_workload;
 
-/* What can be recorded, and on how many threads it runs where nothing else is asked for. */
+/* How to record a list, and on how many threads it runs by default. */
 typedef struct ashlar_workload_spec {
     const char *name;
     const char *variant;
-    bool has_threads; /* the issue is how it scales: on one thread and on two */
+    bool has_threads; /* to show how a subject scales: by default on one thread and on two */
     void (*record)(ashlar_workload *w, uint32_t bytes);
-    uint32_t bytes; /* for `record` */
+    uint32_t bytes; /* the argument of `record`: a size, or whatever else the list varies by */
 } ashlar_workload_spec;
 
-/* All that allocators are compared by, in the order of the report. */
+/* The lists that compare allocators, in the order of the report. *count: how many. */
 const ashlar_workload_spec *ashlar__workload_specs(size_t *count);
 
-/* Those that a plan is compared with the ordinary path by. They have steps. */
+/* The lists that compare a plan with the ordinary path. Each of them has steps. */
 const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count);
 
 /*
- * Record one.
+ * Record the list of a spec.
  *
  * Ownership: the caller ends *out with ashlar__workload_finish().
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
@@ -75,23 +76,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
                                                       const ashlar_workload_spec *spec);
 void ashlar__workload_finish(ashlar_workload *w);
 
-/* How many of the steps are the body's. */
+/* How many steps begin in the body. */
 size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
-/* --- for those who record: a failure is kept until the end of ashlar__workload_init() --------- */
+/* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
-/* Take `bytes` > 0 into a free variable, which is returned; the most recently given one first. */
+/* Take `bytes` > 0 into a free variable, preferably the one given back last, and return it. */
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
 
-/* Where the body begins and ends. Without a call: at the list's beginning and end. */
+/* The body begins or ends here. Without a call it begins or ends where the list does. */
 void ashlar__workload_begin_body(ashlar_workload *w);
 void ashlar__workload_end_body(ashlar_workload *w);
 
-/* A step of the program begins here, for subjects that want to know. */
+/* A step of the program begins here, for peers that have begin_step(). */
 void ashlar__workload_begin_step(ashlar_workload *w);
 
-/* Of the lists of an RNN's training steps. */
+/* rnn_warm and rnn_cold: how many training steps the body has, and the longest sequence. */
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
 
 #endif /* ASHLAR_WORKLOAD_H */

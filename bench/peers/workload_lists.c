@@ -11,25 +11,27 @@
 enum {
     LAYERS = 2,
     HIDDEN = 256,
-    SMALL_HIDDEN = 128, /* of a step without a block above 1 MiB, and its length: */
-    SMALL_LENGTH = 12,
+    SMALL_HIDDEN = 128, /* of the small step, all of whose blocks are at most 1 MiB */
+    SMALL_LENGTH = 12,  /* of the small step */
     BATCH = 32,
     SYMBOLS = 128, /* classes of the output */
     GATES = 4,
     SEED = 20261121,
-    OTHERS_BYTES = 1 << 30, /* a program's other blocks, which let a thread's cache hold a step's */
+    OTHERS_BYTES = 1 << 30, /* the program's other blocks: so many live bytes let a thread's cache
+                               hold all blocks of a step */
 };
 
 typedef struct shape {
     uint32_t length, hidden;
 } shape;
 
-/* Bytes of fp32 for `width` numbers per time and sequence. */
+/* Bytes of an fp32 tensor [length, BATCH, width]. */
 static uint32_t sequence_bytes(uint32_t length, uint32_t width) {
     return length * BATCH * width * (uint32_t)sizeof(float);
 }
 
-/* Blocks of a step that live from the forward to the backward pass. */
+/* The blocks (by variable) that live from a step's forward pass to its backward pass: T is the
+ * step's length, B is BATCH, H the hidden size. */
 typedef struct kept {
     uint32_t input;           /* [T, B, H] */
     uint32_t targets;         /* [T, B], int32 */
@@ -52,7 +54,7 @@ static void record_forward(ashlar_workload *w, shape s, kept *k) {
     }
 }
 
-/* The gradient of the last layer's output. */
+/* Returns the variable of the gradient of the last layer's output. */
 static uint32_t record_loss(ashlar_workload *w, shape s) {
     const uint32_t logits = ashlar__workload_take(w, sequence_bytes(s.length, SYMBOLS));
     const uint32_t row_losses = ashlar__workload_take(w, sequence_bytes(s.length, 1));
@@ -68,7 +70,7 @@ static void record_backward(ashlar_workload *w, shape s, const kept *k, uint32_t
     for (int layer = LAYERS - 1; layer >= 0; layer--) {
         const uint32_t below = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
         const uint32_t gates = ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
-        const uint32_t weights = /* [4H, 2H], of input and recurrence */
+        const uint32_t weights = /* [4H, 2H]: gradients of the input's and recurrence's weights */
             ashlar__workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
         ashlar__workload_give(w, k->reserve[layer]);
         ashlar__workload_give(w, k->output[layer]);
@@ -89,7 +91,7 @@ static void record_step(ashlar_workload *w, shape s) {
     record_backward(w, s, &k, record_loss(w, s));
 }
 
-/* 1000 training steps of random length; is_warm != 0: after one of full length. */
+/* The body: 1000 training steps of random length. is_warm != 0: one of full length precedes it. */
 static void record_rnn(ashlar_workload *w, uint32_t is_warm) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
@@ -113,8 +115,8 @@ static void record_turns(ashlar_workload *w, uint32_t turns) {
 }
 
 /*
- * A training step without a block above 1 MiB, beside others; after one that is no part of the
- * body. `turns` of them are one step of the list.
+ * The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
+ * live. The same step precedes the body, so that caches are filled and a plan is recorded.
  */
 static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
     const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
@@ -131,13 +133,13 @@ static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
 #define MIB ((uint32_t)1 << 20)
 
 enum {
-    PAIRS = 256,        /* of one_size: 4 KiB of operations, read again and again */
-    HOLES = 2000,       /* of the fragmented heap */
-    TENSORS = 400,      /* of a mix */
-    SHUFFLES = 8,       /* orders of freeing in one body */
-    RANDOM_LIVE = 1000, /* at most at a time */
-    RANDOM_OPS = 20000, /* before the last blocks are given back */
-    TAKES_PER_FIVE = 3, /* of five random operations: most of the time nearly all are live */
+    PAIRS = 256,        /* in the body of one_size: its 4 KiB of operations stay in the CPU cache */
+    HOLES = 2000,       /* free blocks in the fragmented heap */
+    TENSORS = 400,      /* blocks in a mix */
+    SHUFFLES = 8,       /* times that the body of a mix takes and gives all blocks */
+    RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
+    RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
+    TAKES_PER_FIVE = 3, /* of 5 random operations 3 take: mostly nearly RANDOM_LIVE are live */
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {
@@ -147,7 +149,8 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* Blocks of 512 B to 64 KiB whose every second neighbour is free, none of the measured size. */
+/* Pairs in a heap where every second of 4000 blocks is free. The blocks have 1 B to 64 KiB, but no
+ * size that rounds up to `bytes` in units of 512 B. */
 static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
     uint32_t variables[2 * HOLES] = {0};
     ashlar_random random;
@@ -170,12 +173,13 @@ static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* 512 B to 64 MiB, every doubling as likely as the next. */
+/* A size of 512 B to 64 MiB, with a uniform logarithm. */
 static uint32_t draw_tensor(ashlar_random *random) {
     return (uint32_t)(512 * exp2(17 * ashlar__random_uniform(random)));
 }
 
-/* Take all, then give all: in the opposite order, or shuffled anew each time. */
+/* Take all blocks, then give them back: in reverse, or (is_shuffled) in a new random order each
+ * time. */
 static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
     uint32_t bytes[TENSORS] = {0}, variables[TENSORS] = {0};
     ashlar_random random;

@@ -15,8 +15,9 @@
 static const char program[] = "ashlar-bench";
 
 /*
- * The software device's default: room for the largest list several times over, since host memory is
- * taken only as it is written to. Valgrind has fewer addresses, and pairs need few.
+ * Values of ASHLAR_SOFT if the user gave none. For lists the software device has room for the
+ * largest list several times over, which costs nothing, since host memory is taken only as it is
+ * written to. Under valgrind fewer addresses are available, and pairs need few.
  */
 static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
@@ -24,12 +25,12 @@ typedef struct command {
     ashlar_bench_config config;
     const char *json;
     const char *device;
-    ashlar_option_list peers; /* shared objects */
-    size_t pairs;             /* 0: measure */
-    char **files; /* [file_count], MiniMalloc's problems: to be packed, and nothing else done */
+    ashlar_option_list peers; /* --peer: shared objects */
+    size_t pairs;             /* pairs to run without measuring; 0: measure */
+    char **files;             /* [file_count], MiniMalloc's problems; if any, only pack them */
     size_t file_count;
-    size_t capacity; /* of their plans */
-    size_t seconds;  /* to search for each */
+    size_t capacity; /* bytes that the plan of each file may take */
+    size_t seconds;  /* to search for the plan of each file */
     bool counts_instructions;
     bool is_of_arenas, is_of_rnns;
     bool wants_help;
@@ -149,10 +150,10 @@ static ashlar_status measure(ashlar_device *device, const command *c, ashlar_ben
     return ashlar__bench_alloc(device, &c->config, rows);
 }
 
-/* Rows of `alloc` or `plan`, and for `plan` what packing took. */
+/* The rows of `alloc` or `plan`, and for `plan` the results of packing. */
 typedef struct results {
     ashlar_bench_rows rows;
-    ashlar_packing *packings; /* [packing_count], room for one a file, and for at least one */
+    ashlar_packing *packings; /* [packing_count]; room for file_count + 1 */
     size_t packing_count;
 } results;
 
@@ -161,7 +162,7 @@ static void add_packing(results *r, const ashlar_packing *packing) {
     ashlar__bench_pack_print(stdout, packing);
 }
 
-/* Only for a whole `plan`. */
+/* Measures packing, only if `plan` is run without --pairs and without --workload. */
 static ashlar_status pack(const command *c, results *r) {
     if (!c->config.is_of_plans || c->pairs != 0 || c->config.workloads.count > 0) {
         return ASHLAR_OK;
@@ -327,7 +328,7 @@ static ashlar_status run_command(const command *c) {
     return status;
 }
 
-/* Before anything else asks which subjects there are, or opens a device. */
+/* Load the objects of --peer. Call this before anything looks up subjects or opens a device. */
 static ashlar_status load_peers(const command *c) {
     ashlar_status status = ASHLAR_OK;
     if (c->peers.count > 0 && c->counts_instructions) {

@@ -14,7 +14,7 @@
 
 static const char program[] = "ashlar-replay";
 
-/* Beyond what any log of one device needs, so that it shows what it needs. */
+/* More than any log of one device needs: no allocation fails, and the peak shows the need. */
 static const char default_memory[] = "1TiB";
 
 typedef struct command {
@@ -25,8 +25,8 @@ typedef struct command {
     bool finds_capacity;
     bool has_plan;
     bool wants_help;
-    ashlar_replay_pack pack; /* .path NULL: logs are replayed */
-    const char *capacity;    /* of the plan */
+    ashlar_replay_pack pack; /* if pack.path is NULL, logs are replayed instead */
+    const char *capacity;    /* --capacity as text: bytes that the plan may take; NULL: not given */
 } command;
 
 enum { OPTION_COUNT = 10 };
@@ -71,9 +71,9 @@ static void print_help(const ashlar_option *options) {
 
 /* ---- the command line ---- */
 
-/* Rounded down to whole steps, as the software device does. */
+/* The size is rounded down to a multiple of ASHLAR_REPLAY_GRAIN_BYTES, like the device's. */
 static ashlar_status parse_memory(const char *text, size_t *out) {
-    const uint64_t most = (uint64_t)64 << 40; /* the software device's */
+    const uint64_t most = (uint64_t)64 << 40; /* the software device's limit */
     uint64_t bytes = 0;
     if (ashlar__parse_bytes(ashlar__piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_GRAIN_BYTES &&
         bytes <= most) {
@@ -94,7 +94,7 @@ typedef struct progress {
     bool is_shown;
 } progress;
 
-/* One line, made anew; nothing for a replay that is over at once. */
+/* Rewrite the line of progress, at most every 0.2 s; a shorter replay shows none. */
 static void show_progress(void *context, size_t done, size_t count) {
     progress *p = context;
     const double now = ashlar__clock_s();
@@ -114,7 +114,7 @@ static void hide_progress(progress *p) {
     }
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (double)(1 << 20);
@@ -170,7 +170,8 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 
 /* ---- the work ---- */
 
-/* Everything about one log. Failed allocations are a failure too, after the figures are out. */
+/* Replay one log and write its figures. Returns ASHLAR_ENOMEM if allocations failed in it; the
+ * figures have been written then. */
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 const ashlar_replay_plan *plan, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
@@ -225,7 +226,7 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-/* All files, whatever becomes of the others; each failure is one line. */
+/* Replay every file, also after one has failed; each failure prints one line. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
@@ -242,7 +243,7 @@ static int run(const command *c, int count, char **files) {
             exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
         }
     }
-    const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than an array's bracket */
+    const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than the array's "[" */
     if (count > 1) {
         ashlar__json_close_array(&w);
     }
@@ -253,7 +254,7 @@ static int run(const command *c, int count, char **files) {
     return exit_status;
 }
 
-/* One problem of packing; what there is to say is out also where it does not fit. */
+/* Pack one problem. Figures and files are written even if the plan does not fit. */
 static int run_pack(const command *c) {
     ashlar_replay_pack pack = c->pack;
     ashlar_json_writer w;
@@ -275,7 +276,7 @@ static int run_pack(const command *c) {
     return exit_status;
 }
 
-/* Options that need another one, and files, where they have no meaning. */
+/* Refuse options and files that have no meaning with --pack, or without it. Reads the capacity. */
 static ashlar_status check_pack(command *c, int file_count) {
     uint64_t capacity = 0;
     if (c->pack.path == NULL) {
@@ -319,7 +320,7 @@ static int run_command(int argc, char **argv) {
         check_pack(&c, count) != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     } else if (c.wants_help) {
-        c.memory = default_memory; /* the help shows it, not what was given */
+        c.memory = default_memory; /* the help shows the default, not the value given */
         print_help(options);
     } else if (c.pack.path != NULL) {
         exit_status = run_pack(&c);

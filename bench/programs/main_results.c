@@ -22,7 +22,7 @@ void ashlar__results_print_help(void) {
         "machine.json, GROUP.json and GROUP.txt (the table as printed) there.\n");
 }
 
-/* The peers that tell their version. */
+/* List the peers whose version is known; returns how many. */
 static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar__peers(peers);
