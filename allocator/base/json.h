@@ -18,8 +18,8 @@
 enum { ASHLAR_JSON_DEPTH = 64 };
 
 /*
- * The length in bytes, 1 .. 4, of the UTF-8 character at the beginning of `text`, which has `left`
- * > 0 bytes. 0: these bytes are not well-formed UTF-8 (for example an overlong form, a surrogate,
+ * The length in bytes, 1 .. 4, of the UTF-8 character that `text` begins with. `left` > 0 is the
+ * number of bytes in `text`. 0: not well-formed UTF-8 (for example an overlong form, a surrogate,
  * or a character that the end of the text cuts off).
  */
 size_t ashlar__json_utf8_bytes(const char *text, size_t left);

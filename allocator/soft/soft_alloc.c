@@ -9,7 +9,7 @@
 
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no difference here */
 
-/* As ashlar__soft_enter_context(), for a call that no capture can record. */
+/* Like ashlar__soft_enter_context(), for a call that is unsafe while a stream captures. */
 static cu_result enter_unsafe(soft_device **device) {
     cu_result result = ashlar__soft_enter_context(device);
     if (result != CU_SUCCESS) {
@@ -41,7 +41,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
             ashlar__soft_unreserve(reservation);
         }
     }
-    ashlar__soft_memory_drop(memory); /* from here on only the mapping keeps it */
+    ashlar__soft_memory_drop(memory); /* from here on only a mapping can be its user */
     if (result == CU_SUCCESS) {
         ASHLAR_CHECK2(memory->user_count == 1 && reservation->mappings.count == 1);
         reservation->plain_device = device;
@@ -125,8 +125,8 @@ static void free_host_block(size_t idx) {
     ashlar__host_free(block);
 }
 
-/* Does not wait for queued work: a copy that still needs the block faults when it runs. CUDA does
- * not promise better. */
+/* Does not wait for queued work: a queued copy that still needs the block faults when it runs. CUDA
+ * promises no more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(&device);

@@ -1,4 +1,5 @@
-/* soft_calls.c - the state of the software device, and how each call of the table gets at it. */
+/* soft_calls.c - the software device's state, and how each call of the table enters and leaves
+ * it. */
 #include "allocator/soft/soft_state.h"
 
 soft_state ashlar__soft_state = {

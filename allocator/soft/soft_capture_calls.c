@@ -19,7 +19,7 @@ cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
 }
 
 cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
-    static uint64_t ids; /* Lock: the state's; goes on through new configurations */
+    static uint64_t ids; /* the last id given; guarded by the state's lock; never reset */
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_stream(stream, &found);
     if (result != CU_SUCCESS) {
@@ -59,7 +59,7 @@ static bool is_joined(const soft_capture *capture) {
     return joined;
 }
 
-/* Whatever the result, but for a wrong stream or thread, the capture is over. */
+/* The capture is over also on failure, unless the stream or the thread is the wrong one. */
 cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     soft_stream *found = NULL;
     cu_result result = ashlar__soft_enter_stream(stream, &found);
@@ -86,7 +86,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
                                          &handle)) {
         result = CU_OUT_OF_MEMORY;
     } else {
-        capture->graph = NULL; /* the handle's now */
+        capture->graph = NULL; /* the handle owns the graph now */
     }
     *graph = (cu_graph)handle;
     ashlar__soft_capture_finish(capture);
@@ -94,7 +94,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     return ashlar__soft_leave(result);
 }
 
-/* The one question that the legacy stream may be asked without harm while another captures. */
+/* The only call on the legacy stream that does not spoil the capture of another stream. */
 cu_result ashlar__soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
     soft_stream *found = NULL;
     const cu_result result = ashlar__soft_enter_stream(stream, &found);

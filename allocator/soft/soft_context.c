@@ -1,9 +1,10 @@
-/* soft_context.c - contexts: one a device, and which of them is current in a thread. */
+/* soft_context.c - contexts: one for each device, and a stack of current ones in each thread. */
 #include "allocator/soft/soft_state.h"
 
 enum { CONTEXT_DEPTH_MAX = 64 };
 
-/* The contexts this thread has pushed, as handles; empty when `generation` is out of date. */
+/* Handles of the contexts that this thread has pushed. If `generation` is not that of the state,
+ * the devices have been configured anew, and the stack counts as empty. */
 static _Thread_local struct {
     uint64_t generation;
     size_t depth;

@@ -18,7 +18,7 @@ static void finish_device(soft_device *device) {
     ashlar__host_free(device->legacy);
 }
 
-/* Lock: not held; nobody knows these devices yet. */
+/* Lock: not held; no other thread knows these devices yet. */
 static ashlar_status build_devices(const soft_config *config, soft_device *devices) {
     ASHLAR_CHECK2(config->device_count >= 1 && config->device_count <= SOFT_DEVICES_MAX);
     for (int i = 0; i < config->device_count; i++) {
@@ -40,7 +40,7 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
     return ASHLAR_OK;
 }
 
-/* In this order: mappings use memory, and memory lies on devices. */
+/* The order matters: mappings use memory, and memory belongs to devices. */
 static void destroy_devices(soft_state *state) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
@@ -119,8 +119,9 @@ ashlar_status ashlar__soft_ensure(void) {
 }
 
 /*
- * CUDA does not work in a forked child of a process that has initialised it, and the memory here
- * is shared with the parent. Whoever held the lock at the fork is not in the child.
+ * Leave a forked child without a device: CUDA does not work there either, and the device memory is
+ * shared with the parent. The lock is made anew, since the thread that held it at the fork may not
+ * exist in the child.
  */
 static void forbid_in_child(void) {
     ashlar__lock_init(&ashlar__soft_state.lock, ASHLAR_RANK_SOFT);
@@ -130,7 +131,7 @@ static void forbid_in_child(void) {
 }
 
 static void watch_forks(void) {
-    (void)pthread_atfork(NULL, NULL, forbid_in_child); /* fails for want of memory only */
+    (void)pthread_atfork(NULL, NULL, forbid_in_child); /* fails only if memory runs out */
 }
 
 cu_result ashlar__soft_init(unsigned int flags) {
@@ -154,7 +155,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
     return CU_SUCCESS;
 }
 
-/* The last release destroys all that belongs to the context, as CUDA's does. */
+/* As with CUDA, the last release destroys everything that belongs to the context. */
 cu_result ashlar__soft_primary_ctx_release(cu_device device) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {
@@ -182,7 +183,7 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
 
 /* ---- questions ---- */
 
-/* As ashlar__soft_enter(), for calls that name a device and write one result through `out`. */
+/* Like ashlar__soft_enter(), for calls that take a device and an `out` pointer: checks both. */
 static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {

@@ -3,21 +3,21 @@
 
 #include "allocator/base/host.h"
 
-/* Blocking waits and no timing are allowed, and make no difference here. */
+/* The flags for blocking waits and for no timing are allowed, and have no effect here. */
 enum { EVENT_FLAGS_ALLOWED = 3, EVENT_INTERPROCESS = 4 };
 
 typedef struct soft_event {
     soft_device *device;
-    soft_point *point;   /* of the newest record; NULL: never recorded, and so complete */
-    uint64_t capture;    /* of the newest record, if its stream was capturing; else 0 */
-    soft_clock captured; /* then: the nodes that it comes after */
+    soft_point *point;   /* made by the newest record; NULL: none yet, so the event is complete */
+    uint64_t capture;    /* id of the capture that holds the newest record; 0: in no capture */
+    soft_clock captured; /* if in a capture: the nodes that the event stands for */
 } soft_event;
 
 static soft_event *find(cu_event event) {
     return ashlar__soft_handles_get(&ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)event);
 }
 
-/* Begin a call on an event: as ashlar__soft_enter_context(). */
+/* Begin a call on an event: like ashlar__soft_enter_context(), and find the event. */
 static cu_result enter_event(cu_event handle, soft_device **device, soft_event **event) {
     const cu_result result = ashlar__soft_enter_context(device);
     if (result != CU_SUCCESS) {
@@ -28,7 +28,7 @@ static cu_result enter_event(cu_event handle, soft_device **device, soft_event *
     return *event == NULL ? ashlar__soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
 }
 
-/* Begin a call that puts an event on a stream. */
+/* Begin a call that takes an event and a stream, and queues work on the stream. */
 static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft_device **device,
                                   soft_event **event, soft_stream **stream) {
     cu_result result = enter_event(handle, device, event);
@@ -42,7 +42,8 @@ static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-/* Begin a call that asks whether an event is complete; a captured one never can be. */
+/* Begin a call that asks whether an event is complete. It fails for an event recorded in a
+ * capture. */
 static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_event **event) {
     cu_result result = enter_event(handle, device, event);
     if (result != CU_SUCCESS) {
@@ -107,7 +108,8 @@ void ashlar__soft_event_reset(const soft_device *device) {
     }
 }
 
-/* Queue nothing: the event now stands for the nodes captured so far. */
+/* Record an event on a capturing stream: nothing is queued, and the event now stands for the nodes
+ * that the stream's next node would come after. */
 static cu_result record_captured(soft_event *event, const soft_stream *stream) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL && stream->capture->id != 0);
@@ -131,8 +133,9 @@ static cu_result record(soft_event *found, soft_stream *queue) {
     }
     point->user_count++; /* one for the event, one for the op */
     const soft_op op = {.kind = SOFT_OP_RECORD, .point = point};
-    /* The event gets its point first: once the op is queued the lock may be dropped, and another
-     * thread may destroy the event. A submission that fails has not dropped the lock. */
+    /* Give the event its point before queueing the op: ashlar__soft_submit() may drop the lock once
+     * the op is queued, and another thread may then destroy the event. If it fails, it has not
+     * dropped the lock. */
     soft_point *before = found->point;
     const uint64_t capture = found->capture;
     found->point = point;
@@ -162,7 +165,7 @@ cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
     return ashlar__soft_leave(result);
 }
 
-/* Waits for the newest record before this call; a later one does not move it. */
+/* The stream waits for the newest record made before this call, whatever is recorded later. */
 cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsigned int flags) {
     soft_device *device;
     soft_event *found;
@@ -178,7 +181,7 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
         return ashlar__soft_leave(
             ashlar__soft_capture_join(queue, found->capture, &found->captured));
     }
-    if (queue->capture != NULL) { /* an event without a record is no dependency */
+    if (queue->capture != NULL) { /* an event that was never recorded adds no dependency */
         return ashlar__soft_leave(
             found->point == NULL
                 ? CU_SUCCESS
@@ -191,7 +194,7 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     return ashlar__soft_leave(ashlar__soft_submit(queue, &op));
 }
 
-/* End a query or a wait, which took a reference to `point`. */
+/* End a query or a wait, and drop the reference to `point` that it took. */
 static cu_result leave_point(const soft_device *device, soft_point *point) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;

@@ -9,17 +9,17 @@ typedef struct soft_lane {
     uint64_t lane;
     soft_device *device;
     soft_stream *stream; /* not in the list of streams until the launch is queued */
-    soft_point *last;    /* of its newest node */
+    soft_point *last;    /* the point of its newest node */
 } soft_lane;
 
-/* What one launch queues: all of it or, without host memory, nothing. */
+/* The ops of one launch. Either all are queued or, if host memory runs out, none. */
 typedef struct soft_launch {
     const soft_graph *graph;
     soft_stream *target;
-    soft_point *begin;   /* done when all that was queued before is; lanes wait for it */
-    soft_point *end;     /* all of the launch */
-    soft_point **points; /* [graph->count], of its nodes */
-    soft_lane *lanes;    /* every lane but the graph's own, which runs on the target */
+    soft_point *begin;   /* done when all earlier work of the target is; lanes wait for it */
+    soft_point *end;     /* done when the whole launch is */
+    soft_point **points; /* [graph->count]: the point of each node */
+    soft_lane *lanes;    /* every lane except the graph's own, which runs on the target */
     size_t lane_count;
     soft_op *first; /* in the order in which they will be queued */
     soft_op *last;
@@ -43,7 +43,7 @@ static soft_point *new_point(soft_launch *launch) {
     return point;
 }
 
-/* One more reference, for the queue; NULL stays NULL. */
+/* Take one more reference to the point, for an op; NULL stays NULL. */
 static soft_point *share(soft_point *point) {
     if (point != NULL) {
         point->user_count++;
@@ -61,7 +61,7 @@ static void add_record(soft_launch *launch, soft_stream *stream, soft_point *poi
     add(launch, stream, &op);
 }
 
-/* The lane of a node; NULL: it is the graph's own, or there is no host memory. */
+/* Find or make the lane of a node. NULL: it is the graph's own lane, or there is no host memory. */
 static soft_lane *need_lane(soft_launch *launch, const soft_node *node) {
     for (size_t i = 0; i < launch->lane_count; i++) {
         if (launch->lanes[i].lane == node->lane) {
@@ -127,7 +127,8 @@ static void build(soft_launch *launch, soft_point *before) {
     add_record(launch, launch->target, launch->end);
 }
 
-/* Lanes are not ordered with the legacy stream; the target is, on behalf of them all. */
+/* Queue all ops. The lanes themselves are not ordered with the legacy stream: the target is, and
+ * they run between the launch's begin and end on the target. */
 static void queue(soft_launch *launch) {
     ASHLAR_CHECK2(!launch->has_failed && launch->first != NULL);
     for (size_t i = 0; i < launch->lane_count; i++) {
@@ -229,7 +230,7 @@ cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
                                   : launch_now(launched->graph, found, &launched->last));
 }
 
-/* Launches of it that are queued still run. */
+/* Launches that are already queued still run. */
 cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {

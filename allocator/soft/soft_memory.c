@@ -9,12 +9,13 @@
 
 enum { RESERVE_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
-/* Device addresses are host addresses: a host function works on device memory in place. */
+/* A device address is a host address, so that host functions can work on device memory in place. */
 static void *as_pointer(uintptr_t address) {
     return (void *)address;
 }
 
-/* Addresses without memory; 0 on failure. `align` is a power of two >= SOFT_PAGE_BYTES. */
+/* Reserve addresses, with no memory behind them. Returns the first; 0 on failure. `align` is a
+ * power of two >= SOFT_PAGE_BYTES. */
 static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
     ASHLAR_CHECK2(align >= SOFT_PAGE_BYTES && (align & (align - 1)) == 0);
     if (hint != 0 && hint % align == 0) {
@@ -81,7 +82,7 @@ void ashlar__soft_unreserve(soft_reservation *reservation) {
     const soft_reservation *found =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, reservation->range.base, &idx);
     ASHLAR_ASSERT(found == reservation);
-    /* Addresses first: pages must not be given to another while they can be reached here. */
+    /* Unmap first: no page may be given to another user while it can still be reached here. */
     munmap(as_pointer(found->range.base), found->range.bytes);
     forget_mappings(reservation, 0, reservation->mappings.count);
     ashlar__soft_ranges_clear(&reservation->mappings);
@@ -93,7 +94,7 @@ static bool hide(uintptr_t base, size_t bytes) {
     return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/* Put the memory's pages at `base`, neighbours in the file with one call. */
+/* Map the memory's pages at `base`, with one call for pages that are neighbours in the file. */
 static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     for (size_t i = 0, run; i < page_count; i += run) {
@@ -137,7 +138,8 @@ cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t
     return CU_SUCCESS;
 }
 
-/* What `count` > 0 mappings, contiguous from the `first` on, cover, from *base on. */
+/* The bytes that `count` > 0 contiguous mappings cover, from index `first` on; *base is their first
+ * address. */
 static size_t mapped_bytes(const soft_reservation *reservation, size_t first, size_t count,
                            uintptr_t *base) {
     ASHLAR_CHECK2(count > 0 && first + count <= reservation->mappings.count);
@@ -173,7 +175,7 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t
     return CU_SUCCESS;
 }
 
-/* Every byte is in a mapping that one of `devices` (bits) may use. */
+/* Whether every byte is in a mapping that one of `devices` (bit i: device i) may use. */
 static bool is_covered(const soft_reservation *reservation, uintptr_t base, uintptr_t end,
                        uint32_t devices) {
     const size_t first = ashlar__soft_ranges_find(&reservation->mappings, base);

@@ -14,8 +14,8 @@
 enum { WORD_BITS = 64 };
 
 /*
- * A memory file whose descriptor is not 0, 1 or 2: a process that has closed one of these would
- * print into device memory.
+ * Make a memory file whose descriptor is not 0, 1 or 2. If the process has closed one of these, the
+ * file would get that number, and the process would print into device memory.
  */
 static int create_memory(void) {
     const int lowest = memfd_create("ashlar-soft-device", MFD_CLOEXEC);
@@ -65,8 +65,8 @@ void ashlar__soft_pages_finish(soft_device *device) {
     device->memory_fd = -1;
 }
 
-/* The lowest free page, so that pages taken together tend to be neighbours, which saves the
- * kernel a memory area for each. There is one: the caller has looked at pages_used. */
+/* Take the lowest free page. So pages taken together tend to be neighbours, which the kernel can
+ * map as one memory area. The caller has checked pages_used: there is a free page. */
 static uint32_t take_page(soft_device *device) {
     ASHLAR_ASSERT(device->pages_used < device->page_count);
     size_t word = device->first_free_word;
@@ -94,8 +94,8 @@ static void return_page(soft_device *device, uint32_t page) {
     if (word < device->first_free_word) {
         device->first_free_word = word;
     }
-    /* Give the host its memory back. A failure costs no more than that memory: nobody may rely on
-     * what a fresh page holds. */
+    /* Give the page's memory back to the host. A failure only wastes that memory: no program may
+     * rely on the contents of a fresh page. */
     (void)fallocate(device->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                     (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
 }

@@ -7,9 +7,9 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-enum { POLLS_PER_OP = 4 }; /* adversarial: one poll in so many runs an op, on average */
+enum { POLLS_PER_OP = 4 }; /* in adversarial mode, on average one poll in 4 runs an op */
 
-/* The list of streams is whole, and each knows its first and last op. */
+/* Whether the links of the list of streams, and each stream's first and last op, are consistent. */
 static bool is_list_sound(void) {
     const soft_stream *before = NULL;
     bool sound = true;
@@ -23,7 +23,7 @@ static bool is_list_sound(void) {
 
 void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    static uint64_t serials; /* Lock: the state's; goes on through new configurations */
+    static uint64_t serials; /* the last serial given; guarded by the state's lock; never reset */
     soft_state *state = &ashlar__soft_state;
     ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is in the list */
     stream->device = device;
@@ -92,7 +92,8 @@ static bool has_work_up_to(const soft_stream *stream, uint64_t number) {
     return stream->head != NULL && stream->head->number <= number;
 }
 
-/* The legacy stream is ordered with each blocking stream; these are not ordered with each other. */
+/* The legacy stream is ordered with each blocking stream of its device; blocking streams are not
+ * ordered with each other. */
 static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
     return a != b && a->device == b->device && a->is_ordered && b->is_ordered &&
            (a == a->device->legacy || b == b->device->legacy);
@@ -130,14 +131,14 @@ static soft_stream *pick_oldest(void) {
     return oldest;
 }
 
-/* Adversarial: a ready stream, drawn by the seed; with `any`, also one that nobody waits for. */
+/* Adversarial: a ready stream, drawn at random; without `any`, only one that the host waits for. */
 static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
             ashlar__soft_draw(++ready_count) == 0) {
-            picked = s; /* so each of n is picked with probability 1/n */
+            picked = s; /* in the end each of n ready streams is picked with probability 1/n */
         }
     }
     return picked;
@@ -162,8 +163,8 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     return true;
 }
 
-/* The memory was valid when the op was queued. A program that has freed it since has a bug, which a
- * GPU reports as an illegal address from then on. */
+/* Whether the op's memory is still valid, as it was when the op was queued. A program that has
+ * freed the memory since has a bug, which a GPU reports from then on as an illegal address. */
 static bool may_touch(const soft_op *op) {
     switch (op->kind) {
     case SOFT_OP_COPY:
@@ -291,7 +292,7 @@ static bool raise_wanted(soft_stream *stream, uint64_t number) {
     return true;
 }
 
-/* Mark as wanted what the stream's wanted ops depend on. True: some mark has risen. */
+/* Mark as wanted all ops that the stream's wanted ops depend on. True: some mark has risen. */
 static bool spread_wanted(soft_stream *stream) {
     bool risen = false;
     for (const soft_op *op = stream->head; op != NULL && op->number <= stream->wanted;
@@ -321,8 +322,8 @@ static void want(soft_stream *stream, uint64_t number) {
     }
 }
 
-/* Run one op that may run. If none may, this thread waits for something that depends on an op which
- * another thread runs now: sleep until one has finished. */
+/* Run one op that may run. If there is none, another thread is running an op that this thread's
+ * wait depends on: sleep until some op has finished. */
 static void make_progress(void) {
     soft_stream *next = pick();
     if (next != NULL) {

@@ -25,7 +25,8 @@ static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t 
     return stream;
 }
 
-/* Its handle is gone. What is queued still runs, and the last op deletes the stream. */
+/* End a stream whose handle is gone. Its queued ops still run, and the last one deletes the
+ * stream. */
 static void orphan(soft_stream *stream) {
     ASHLAR_CHECK2(!stream->is_destroyed);
     ashlar__soft_capture_leave(stream);
@@ -38,7 +39,7 @@ static void orphan(soft_stream *stream) {
     }
 }
 
-/* NULL: the thread has none on device `i`. */
+/* The calling thread's default stream on device `i`; NULL: it has none yet. */
 static soft_stream *thread_stream(int i) {
     soft_stream *stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM,
                                                    thread_streams[i].handle);
@@ -116,7 +117,7 @@ cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream) {
     }
     result = ashlar__soft_stream_find(device, handle, stream);
     if (result == CU_SUCCESS) {
-        result = (*stream)->device->fault; /* it may belong to another device than the context */
+        result = (*stream)->device->fault; /* the stream's device may not be the context's */
     }
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }

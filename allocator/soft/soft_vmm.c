@@ -5,7 +5,7 @@
 
 /* ---- physical memory ---- */
 
-/* What both calls check that are given a description of memory. */
+/* The checks shared by the two calls that take a cu_mem_prop. */
 static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
     if (prop == NULL || prop->type != CU_ALLOCATION_PINNED ||
         prop->location.type != CU_LOCATION_DEVICE) {
@@ -129,7 +129,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
     soft_reservation *reservation =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
-        reservation->mappings.count != 0) { /* as in a plain allocation, always */
+        reservation->mappings.count != 0) { /* plain allocations always have a mapping */
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     ashlar__soft_unreserve(reservation);
@@ -138,7 +138,8 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
 
 /* ---- mappings ---- */
 
-/* CUDA: "offset: currently must be zero". Allowing more here would hide what fails on a GPU. */
+/* CUDA says that `offset` "currently must be zero". Allowing more here would hide programs that
+ * fail on a GPU. */
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                                unsigned long long flags) {
     const cu_result result = ashlar__soft_enter_vmm();
@@ -166,8 +167,8 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
 }
 
 /*
- * The reservation whose mappings, `count` from the `first` on, are exactly [base, base + bytes):
- * no gap, no part of a mapping. NULL if there is none, or it belongs to cuMemAlloc.
+ * Find the reservation with whole mappings that together are exactly [base, base + bytes), without
+ * a gap: *count mappings, from index *first on. NULL: none, or it belongs to cuMemAlloc.
  */
 static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
                                         size_t *count) {
@@ -213,7 +214,7 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     return ashlar__soft_leave(ashlar__soft_unmap(reservation, first, count));
 }
 
-/* A device may be given access to its own memory, and to another's where there are peers. */
+/* A device may be given access to its own memory and, with peers=on, to another device's. */
 static cu_result check_access(const soft_reservation *reservation, size_t first, size_t count,
                               const cu_mem_access *access) {
     if (access->location.type != CU_LOCATION_DEVICE) {

@@ -1,4 +1,4 @@
-/* soft_work.c - the work that the driver table can put on a stream. */
+/* soft_work.c - the calls of the driver table that queue copies, fills and host functions. */
 #include "allocator/soft/soft_state.h"
 
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-/* Queue *model; on a capturing stream make it a node instead, which owns nothing. */
+/* End a call: queue *model or, on a capturing stream, make it a node, for which it must own
+ * nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     return ashlar__soft_leave(stream->capture != NULL ? ashlar__soft_capture_op(stream, model)
@@ -123,7 +124,7 @@ cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, c
                            device_operand(found->device, src), bytes);
 }
 
-/* Each side is reached by its own device: no peer access is needed. */
+/* Each side of the copy is accessed by its own device, so no peer access is needed. */
 cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
                                          cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
@@ -153,7 +154,7 @@ static void shuffle(soft_op **ops, size_t count) {
     }
 }
 
-/* Queue all copies or, without host memory for them, none. */
+/* Queue all copies or, if host memory runs out, none. */
 static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_ptr *srcs,
                               const size_t *sizes, size_t count) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
@@ -191,9 +192,9 @@ static bool may_batch(const soft_device *device, cu_ptr dst, cu_ptr src, size_t 
     return bytes > 0 && is_device_range(device, dst, bytes) && is_device_range(device, src, bytes);
 }
 
-/* Copies between ranges of this device, in stream order, with one set of attributes. Like CUDA's it
- * refuses the legacy stream. Where CUDA's documentation leaves it open, the stricter reading is
- * taken: no empty copies, and none in a capture (CUDA allows that from 13.1 on). */
+/* Copies between ranges of one device, in stream order, with one set of attributes. Like CUDA, this
+ * refuses the legacy stream. It is stricter than CUDA's documentation: it refuses empty copies, and
+ * batches on a capturing stream (which CUDA allows from 13.1 on). */
 cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
                                           cu_copy_attributes *attributes, size_t *attribute_starts,
                                           size_t attribute_count, size_t *failed_index,

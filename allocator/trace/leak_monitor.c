@@ -10,7 +10,8 @@ enum {
     KEPT = WINDOWS + 1, /* and the window before them, in which the growth may have begun */
     SCALES = 12,        /* window lengths 4, 16, .. 4^12 steps: enough for any training */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
-    PLATEAU_STEPS = 16, /* steps without a rise after which growth ends: at least so many */
+    PLATEAU_STEPS = 16, /* growth ends after this many steps without a rise, plus as many steps as
+                         * the growth has lasted */
 };
 _Static_assert(SCALES * SCALE_SHIFT < 64, "a window's length fits in 64 bits");
 _Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for each tag");
@@ -109,7 +110,8 @@ static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held
     return true;
 }
 
-/* Bring what is known of a tag up to this step. Growth ends when it is undone, or rises no more. */
+/* Update a tag's known growth for this step. Growth ends once the tag holds no more than before it,
+ * or has not risen for long (PLATEAU_STEPS). */
 static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
     ASHLAR_CHECK2(known->growth_bytes <= known->held_bytes);
