@@ -32,7 +32,7 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
 
 /* ---- products ---- */
 
-/* c [rows, PANEL] = or += a block of rows times a panel; `rows` is known where it is compiled. */
+/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` as a constant. */
 static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, left_rows a,
                                                const real *panel, bool adds, real *c, size_t ldc) {
     vector sum[BLOCK_ROWS][2];
@@ -66,7 +66,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, 
     }
 }
 
-/* The same for one row and two panels: more sums at once than there are to wait for. */
+/* Multiply one row with two panels: enough independent sums to hide the latency of additions. */
 static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t stride, bool adds,
                           real *c) {
     vector sum[4] = {{0}};
@@ -112,7 +112,7 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
     }
 }
 
-/* The same for a panel that is not full: its other columns of c are not c's. */
+/* Multiply a block of rows with a panel of which only `width` columns are in c. */
 static void multiply_last_block(size_t rows, size_t depth, left_rows a, const real *panel,
                                 bool adds, size_t width, real *c, size_t ldc) {
     real whole[BLOCK_ROWS * PANEL];
@@ -124,7 +124,7 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
     }
 }
 
-/* Rows of the panel that comes next, while this one has other rows to meet, if it has. */
+/* With this many blocks of rows or more, the next panel is prefetched while one is multiplied. */
 enum { FETCHING_BLOCKS = 3 };
 static void prefetch_panel(const real *panel, size_t first, size_t end) {
     for (size_t p = first; p < end; p++) {

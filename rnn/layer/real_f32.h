@@ -1,9 +1,9 @@
 /*
  * real_f32.h - exp, sigmoid and tanh of float (internal; real.h chooses it or real_f64.h).
  *
- * The functions here are branch-free and inline, so that loops over them vectorise; libm's are
- * calls and would not. Errors, held by tests/rnn/layer/test_real.c over every exponent: exp 2 ulp,
- * sigmoid and tanh 4 ulp where the result is a normal number. NaN gives NaN.
+ * The functions here are branch-free and inline, so that loops over them vectorise; calls of libm
+ * would not. Largest errors if the result is a normal number: exp 2 ulp, sigmoid and tanh 4 ulp;
+ * tests/rnn/layer/test_real.c checks that over every exponent. NaN gives NaN.
  */
 #ifndef ASHLAR_REAL_F32_H
 #define ASHLAR_REAL_F32_H
@@ -13,10 +13,10 @@
 #include <string.h>
 
 /*
- * e^x - 1 for the remainder r = x - n ln 2, |r| <= ln(2)/2: the return value; n: through *n.
+ * Returns e^r - 1 for the remainder r = x - n ln 2, |r| <= ln(2)/2. *n: the integer n.
  *
  * n is x/ln 2 rounded by adding 1.5 * 2^23, which leaves the integer in the low bits of the sum.
- * ln 2 is taken away in two parts, the first with so few bits that n times it is exact.
+ * n ln 2 is subtracted in two parts; the first has so few bits of ln 2 that n times it is exact.
  * The polynomial is Taylor's: its first missing term is |r|^8 / 8! < 2^-27 of the result.
  */
 static inline float real_reduce_expm1_f32(float x, int32_t *n) {
@@ -34,7 +34,7 @@ static inline float real_reduce_expm1_f32(float x, int32_t *n) {
     return r + r * r * (1.0f / 2 + r * (1.0f / 6 + r * tail));
 }
 
-/* 2^n, -126 <= n <= 127. Unsigned, so that the nonsense n of a NaN does no harm. */
+/* 2^n, -126 <= n <= 127. The sum is unsigned, because n is arbitrary if x was a NaN. */
 static inline float real_power_of_two_f32(int32_t n) {
     const uint32_t bits = ((uint32_t)n + 127u) << 23;
     float power;
@@ -43,15 +43,15 @@ static inline float real_power_of_two_f32(int32_t n) {
 }
 
 /*
- * x, or +-limit beyond it. By magnitude, because two comparisons, one after the other, become
- * branches and keep the loop from vectorising. The one here is false for NaN, which passes.
+ * x, cut to -limit .. limit. It compares the magnitude, because two comparisons in sequence would
+ * become branches and keep the loop from vectorising. A NaN stays a NaN.
  */
 static inline float real_clamp_f32(float x, float limit) {
     const float size = fabsf(x);
     return copysignf(size > limit ? limit : size, x);
 }
 
-/* Two factors for 2^n: at the ends of the range (denormals, infinity) one would not do. */
+/* 2^n is multiplied in as two factors: for denormal and infinite results one would be no float. */
 static inline float real_exp_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(x, 104.0f), &n);
@@ -59,14 +59,14 @@ static inline float real_exp_f32(float x) {
     return (1.0f + tail) * real_power_of_two_f32(half) * real_power_of_two_f32(n - half);
 }
 
-/* Flat beyond +-87, where it is within 2^-125 of 0 or is 1. */
+/* Constant beyond +-87, where the result is 1, or within 2^-125 of 0. */
 static inline float real_sigmoid_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(-x, 87.0f), &n);
     return 1.0f / (1.0f + (1.0f + tail) * real_power_of_two_f32(n));
 }
 
-/* From e^2x - 1 and not from e^2x, so that small results keep all their bits. */
+/* Computed from e^2x - 1, not from e^2x, so that small results keep all their bits. */
 static inline float real_tanh_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(2.0f * x, 20.0f), &n);

@@ -1,7 +1,7 @@
 /*
  * real_f64.h - exp, sigmoid and tanh of double (internal; real.h chooses it or real_f32.h).
  *
- * double is the reference that float is tested against: libm, accurate and not vectorised.
+ * double is the reference that float is tested against, so it uses libm: accurate, not vectorised.
  */
 #ifndef ASHLAR_REAL_F64_H
 #define ASHLAR_REAL_F64_H

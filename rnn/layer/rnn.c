@@ -1,4 +1,4 @@
-/* rnn.c - a stack of layers: its configuration, sizes and passes, on whichever back end. */
+/* rnn.c - a stack of layers: checks its configuration and arguments, and calls its back end. */
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/error.h"
@@ -77,7 +77,7 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     }
     ashlar_status status = check_batch(batch);
     size_t reserve_bytes, work_bytes;
-    if (status == ASHLAR_OK) { /* whatever has no sizes cannot have buffers of them */
+    if (status == ASHLAR_OK) { /* if the sizes cannot be computed, no buffers can be right */
         const bool training = buffers->reserve != NULL;
         status = rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
                                      &work_bytes);

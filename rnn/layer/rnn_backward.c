@@ -9,7 +9,7 @@
 #include "rnn/layer/rnn_factor.h"
 #include "rnn/layer/rnn_part.h"
 
-/* Made from the list of cells: one without its function here does not compile. */
+/* Built from the list of cells: a cell without a BACKWARD_OF_ line here does not compile. */
 #define BACKWARD_OF_LSTM lstm_backward
 #define BACKWARD_OF_GRU gru_backward
 #define BACKWARD_OF_TANH tanh_backward
@@ -20,20 +20,21 @@ ASHLAR_TABLE_IS_FULL(backward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* ---- to the data ---- */
 
-/* A whole pseudo-layer: what all its steps need. */
+/* What all steps of one pseudo-layer need. */
 typedef struct backward_run {
     const ashlar_rnn_rows *batch;
     const pseudo_layer_view *pseudo_layer;
     const real *dy;   /* this pseudo-layer's columns of [N, D*P] */
     real *sums;       /* [B, G*H] */
     real *full;       /* [B, H] */
-    real *dh;         /* [B, P]: in, of the last states; out, of the first ones */
-    real *dc;         /* [B, H], the same */
+    real *dh;         /* [B, P] gradient of h: in, of the last states; out, of the first states */
+    real *dc;         /* [B, H] gradient of c, likewise */
     factor recurrent; /* R */
     factor project;   /* Wp, with a projection */
 } backward_run;
 
-/* into [n, width] += from, whose rows are `stride` apart. */
+/* For each row p in `rows`: into[p] += from[p], `width` elements each. Rows of `into` lie `width`
+ * apart, those of `from` `stride` apart. */
 static void add_rows(real *restrict into, const real *restrict from, size_t stride, some_rows rows,
                      size_t width) {
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
@@ -43,7 +44,10 @@ static void add_rows(real *restrict into, const real *restrict from, size_t stri
     }
 }
 
-/* The gradient of h' before the projection, if there is one; that after it is kept. */
+/*
+ * The gradient of h' before the projection; without a projection, dh itself. With one, the gradient
+ * after it is also copied to `doutputs`, for backward_weights.
+ */
 static real *backward_projection(const backward_run *run, some_rows rows, size_t t) {
     const size_t state = run->pseudo_layer->state, hidden = run->pseudo_layer->hidden;
     if (run->project.columns == 0) {
@@ -78,9 +82,10 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
     };
     backward_cells[batch->layout->config.cell](&step, rows);
     /*
-     * Rows of sequences that do not run keep their gradient: forward that of their last state,
-     * whose step is still to come, in reverse that of their first state, whose step is over. What
-     * the GRU has left in dh by itself stays there.
+     * Sets only the rows of dh whose sequences run at this step. The other rows keep theirs: in the
+     * forward direction the gradient of the last state, as the sequence's steps are still to come;
+     * in reverse that of the first state, as they are over. The GRU has already put a part of the
+     * gradient into dh, so there the product is added.
      */
     multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
@@ -130,7 +135,7 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             backward_pseudo_layer(&batch, args, &pseudo_layer, flow);
         }
-        /* Only now: `flow` was read by both directions. */
+        /* Overwrite `flow` only now, when both directions have read it. */
         for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
@@ -151,7 +156,7 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
 /* ---- to the weights ---- */
 
 /*
- * dr += the rows first .. end-1 of R's gradient: the sum over the steps of (columns of gate
+ * Add rows first .. end - 1 of R's gradient to dr: the sum over all steps of (columns of gate
  * gradients)^T (states before the step).
  */
 static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
@@ -161,8 +166,9 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
     size_t from = 0;
     for (size_t t = 0; first < end && t < batch->steps; t++) {
         /*
-         * Gate rows of steps t and t + 1 always touch; the rows of the states before them do in
-         * reverse, and forward when no sequence ended in between. Such steps are one product.
+         * Steps can share one product if their rows follow each other. Their gate rows always do.
+         * The rows of the states before them do in reverse, and in the forward direction if no
+         * sequence ended in between.
          */
         const size_t before = t == 0 ? batch->batch : ashlar__rnn_rows_active(batch, t - 1);
         const bool touches =
@@ -179,7 +185,7 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
     }
 }
 
-/* sum [width] += the sum of the rows. */
+/* sum [width] += the sum of n rows. */
 static void add_columns(const real *restrict rows, size_t n, size_t width, real *restrict sum) {
     for (size_t row = 0; row < n; row++) {
         for (size_t j = 0; j < width; j++) {
@@ -188,7 +194,7 @@ static void add_columns(const real *restrict rows, size_t n, size_t width, real 
     }
 }
 
-/* Each bias is added to a column of gates, so its gradient is that of the column. */
+/* Add the biases' gradients: that of a bias is the sum of the gate column that it is added to. */
 static void add_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
                      real *restrict sum, real *restrict dweights) {
     const ashlar_rnn_view w = pseudo_layer->place[ASHLAR_RNN_BW],
@@ -225,7 +231,7 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
     }
 }
 
-/* The input of layer l as forward left it in the reserve. */
+/* The input of layer l, as forward left it in the reserve. */
 static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                               size_t l) {
     if (batch->is_joined) {

@@ -6,9 +6,9 @@
  * first to the last.
  *
  * A batch is padded, time-major: x [T, B, I], y [T, B, D*P]. Sequence b has lengths[b] steps, in
- * any order of lengths; the reverse direction begins at each sequence's own last step. Past its
- * length its x and dy are never read, its y and dx are 0. Inside, the batch is sorted by length and
- * its padding left out, so the work is that of the sum of the lengths, whatever their order.
+ * any order of lengths; the reverse direction begins at each sequence's own last step. Past a
+ * sequence's length, x and dy are never read, and y and dx are 0. The passes sort the batch by
+ * length and leave out padding, so the work depends on the sum of the lengths, not on their order.
  *
  * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
  * outputs, work and reserve; the work is shared by the workers (workers.h). On one machine the same
@@ -26,8 +26,8 @@
 #include <ashlar/rnn_layout.h>
 
 /*
- * Every pointer of the three calls; each reads only the fields named for it. The elements are
- * those of layout->config.dtype, which must be the type of the pass called (asserted).
+ * The arguments of all three calls; each call uses only the fields listed for it. Elements are of
+ * type layout->config.dtype, which must be the type of the pass called (asserted).
  * Outputs are overwritten except dweights, and must not overlap each other or any input, except
  * that hy may be hx and cy may be cx: a running state is then updated in place. Cells other than
  * the LSTM have no c: cx, cy, dcy and dcx are not touched then.
@@ -42,7 +42,7 @@ typedef struct ashlar_rnn_cpu_args {
     void *work;    /* work_bytes, 64-byte aligned; scratch of one call */
 
     /* forward */
-    uint64_t dropout_seed; /* read where there are dropout and a reserve, which keeps it */
+    uint64_t dropout_seed; /* used with dropout and a reserve; forward keeps it in the reserve */
     const void *x;         /* [T, B, I], also read by backward_weights */
     const void *hx;        /* [L*D, B, P], NULL = zeros */
     const void *cx;        /* [L*D, B, H], NULL = zeros */
@@ -81,17 +81,18 @@ typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 
 /* The calls for one element type. */
 typedef struct ashlar_rnn_cpu_passes {
-    /* y, hy, cy from x, hx, cx; with a reserve it also leaves there what the others need. */
+    /* y, hy, cy from x, hx, cx. If there is a reserve, writes there what the other passes need. */
     ashlar_rnn_cpu_pass *forward;
-    /* dx, dhx, dcx from dy, dhy, dcy. The gates in the reserve become gradients: once a forward. */
+    /* dx, dhx, dcx from dy, dhy, dcy. Call it once after each forward: it overwrites the gates in
+     * the reserve with their gradients. */
     ashlar_rnn_cpu_pass *backward_data;
-    /* dweights += the gradient. Requires backward_data on this reserve before; x as in forward. */
+    /* dweights += the gradient. Call it after backward_data, with its reserve and forward's x. */
     ashlar_rnn_cpu_pass *backward_weights;
 } ashlar_rnn_cpu_passes;
 
 /*
- * Compiled for several instruction sets (meson.build). That with fused multiplication rounds less
- * often: it gets other bits than the baseline, and the same as itself everywhere.
+ * The passes for each instruction set (meson.build). With fused multiply-add they round less often:
+ * their results have other bits than the baseline's, but the same bits on every such processor.
  */
 #define ASHLAR_DECLARE_PASSES(type, set)                                          \
     ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;                        \
@@ -103,7 +104,7 @@ ASHLAR_DECLARE_PASSES(f64, baseline)
 ASHLAR_DECLARE_PASSES(f32, avx2)
 ASHLAR_DECLARE_PASSES(f64, avx2)
 
-/* The best that this processor runs; NULL: no such type here. */
+/* The passes for a type, of the best set that this processor can run. NULL: not on the CPU. */
 const ashlar_rnn_cpu_passes *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

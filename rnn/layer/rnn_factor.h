@@ -3,12 +3,12 @@
  * steps are shared by threads (internal; compiled for each element type and instruction set, see
  * real.h).
  *
- * A pass reads R (and Wp) again in each step, so it packs them once. Threads share a pseudo-layer
- * in one of two ways, neither of which changes a bit:
+ * A pass needs R (and Wp) in each step, so it packs them once. Threads share a pseudo-layer in one
+ * of two ways, which give the same bits:
  *
- *     shards    strand w has the sequences w, w + shards, ..: they never need each other, so that
- *                each strand goes through all steps by itself
- *     pieces     where sequences are too few for that, columns of each step's product
+ *     shards    strand w has the sequences w, w + shards, ..; sequences do not depend on each
+ *                other, so each strand goes through all steps by itself
+ *     pieces     with too few sequences for that, threads share the columns of each step's product
  */
 #ifndef ASHLAR_RNN_FACTOR_H
 #define ASHLAR_RNN_FACTOR_H
@@ -16,17 +16,17 @@
 #include "rnn/layer/real.h"
 #include "rnn/layer/rnn_rows.h"
 
-/* op(weights) [depth, columns], to multiply rows with. */
+/* A right factor op(weights) [depth, columns], by which rows are multiplied. */
 typedef struct factor {
     bool trans;
     size_t columns, depth;
     const real *weights;
     size_t ld;
-    real *panels; /* NULL: not packed, for there are few steps */
+    real *panels; /* NULL: not packed, because there are few steps */
     size_t pieces;
 } factor;
 
-/* Rows first, first + stride, .. below end. */
+/* The rows first, first + stride, .. that are below end. */
 typedef struct some_rows {
     size_t first, stride, end;
 } some_rows;
@@ -38,11 +38,11 @@ static inline size_t count_rows(some_rows rows) {
 #define open_factor ASHLAR_VARIANT(ashlar__open_factor)
 #define multiply_some ASHLAR_VARIANT(ashlar__multiply_some)
 
-/* op(view) of a pseudo-layer, as the batch's steps need it; `panels` has room for it. */
+/* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
 factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
                    bool trans, real *panels);
 
-/* c = or += a * f for these rows of both, which are `lda` and `ldc` apart. */
+/* c = or += a * f, for these rows of a and c, which lie `lda` and `ldc` elements apart. */
 void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
                    size_t ldc);
 

@@ -9,7 +9,7 @@
 #include "rnn/layer/rnn_factor.h"
 #include "rnn/layer/rnn_part.h"
 
-/* Made from the list of cells: one without its function here does not compile. */
+/* Built from the list of cells: a cell without a FORWARD_OF_ line here does not compile. */
 #define FORWARD_OF_LSTM lstm_forward
 #define FORWARD_OF_GRU gru_forward
 #define FORWARD_OF_TANH tanh_forward
@@ -18,7 +18,7 @@
 static cell_function *const forward_cells[] = {ASHLAR_RNN_CELL_MAP(CELL_FORWARD)};
 ASHLAR_TABLE_IS_FULL(forward_cells, ASHLAR_RNN_CELL_COUNT);
 
-/* bias [K]: all that is to be added to each column of gates. */
+/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
 static void gather_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
                         const real *weights, real *bias) {
     const ashlar_rnn_view w = pseudo_layer->place[ASHLAR_RNN_BW],
@@ -32,7 +32,7 @@ static void gather_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *p
     }
 }
 
-/* A whole pseudo-layer: what all its steps need. */
+/* What all steps of one pseudo-layer need. */
 typedef struct forward_run {
     const ashlar_rnn_rows *batch;
     const pseudo_layer_view *pseudo_layer;
@@ -84,12 +84,12 @@ static void forward_shard(void *context, size_t strand) {
     }
 }
 
-/* One pseudo-layer, from its layer's input [N, in] to its last states. */
+/* Run one pseudo-layer, from its layer's input [N, in] to its last states. */
 static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  const pseudo_layer_view *pseudo_layer, const real *input) {
     const real *const weights = args->weights;
     real *const bias = in_work(args, batch->map.bias);
-    /* First of all: in inference the states about to be written may be this input. */
+    /* Read the input before writing any states: in inference they may share its memory. */
     REAL(ashlar__gemm)
     (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, 1, input,
      pseudo_layer->input, weights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input,

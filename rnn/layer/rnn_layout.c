@@ -87,7 +87,7 @@ static bool has_recurrent_bias(const ashlar_rnn_config *c) {
     return c->bias == ASHLAR_RNN_BIAS_DOUBLE || c->bias == ASHLAR_RNN_BIAS_RECURRENT;
 }
 
-/* N_b*G*H */
+/* The elements of a pseudo-layer's biases: N_b*G*H. */
 static size_t bias_elements(const ashlar_rnn_layout *l) {
     const size_t count = (size_t)has_input_bias(&l->config) + has_recurrent_bias(&l->config);
     return count * l->gates * l->config.hidden;
@@ -101,20 +101,20 @@ static size_t projection_elements(const ashlar_rnn_layout *l) {
     return l->config.projection * l->config.hidden;
 }
 
-/* Elements of the matrices of one pseudo-layer. */
+/* The elements of the matrices of one pseudo-layer. */
 static size_t matrix_elements(const ashlar_rnn_layout *l, size_t layer) {
     const size_t rows = l->gates * l->config.hidden;
     return rows * (layer_input(l, layer) + l->state) + projection_elements(l);
 }
 
-/* base(p) of the header's formula. Layers above the first are all of one size. */
+/* base(p) of the formula in rnn_layout.h. All layers above the first have the same size. */
 static size_t matrix_base(const ashlar_rnn_layout *l, size_t pseudo_layer) {
     const size_t layer = pseudo_layer / l->config.directions;
     const size_t first = layer == 0 ? pseudo_layer : l->config.directions;
     return first * matrix_elements(l, 0) + (pseudo_layer - first) * matrix_elements(l, 1);
 }
 
-/* Add `count` pseudo-layers of a layer to *total; false when one of them reaches the limit. */
+/* Add the elements of `count` pseudo-layers of a layer to *total. False: the limit is reached. */
 static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t count,
                               size_t *total) {
     size_t products, all;
@@ -126,11 +126,11 @@ static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t c
            ashlar__add(*total, all, total);
 }
 
-/* Elements of the whole stack; false when they reach the limit. */
+/* Count the elements of the whole stack. False: they reach ELEMENT_LIMIT. */
 static bool count_elements(ashlar_rnn_layout *l) {
     const ashlar_rnn_config *c = &l->config;
     if (c->input >= ELEMENT_LIMIT || c->hidden >= ELEMENT_LIMIT || c->layers >= ELEMENT_LIMIT) {
-        return false; /* below it, sums and products with gates and directions cannot wrap */
+        return false; /* below the limit, products with gates and directions cannot wrap */
     }
     size_t total = 0;
     if (!add_pseudo_layers(l, 0, c->directions, &total) ||

@@ -83,7 +83,7 @@ void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *
 
 /* ---- first and last states ---- */
 
-/* Row of sequence p in states [L*D, B, width]. */
+/* The row of sequence p in the caller's states [L*D, B, width]. */
 static size_t state_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
                         size_t p) {
     const size_t directions = batch->layout->config.directions;
@@ -91,7 +91,7 @@ static size_t state_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *p
            batch->order[p];
 }
 
-/* Put a row of `from`, or zeros where it is NULL. */
+/* Copy row `row` of `from` to `to`; zeros if `from` is NULL. */
 static void put_state(const real *from, size_t row, size_t width, real *to) {
     if (from == NULL) {
         memset(to, 0, width * sizeof(real));
@@ -100,14 +100,14 @@ static void put_state(const real *from, size_t row, size_t width, real *to) {
     }
 }
 
-/* Take a row to `to`, unless that is NULL. */
+/* Copy `from` to row `row` of `to`, unless `to` is NULL. */
 static void take_state(const real *from, real *to, size_t row, size_t width) {
     if (to != NULL) {
         memcpy(to + row * width, from, width * sizeof(real));
     }
 }
 
-/* The step at which sequence p begins (or ends) is one side of all its steps: 0, or its length. */
+/* The t of state(t) (rnn_rows.h) that a sequence of this length begins, or ends, with. */
 static size_t first_side(const pseudo_layer_view *pseudo_layer, size_t length) {
     return pseudo_layer->direction == 0 ? 0 : length;
 }

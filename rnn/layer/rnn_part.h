@@ -2,7 +2,7 @@
  * rnn_part.h - one pseudo-layer of one call, and copies of rows between a caller's tensors and
  * packed ones (internal; compiled for each element type and instruction set, see real.h).
  *
- * No loop outside rnn_part.c knows of padding or of the callers' order of sequences.
+ * Only loops in rnn_part.c deal with padding and with the caller's order of sequences.
  */
 #ifndef ASHLAR_RNN_PART_H
 #define ASHLAR_RNN_PART_H
@@ -24,7 +24,7 @@ typedef struct pseudo_layer_view {
     real *doutputs; /* [N, P] */
 } pseudo_layer_view;
 
-/* At an offset of the map. */
+/* The address in `work` at a byte offset of the map. */
 static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
     return (real *)(void *)((char *)args->work + offset);
 }
@@ -62,7 +62,7 @@ static inline size_t cells_before(const ashlar_rnn_rows *batch, size_t direction
     return ashlar__rnn_rows_cell(batch, direction == 0 ? t : t + 1);
 }
 
-/* And of those that it leaves. */
+/* The first row of the states, or of the cells, that step t of a direction writes. */
 static inline size_t states_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
     return ashlar__rnn_rows_state(batch, direction == 0 ? t + 1 : t);
 }
@@ -71,7 +71,7 @@ static inline size_t cells_after(const ashlar_rnn_rows *batch, size_t direction,
     return ashlar__rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
 }
 
-/* A pseudo-layer's outputs as packed rows. Forward only: in reverse they lie apart. */
+/* A pseudo-layer's outputs as packed rows. Forward direction only: in reverse they have gaps. */
 static inline const real *forward_outputs(const ashlar_rnn_rows *batch,
                                           const pseudo_layer_view *pseudo_layer) {
     return pseudo_layer->states + batch->batch * pseudo_layer->state;
@@ -84,12 +84,12 @@ static inline const real *output_row(const ashlar_rnn_rows *batch,
            (states_after(batch, pseudo_layer->direction, t) + p) * pseudo_layer->state;
 }
 
-/* Where a row of R's products, or a row of R's biases, has its column of gates. */
+/* The column of gates that row `row` of R, or of R's biases, belongs to. */
 static inline size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
     return row < batch->split ? row : row + batch->gate_rows - batch->split;
 }
 
-/* The input of layer l > 0 where it is a copy; in inference all of them share one. */
+/* The copy that layer l > 0 has of its input. In inference all layers share one buffer for it. */
 static inline real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  size_t l) {
     char *const reserve = args->reserve;
@@ -120,13 +120,13 @@ void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width,
 void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *y);
 /* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
 void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *input);
-/* rows [N, D*P] times the mask between `layer` and the one below: an input, or its gradient. */
+/* Multiply rows [N, D*P], the input of `layer` or its gradient, by the dropout mask. */
 void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows);
 void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                        const pseudo_layer_view *pseudo_layer);
 void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                        const pseudo_layer_view *pseudo_layer);
-/* dh [B, P] and dc [B, H] of the last states; dc is of the LSTM only. */
+/* Fill dh [B, P], and for the LSTM dc [B, H], with the gradients of the last states. */
 void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                           const pseudo_layer_view *pseudo_layer, real *dh, real *dc);
 void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,

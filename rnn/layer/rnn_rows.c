@@ -11,22 +11,22 @@
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
 
-/* One cache line, so that rows of different buffers never share one; no panel is wider. */
+/* Bytes of a cache line, so that two buffers never share one. A row of a panel is never longer. */
 enum { BUFFER_ALIGN = 64 };
 
-/* Packing reads R once and writes it: in so few steps it would cost more than it saves. */
+/* Packing reads and writes R once. With fewer steps than this it would cost more than it saves. */
 enum { PACKED_STEPS = 4 };
 
-/* What is worth a thread: sequences of its own, in all, or multiplications of one step. */
+/* The least work for a thread: a shard's sequences and multiplications, or those of one step. */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Buffers placed one after the other; once one does not fit, nothing does. */
+/* Buffers placed one after the other. Once one does not fit, `fits` stays false. */
 typedef struct room {
     size_t used;
     bool fits;
 } room;
 
-/* Place rows * cols items of `item` bytes at the end; 0 rows take no room. */
+/* Place rows * cols items of `item` bytes at the end. Returns their offset; 0 rows take no room. */
 static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     const size_t offset = r->used;
     size_t bytes, end;
@@ -36,7 +36,7 @@ static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     return offset;
 }
 
-/* What follows from the layout alone. */
+/* Set the fields that follow from the layout and the sizes alone. */
 static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                 bool training) {
     const ashlar_rnn_config *c = &layout->config;
@@ -171,7 +171,7 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-/* Shards, where there are sequences and work enough for them. */
+/* The number of shards: one per thread if there are enough sequences and work, else 1. */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */

@@ -1,16 +1,16 @@
 /*
  * rnn_rows.h - one call's batch without its padding, and the map of its buffers (internal).
  *
- * Packed rows: the sequences are sorted by descending length, ties in their own order; step t
- * has the rows of those still running, one after the other, and the steps follow each other.
+ * Packed rows: the sequences are sorted by descending length; equal ones keep their order. Step t
+ * has one row for each sequence that still runs, one after the other, and step follows step.
  *
  *     start[0]                  = 0
  *     start[t + 1] - start[t]   = n(t), the number of lengths > t; never grows with t
  *     start[T]                  = N, the sum of the lengths
  *     row start[t] + p          = step t of sequence order[p], p < n(t)
  *
- * States lie so that those before a step, and those after it, are n(t) rows of one buffer that
- * follow each other. state(0) = 0 and state(t) = B + start[t - 1]; then step t has
+ * The states before step t are n(t) consecutive rows of one buffer, and so are the states after it.
+ * With state(0) = 0 and state(t) = B + start[t - 1], step t has
  *
  *     forward   before: rows state(t) ..        after: rows state(t + 1) ..
  *     reverse   before: rows state(t + 1) ..    after: rows state(t) ..
@@ -28,7 +28,7 @@
 #include "rnn/layer/rnn_cpu.h"
 
 /*
- * Byte offsets and sizes, all for the padded T * B rows, so that they do not depend on lengths.
+ * Byte offsets and sizes. All are for the padded T * B rows, so they do not depend on the lengths.
  * K is the width of a row of gates, see ashlar_rnn_rows.
  */
 typedef struct ashlar_rnn_map {
@@ -40,16 +40,16 @@ typedef struct ashlar_rnn_map {
     size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
     size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient of it */
     size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel.h) */
-    size_t project;   /* the same of its Wp */
+    size_t project;   /* likewise its Wp, or its transpose, in panels */
     size_t dh;        /* [B, P], training */
     size_t dc;        /* [B, H], training, LSTM */
     size_t slices;    /* inference: one slice for each direction, shared by all layers */
     size_t work_bytes;
 
-    /* in a slice: a pseudo-layer's share of the reserve; that of p at slices + p * slice_bytes */
+    /* in a slice, which is a pseudo-layer's share of the reserve (ashlar__rnn_rows_slice()) */
     size_t gates;    /* [T*B, K] packed; after backward_data: their gradients */
     size_t states;   /* [B + T*B, P] */
-    size_t cells;    /* LSTM: [B + T*B, H]; inference: [2B, H], alternating */
+    size_t cells;    /* LSTM: [B + T*B, H]; in inference [2B, H], used in turn */
     size_t fulls;    /* [T*B, H] packed, training with a projection: h' before it */
     size_t doutputs; /* [T*B, P] packed, training with a projection: the gradient of h' */
     size_t slice_bytes;
@@ -63,8 +63,8 @@ typedef struct ashlar_rnn_map {
 } ashlar_rnn_map;
 
 /*
- * A row of gates has a column for each row of W, and more for the rows of R from `split` on, whose
- * products do not enter the sum of W's (GRU: those of gate n; split = 2H, otherwise G*H):
+ * A row of gates has a column for each row of W, to which R's product is added, too. But the rows
+ * of R from `split` on have columns of their own (GRU: those of gate n; split = 2H, else G*H):
  *
  *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split
  */
@@ -73,7 +73,7 @@ typedef struct ashlar_rnn_rows {
     const ashlar_rnn_layout *layout;
     bool training;
     bool is_dropping;
-    bool is_packed;           /* R and Wp are, for there are enough steps */
+    bool is_packed;           /* R and Wp are packed: there are enough steps */
     bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;         /* G*H */
     size_t split, gate_width; /* K */
@@ -84,27 +84,27 @@ typedef struct ashlar_rnn_rows {
     size_t *start;            /* [T + 1], in work */
 } ashlar_rnn_rows;
 
-/* Sort args->lengths into args->work. Requires sizes that ashlar__rnn_cpu_sizes() accepted. */
+/* Sort args->lengths into args->work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
 ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
 /* The slice of one pseudo-layer. */
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                              size_t pseudo_layer);
 
-/* Threads that each step's product of so many weights is worth, 1..; 1 where there are shards. */
+/* How many threads should share one step's product with so many weights; 1 if there are shards. */
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
-/* state(t) of the file's comment. */
+/* state(t) of this file's first comment. */
 static inline size_t ashlar__rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
     return t == 0 ? 0 : batch->batch + batch->start[t - 1];
 }
 
-/* The same for cells. Inference keeps two blocks in turn; a finished row is not written again. */
+/* Like state(t), for cells. Inference uses two blocks in turn; it never rewrites a finished row. */
 static inline size_t ashlar__rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
     return batch->training ? ashlar__rnn_rows_state(batch, t) : t % 2 * batch->batch;
 }
 
-/* n(t) */
+/* n(t): how many sequences run at step t. */
 static inline size_t ashlar__rnn_rows_active(const ashlar_rnn_rows *batch, size_t t) {
     return batch->start[t + 1] - batch->start[t];
 }
