@@ -11,7 +11,8 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/base/json.h"
 
-/* The value behind `key` and `separator` in the first such line of a file. */
+/* Find the first line of a file that begins with `key` and contains `separator`. *value: the text
+ * after the separator, without quotes and leading blanks. */
 static bool find_line(const char *path, const char *key, char separator,
                       char value[static ASHLAR_MACHINE_TEXT_BYTES]) {
     char line[ASHLAR_MACHINE_TEXT_BYTES];
@@ -27,7 +28,7 @@ static bool find_line(const char *path, const char *key, char separator,
         }
     }
     if (file != NULL) {
-        (void)fclose(file); /* only read */
+        (void)fclose(file); /* opened for reading: nothing can be lost */
     }
     return is_found;
 }
@@ -83,7 +84,7 @@ static void add_host(ashlar_json_writer *w) {
         ashlar__json_add_uint64(w, "memory_gib", gib_of((uint64_t)pages * (uint64_t)page_bytes));
     }
     add_line(w, "system", "/etc/os-release", "PRETTY_NAME", '=');
-    ashlar__json_add_string(w, "compiler", ASHLAR_BENCH_COMPILER); /* the build says it */
+    ashlar__json_add_string(w, "compiler", ASHLAR_BENCH_COMPILER); /* defined by the build */
     add_c_library(w);
 }
 
@@ -92,7 +93,7 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     char text[32];
     ashlar__json_add_string(w, "device", device->info.name);
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
-        return; /* its size is a setting */
+        return; /* a software device has no driver, and the size that ASHLAR_SOFT gives it */
     }
     ashlar__json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
     if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {

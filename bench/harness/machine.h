@@ -12,7 +12,7 @@
 
 enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };
 
-/* Another library that is measured, in the build's version. */
+/* Another library that is measured, and the version that this build uses. */
 typedef struct ashlar_machine_part {
     const char *name;
     const char *version;
@@ -28,8 +28,8 @@ typedef struct ashlar_machine_config {
 
 /*
  * Write {date, commit, smoke, processor, cores, memory_gib, system, compiler, glibc, device,
- * device_gib, driver, products, and each part's version under its name}: no name of the machine, no
- * path. What is not known is left out.
+ * device_gib, driver, products, and each part's version under its name}. What is not known is left
+ * out. The machine's name and file paths are left out on purpose, since results are published.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
@@ -37,7 +37,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_confi
                                                       const ashlar_device *device,
                                                       const char *path);
 
-/* The processor's name, as Linux tells it; "unknown" elsewhere. */
+/* The processor's name from /proc/cpuinfo, or "unknown". */
 void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
 #endif /* ASHLAR_MACHINE_H */

@@ -12,14 +12,15 @@ static ashlar_status fail_row(size_t row, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "results: row %zu %s", row, what);
 }
 
-/* False: it does not fit. */
+/* Append a word to a label, after a blank if the label is not empty. False: it does not fit. */
 static bool append(char *label, const char *format, const char *word) {
     const size_t used = strlen(label), left = ASHLAR_RESULTS_LABEL_BYTES - used;
     const int bytes = snprintf(label + used, left, format, used == 0 ? "" : " ", word);
     return bytes >= 0 && (size_t)bytes < left;
 }
 
-/* Such as "random" or "one_size 4096 2 threads"; one thread is not mentioned. */
+/* Append a row's member to its label, such as "random" or "one_size 4096 2 threads": strings, and
+ * the number of threads unless it is 1. False: it does not fit. */
 static bool append_member(const ashlar_json *member, char *label) {
     uint64_t number = 0;
     char text[32];
@@ -54,7 +55,8 @@ static ashlar_status make_label(const ashlar_json *row, size_t number,
     return is_good ? ASHLAR_OK : fail_row(number, "has no subject, or too long a one");
 }
 
-/* The index of `text` in a list of texts of `bytes` each; a new one is appended. */
+/* The index of `text` in a list of `*count` texts of `bytes` each. A text that is not in it is
+ * appended; if the list has no room (`most` texts), the result is `most`. */
 static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, const char *text) {
     size_t i = 0;
     while (i < *count && strcmp(texts + i * bytes, text) != 0) {

@@ -1,6 +1,7 @@
 /*
- * results.h - the raw results of ashlar-bench, read again: one figure as a table of what was
- * measured by who did it, a chart of that table, and a page about a folder of them (internal).
+ * results.h - reads the raw results of ashlar-bench: makes a table of one figure (a line for each
+ * workload, a column for each subject), a chart of it, and a page about a folder of results
+ * (internal).
  */
 #ifndef ASHLAR_RESULTS_H
 #define ASHLAR_RESULTS_H
@@ -16,7 +17,7 @@ enum {
     ASHLAR_RESULTS_NAME_BYTES = 32,
 };
 
-/* Lines and subjects in the order of the rows. */
+/* A table of one figure. Lines and subjects are in the order in which the rows first name them. */
 typedef struct ashlar_results {
     size_t line_count, subject_count;
     char labels[ASHLAR_RESULTS_LINES_MAX][ASHLAR_RESULTS_LABEL_BYTES];
@@ -27,24 +28,27 @@ typedef struct ashlar_results {
 /*
  * Read a group's document: an array of rows, or an object whose member "rows" is one.
  *
- * figure   the key of the figure; a value that is no number above 0 is not known
+ * figure   the key of the figure; a value that is not a number above 0 counts as not known
  *
- * A row's label is made of its members before "subject": texts, and the number of threads. Two rows
- * with the same label and subject are an error.
+ * A row's label is made of its members before "subject": strings, and the number of threads. Two
+ * rows may not have the same label and subject.
  *
- * Errors: ASHLAR_EFORMAT (not such rows; too many for the table; the detail says which).
+ * Errors: ASHLAR_EFORMAT (no such rows, two of the same label and subject, too many for the table;
+ *         the detail names the row).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__results_read(const ashlar_json *document,
                                                      const char *figure, ashlar_results *out);
 
-/* The subject's index; subject_count: it is not there. */
+/* The index of the subject called `name`; results->subject_count: there is none. */
 size_t ashlar__results_find_subject(const ashlar_results *results, const char *name);
 
 /*
- * Write the chart. Texts are ASCII: any other byte of theirs becomes a question mark.
+ * Write a chart of the table as an SVG. Bytes of names and title that are not ASCII become question
+ * marks.
  *
- * title, unit   of the figures
- * path          is replaced as a whole, or on failure left as it was
+ * title   what the figures are
+ * unit    of the figures; written below the axis
+ * path    replaced on success; unchanged on failure
  *
  * Errors: ASHLAR_EINVAL (no figure above 0), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
@@ -53,14 +57,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__chart_write(const ashlar_results *result
                                                     const char *path);
 
 /*
- * Read machine.json, GROUP.json, GROUP.txt (the printed table, for the targets missed) and ran.txt
- * (what else was run, a line each), where they exist. Write GROUP.svg and README.md, which says
- * first where we lose: each figure that is worse than another allocator's, and each target missed.
- * The same files make the same bytes.
+ * Read those files of the folder that exist: machine.json, GROUP.json, GROUP.txt (the printed
+ * table, for the targets missed) and ran.txt (what was run, one line each). Write GROUP.svg and
+ * README.md, which lists the losses before the tables: each figure that is worse than another
+ * subject's, and each target missed. The same files always produce the same output.
  *
- * Errors: ASHLAR_EIO (no group's results in the folder, or it cannot be written),
- *         ASHLAR_EFORMAT (a file that is no result), ASHLAR_EHOSTMEM. What was written before
- *         stays.
+ * Errors: ASHLAR_EIO (the folder has no group's results, or cannot be written), ASHLAR_EFORMAT (a
+ *         file is not a result), ASHLAR_EHOSTMEM. Files written before the failure stay.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__results_page_write(const char *folder);
 

@@ -14,18 +14,18 @@
 
 enum { PATH_BYTES = 4096, BOUNDS = 3, FIGURES = 2 };
 
-/* A figure of which less is better, and how it is shown. */
+/* A figure for which less is better, and how the page shows it. */
 typedef struct figure {
     const char *key, *what, *unit;
-    double scale; /* from the file's unit to the page's */
+    double scale; /* the page's value / the file's value */
 } figure;
 
-/* A group of ashlar-bench. */
+/* The benchmarks of one command of ashlar-bench. `ours` is this library's subject. */
 typedef struct group {
     const char *name, *title;
     const char *ours;
     const char *bounds[BOUNDS]; /* subjects that only show the least possible work */
-    figure figures[FIGURES];    /* the first one is charted; the others have no key, or one */
+    figure figures[FIGURES];    /* the first is charted; unused ones have key NULL */
 } group;
 
 static const group groups[] = {
@@ -53,19 +53,19 @@ static const group groups[] = {
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 
-/* What is read of a group; its figures are those of the page's units. */
+/* A group's results as read from its files. Figures are in the page's units. */
 typedef struct chapter {
     const group *of;
     bool is_there;
     ashlar_results results[FIGURES];
-    char *printed; /* GROUP.txt, NULL: it is not there */
+    char *printed; /* the text of GROUP.txt; NULL: no such file */
 } chapter;
 
 typedef struct page {
     const char *folder;
     chapter chapters[GROUPS];
-    ashlar_json *machine; /* NULL: it is not there */
-    char *ran;            /* NULL: it is not there */
+    ashlar_json *machine; /* machine.json; NULL: no such file */
+    char *ran;            /* the text of ran.txt; NULL: no such file */
     ashlar_file_buffer *file;
     bool has_loss;
 } page;
@@ -80,7 +80,7 @@ static ashlar_status join(const page *p, const char *name, const char *suffix,
                : ashlar__fail(ASHLAR_EIO, "report: the folder's name is too long");
 }
 
-/* *out stays NULL where there is no such file. */
+/* Read a file of the folder. If it does not exist, that is no error and *out is not set. */
 static ashlar_status read_if_there(const page *p, const char *name, const char *suffix,
                                    char **out) {
     char path[PATH_BYTES];
@@ -216,7 +216,7 @@ static void put_losses(page *p, const chapter *c, size_t which) {
     }
 }
 
-/* Repeat the lines "NOT MET  ..." with single blanks. */
+/* Copy the lines of GROUP.txt that begin with "NOT MET" to the page, runs of blanks as one. */
 static void put_missed_targets(page *p, const chapter *c) {
     static const char mark[] = "NOT MET ";
     const char *line = c->printed;

@@ -1,4 +1,4 @@
-/* rounds.c - the turns that subjects take in rounds, and the middle of what they took. */
+/* rounds.c - runs subjects in turn, round after round, and takes medians. */
 #include "bench/harness/rounds.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ double ashlar__median(double *numbers, size_t count) {
     return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 
-/* The second run is warm: it says how often the operation fits in a round. */
+/* Run a subject twice. The time of the second, warm run says how many repeats fill a round. */
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, size_t *repeats) {
     double seconds = 0;
     for (int i = 0; i < 2; i++) {

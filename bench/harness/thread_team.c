@@ -15,7 +15,7 @@
 typedef struct member {
     ashlar_thread_team *team;
     pthread_t thread;
-    ashlar_status status; /* of the newest work; read once `busy` says that all are done */
+    ashlar_status status; /* of the newest work; read it only when the team's `busy` is 0 */
     char detail[ASHLAR_DETAIL_BYTES];
     double start_ns, end_ns;
 } member;
@@ -24,12 +24,12 @@ struct ashlar_thread_team {
     pthread_mutex_t lock;
     pthread_cond_t begun; /* `turn` or `is_over` changed */
     pthread_cond_t ended; /* `busy` became 0 */
-    uint64_t turn;        /* lock; how much work there has been */
-    size_t busy;          /* lock; threads not yet done with it */
-    bool is_over;         /* lock */
+    uint64_t turn;        /* Lock: lock. Counts the calls of ashlar__thread_team_run() */
+    size_t busy;          /* Lock: lock. Threads that have not finished this turn's work */
+    bool is_over;         /* Lock: lock. The threads are to end */
     ashlar_thread_team_work work;
     void *arg;
-    _Atomic size_t ready; /* threads at the starting line */
+    _Atomic size_t ready; /* threads that wait_at_line() has counted in this turn */
     size_t count;
     member members[];
 };
@@ -38,7 +38,8 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* The condition wakes threads one by one: timing begins when all are awake. */
+/* Wait until all threads are here: the condition wakes them one by one, and timing must begin only
+ * when all are awake. */
 static void wait_at_line(ashlar_thread_team *team) {
     atomic_fetch_add(&team->ready, 1);
     while (atomic_load(&team->ready) < team->count) {
@@ -81,7 +82,7 @@ static void *live(void *arg) {
     return NULL;
 }
 
-/* End and join the first `count` threads. */
+/* End and join the first `count` threads, and free the team. */
 static void end(ashlar_thread_team *team, size_t count) {
     pthread_mutex_lock(&team->lock);
     team->is_over = true;

@@ -2,8 +2,9 @@
  * thread_team.h - threads that live as long as a measurement and start their work together
  * (internal).
  *
- * The caller's thread waits meanwhile, so that even a measurement on one thread has two: with only
- * one, glibc leaves out the lock prefix of atomic instructions, and a CUDA process always has more.
+ * The caller's thread waits while they work, so that even a measurement on one thread runs in a
+ * process with two. In a process with a single thread glibc takes faster paths without atomic
+ * operations, which a CUDA process, always multi-threaded, never gets.
  */
 #ifndef ASHLAR_THREAD_TEAM_H
 #define ASHLAR_THREAD_TEAM_H
@@ -20,20 +21,20 @@ typedef ashlar_status (*ashlar_thread_team_work)(void *arg, size_t thread);
 /*
  * Start `threads` >= 1 threads, which wait for work.
  *
- * Ownership: *out is the caller's.
- * Errors:    ASHLAR_EHOSTMEM (memory, or the system has no thread left).
+ * Ownership: the caller ends *out with ashlar__thread_team_destroy().
+ * Errors:    ASHLAR_EHOSTMEM (no host memory, or the system starts no more threads).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_create(size_t threads,
                                                            ashlar_thread_team **out);
 void ashlar__thread_team_destroy(ashlar_thread_team *team); /* NULL is allowed */
 
 /*
- * Run work(arg, i) on every thread i at once, and wait for all.
+ * Run work(arg, i) on every thread i at once, and wait until all have returned.
  *
- * wall_ns   from the first thread's beginning to the last one's end
+ * wall_ns   from the start of the first thread to the end of the last one
  * Threads:  one caller at a time.
- * Errors:   the failure of the lowest thread that failed, with its detail; wall_ns is then as it
- *           was.
+ * Errors:   the failure of the lowest-numbered thread that failed, with its detail; *wall_ns is
+ *           unchanged then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_run(ashlar_thread_team *team,
                                                         ashlar_thread_team_work work, void *arg,

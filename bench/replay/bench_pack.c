@@ -68,7 +68,7 @@ static bool show_progress(void *user, const ashlar_pack_progress *now) {
     return true;
 }
 
-/* progress   a terminal, or NULL */
+/* Pack a table once and verify the plan. `progress` is a terminal to show progress on, or NULL. */
 static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, FILE *progress,
                                 size_t *offsets, ashlar_packing *p) {
     const ashlar_pack_options options = {
@@ -91,7 +91,7 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
                               bytes, p->result.plan_bytes);
 }
 
-/* A table with room for its plan. Finish it also after a failure. */
+/* Read a table, and allocate offsets for its plan. The caller frees both, also after a failure. */
 static ashlar_status read_table(const char *path, ashlar_pack_table *table, size_t **offsets) {
     ASHLAR_TRY(ashlar__pack_table_read(path, table));
     *offsets = ashlar__host_calloc(table->count + 1, sizeof **offsets); /* count may be 0 */

@@ -1,5 +1,5 @@
 /*
- * gzip.h - unpacking gzip data, where the build has zlib (internal).
+ * gzip.h - unpacks gzip data, if the build has zlib (internal).
  */
 #ifndef ASHLAR_GZIP_H
 #define ASHLAR_GZIP_H
@@ -9,10 +9,10 @@
 
 #include <ashlar/status.h>
 
-/* Whether this build can unpack. */
+/* Whether this build has zlib and so can unpack. */
 bool ashlar__gzip_is_supported(void);
 
-/* Whether `data` begins as gzip data does. */
+/* Whether `data` begins with the two bytes that mark gzip data. */
 static inline bool ashlar__gzip_is_magic(const void *data, size_t bytes) {
     const unsigned char *head = data;
     return bytes >= 2 && head[0] == 0x1f && head[1] == 0x8b;
@@ -21,9 +21,9 @@ static inline bool ashlar__gzip_is_magic(const void *data, size_t bytes) {
 /*
  * Unpack all of `data`, which may be several gzip files one after the other.
  *
- * name   what a message calls the data
+ * name   what error messages call the data
  *
- * Ownership: the caller gives *out back with ashlar__host_free().
+ * Ownership: the caller frees *out with ashlar__host_free().
  * Threads:   any.
  * Errors:    ASHLAR_EFORMAT (damaged, cut off, or followed by something else), ASHLAR_EHOSTMEM,
  *            ASHLAR_ENOTSUP (a build without zlib).

@@ -15,7 +15,8 @@ struct ashlar_number_entry {
 
 enum { CAPACITY_MIN = 64 };
 
-/* Odd, nearest 2^64 / golden ratio. Addresses differ in their middle bits only, so mix twice. */
+/* The odd number nearest 2^64 / golden ratio. hash() multiplies by it twice, because addresses
+ * differ only in their middle bits. */
 #define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
 
 static size_t hash(uint64_t high, uint64_t low) {
@@ -24,7 +25,7 @@ static size_t hash(uint64_t high, uint64_t low) {
     return (size_t)(h >> 32);
 }
 
-/* The key's entry, or the free one where it would go; count < capacity, so there is one. */
+/* The key's entry, or the free entry where it would go; one is free, since count < capacity. */
 static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, uint64_t low) {
     ASHLAR_CHECK2(map->count < map->capacity);
     size_t i = hash(high, low) & (map->capacity - 1);
@@ -61,7 +62,7 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
 
 ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
                                       size_t **value) {
-    if (map->count >= map->capacity / 2) { /* at most half full: short walks */
+    if (map->count >= map->capacity / 2) { /* kept at most half full, so that probe() is short */
         ASHLAR_TRY(grow(map));
     }
     ashlar_number_entry *entry = probe(map, high, low);

@@ -1,6 +1,6 @@
 /*
- * number_map.h - a map from pairs of numbers to a number: from a log's pointers, threads and
- * streams to their indexes (internal).
+ * number_map.h - a map from pairs of numbers to a number, such as from a log's pointers, threads
+ * and streams to their indexes (internal).
  *
  * Threads: one at a time.
  */
@@ -12,7 +12,7 @@
 
 #include <ashlar/status.h>
 
-#define ASHLAR_NUMBER_NONE SIZE_MAX /* the value of a key that has none yet */
+#define ASHLAR_NUMBER_NONE SIZE_MAX /* the value of a new key */
 
 typedef struct ashlar_number_entry ashlar_number_entry;
 
@@ -26,8 +26,9 @@ typedef struct ashlar_number_map {
 void ashlar__number_map_finish(ashlar_number_map *map);
 
 /*
- * Where the value of (high, low) is stored, ASHLAR_NUMBER_NONE at first. Valid until the next call.
- * Errors: ASHLAR_EHOSTMEM; the map is then unchanged.
+ * *value: where the value of the key (high, low) is stored, until the next call. A key that was not
+ * in the map is added with the value ASHLAR_NUMBER_NONE. Errors: ASHLAR_EHOSTMEM; the map is
+ * unchanged then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high,
                                                         uint64_t low, size_t **value);

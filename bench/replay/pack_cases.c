@@ -5,13 +5,13 @@
 
 enum { LAYERS_MAX = 128, SAVED_MAX = 6, STEP_SAVED = LAYERS_MAX * SAVED_MAX };
 
-/* The problem in the making; every beginning and every end advances the clock `now`. */
+/* The problem as it is built. Each beginning or end of a buffer takes the time `now` and adds 1. */
 typedef struct recording {
     ashlar_random random;
     ashlar_pack_buffer *buffers;
     size_t count, capacity;
     uint64_t now;
-    size_t width; /* bytes of one activation of this step */
+    size_t width; /* bytes; most activations of this step are 1 to 4 times as large */
 } recording;
 
 static size_t draw(recording *r, size_t first, size_t last) {
@@ -22,7 +22,8 @@ static size_t in_units(size_t bytes) {
     return (bytes + 511) & ~(size_t)511;
 }
 
-/* A buffer that lives until give(); its number, or one that give() ignores once all are made. */
+/* Add a buffer that lives until give() and return its index. If there are `capacity` buffers
+ * already, add none and return `capacity`, which give() ignores. */
 static size_t take(recording *r, size_t bytes) {
     if (r->count < r->capacity) {
         r->buffers[r->count] = (ashlar_pack_buffer){in_units(bytes), r->now++, UINT64_MAX};
@@ -37,7 +38,7 @@ static void give(recording *r, size_t idx) {
     }
 }
 
-/* A few short-lived buffers, two or three live at a time. */
+/* Add up to 2 * ops short-lived buffers, of which two or three live at a time. */
 static void work(recording *r, size_t ops) {
     size_t before = r->capacity;
     for (size_t i = 0; i < ops; i++) {
@@ -75,7 +76,7 @@ static void run_step(recording *r, const size_t *parameters, size_t layers) {
         work(r, 1);
         give(r, gradients[l]);
         for (size_t k = 0; k < saved_count[l]; k++) {
-            give(r, saved[l * SAVED_MAX + k]); /* what backward has forgotten */
+            give(r, saved[l * SAVED_MAX + k]); /* those that the loop above left alive */
         }
     }
 }

@@ -13,42 +13,43 @@
 #define NONE SIZE_MAX
 
 enum {
-    RUN = 4,      /* how many numbers are compared at once; a power of two */
-    LEADERS = 8,  /* candidates for each length of runs */
-    LENGTHS = 62, /* of runs: each twice the last, within size_t */
+    RUN = 4,      /* numbers in a run, which are compared together; a power of two */
+    LEADERS = 8,  /* candidates from each length of runs */
+    LENGTHS = 62, /* most lengths of runs: each is twice the last, and fits into size_t */
     DRIFT_MAX = 8,
-    DRIFT_SHARE = 16,
-    REPEATS_MIN = 16, /* of runs: less is no evidence */
+    DRIFT_SHARE = 16, /* drift is 1/16 of the period, at most DRIFT_MAX */
+    REPEATS_MIN = 16, /* runs that must repeat; fewer prove nothing */
 };
 
-/* Invariants: runs[i] < run_count;  length == numbers' count - RUN + 1. */
+/* Invariants: runs[i] < run_count;  length == count - RUN + 1. */
 typedef struct finder {
-    size_t count; /* of the numbers */
-    size_t prefix;
-    size_t length; /* of runs */
+    size_t count;  /* numbers in the sequence */
+    size_t prefix; /* the first so many need not repeat */
+    size_t length; /* entries of runs[] that are set */
     size_t run_count;
-    size_t *runs;  /* [count]: the number of the run of RUN numbers that begins there */
+    size_t *runs;  /* [count]: by position, which run of RUN numbers begins there */
     size_t *wide;  /* [count]: the same for longer runs */
-    size_t *last;  /* [count]: by run, where it was last */
+    size_t *last;  /* [count]: by run, the last position seen; NONE: not seen */
     size_t *uses;  /* [count]: by run, how often it occurs */
-    double *votes; /* [count]: by distance */
-    double chance[DRIFT_MAX + 1];
-    size_t lags[LENGTHS * LEADERS]; /* candidates; of runs of one length by falling votes */
+    double *votes; /* [count]: by distance, the votes for it */
+    double chance[DRIFT_MAX + 1];   /* by drift: share of runs that would repeat by chance */
+    size_t lags[LENGTHS * LEADERS]; /* candidates: for each length of runs, most votes first */
     size_t lag_count;
 } finder;
 
-/* A candidate. Invariant: begin + period <= end where anything repeats. */
+/* How well a candidate period fits. Invariant: if anything repeats, begin + period <= end. */
 typedef struct trial {
-    size_t begin, end; /* of the numbers: what repeats, the first period included */
-    size_t repeats;    /* runs in it that do */
-    double share;      /* of its runs but for the first period's */
-    double score;
-    bool counts;
+    size_t begin, end; /* positions of the stretch that repeats, its first period included */
+    size_t repeats;    /* runs in the stretch that repeat */
+    double share;      /* `repeats` / the stretch's runs after its first period */
+    double score;      /* as in period.h */
+    bool counts;       /* it meets the conditions of period.h */
 } trial;
 
 /* ---- runs ---- */
 
-/* Make runs twice as long from pairs `width` apart; *run_count: how many different ones. */
+/* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at
+ * i + width, and number them anew. *run_count: how many different runs there are. */
 static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *run_count) {
     ashlar_number_map map = {0};
     ashlar_status status = ASHLAR_OK;
@@ -60,7 +61,7 @@ static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *ru
             if (*value == ASHLAR_NUMBER_NONE) {
                 *value = (*run_count)++;
             }
-            runs[i] = *value; /* what is read later lies behind */
+            runs[i] = *value; /* in place: later steps read only entries after i */
         }
     }
     ashlar__number_map_finish(&map);
@@ -79,7 +80,7 @@ static void count_uses(finder *f, const size_t *runs, size_t length) {
     }
 }
 
-/* chance[d]: that a run is among 2 d + 1 runs drawn at random. */
+/* chance[d]: the probability that a run is among 2 d + 1 runs drawn at random. */
 static void find_chances(finder *f) {
     count_uses(f, f->runs, f->length);
     for (size_t drift = 0; drift <= DRIFT_MAX; drift++) {
@@ -102,8 +103,9 @@ static void add_lag(finder *f, size_t lag) {
 }
 
 /*
- * Add the distances at which runs in `wide` come again. Each different run has one vote, so that
- * the runs of a step's many layers do not outvote those that occur once in a step.
+ * Add the LEADERS distances at which most runs of `wide` recur. Each different run has about one
+ * vote, split among its recurrences, so that the runs of a step's many layers do not outvote the
+ * runs that occur once in a step.
  */
 static void add_leaders(finder *f, size_t length, size_t run_count) {
     count_uses(f, f->wide, length);
@@ -119,11 +121,11 @@ static void add_leaders(finder *f, size_t length, size_t run_count) {
         *last = i;
     }
     for (int n = 0; n < LEADERS; n++) {
-        size_t best = 0; /* no distance: no votes */
+        size_t best = 0; /* votes[0] is 0: no run recurs at distance 0 */
         for (size_t lag = 1; lag < length; lag++) {
             best = f->votes[lag] > f->votes[best] ? lag : best;
         }
-        if (best == 0) { /* nothing comes again */
+        if (best == 0) { /* no votes are left */
             return;
         }
         add_lag(f, best);
@@ -148,11 +150,12 @@ static ashlar_status find_lags(finder *f) {
 
 /* ---- one candidate ---- */
 
-/* The stretch with the largest surplus of repeats so far, and the one growing now. */
+/* The best stretch so far, and the one that grows now. A stretch's surplus: how many of its runs
+ * repeat, minus how many do not. */
 typedef struct stretch {
-    size_t begin, end, repeats;
-    size_t surplus, best_surplus;
-    size_t grown_begin, grown_repeats, gap;
+    size_t begin, end, repeats;             /* of the best stretch: positions, and repeats */
+    size_t surplus, best_surplus;           /* of the growing stretch, of the best one */
+    size_t grown_begin, grown_repeats, gap; /* of the growing stretch; gap: runs since a repeat */
 } stretch;
 
 static void grow(stretch *s, size_t i, bool repeats, size_t period) {
@@ -175,11 +178,11 @@ static void grow(stretch *s, size_t i, bool repeats, size_t period) {
     }
 }
 
-/* links is NULL, or as in ashlar_period. */
+/* Find the stretch that repeats at `period`. `links` is NULL, or filled as in ashlar_period. */
 static stretch compare(const finder *f, size_t period, size_t *links) {
     const size_t drift = drift_of(period);
     stretch s = {.begin = period, .end = period, .grown_begin = period};
-    size_t lag = period, seen = 0; /* runs before `seen` are in last[] */
+    size_t lag = period, seen = 0; /* last[] covers the positions before `seen` */
     memset(f->last, 0xff, f->run_count * sizeof *f->last);
     for (size_t i = period; i < f->count; i++) {
         bool repeats = false;
@@ -218,7 +221,8 @@ static trial try_lag(const finder *f, size_t period) {
     return t;
 }
 
-/* Two standard deviations of the score: a change touches RUN runs. */
+/* Two standard deviations of the score. One changed number affects RUN runs, so runs are not
+ * independent: the variance is RUN times as large. */
 static double tolerance(const finder *f, const trial *t, size_t period) {
     const double runs = (double)t->repeats / t->share;
     return 2 * sqrt(RUN * t->share * (1 - t->share) / runs) / (1 - f->chance[drift_of(period)]);
@@ -239,7 +243,7 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
     const double least = trials[best].score - tolerance(f, &trials[best], f->lags[best]);
     size_t smallest = NONE;
     for (size_t i = 0; i < f->lag_count;
-         i++) { /* of those within a drift of each other, the one with most votes */
+         i++) { /* lags within a drift of each other count as equal: the first one stays */
         if (trials[i].counts && trials[i].score >= least &&
             (smallest == NONE || f->lags[i] + drift_of(f->lags[i]) < f->lags[smallest])) {
             smallest = i;

@@ -1,21 +1,23 @@
 /*
- * period.h - the distance at which a sequence of numbers repeats itself, nearly (internal).
+ * period.h - finds the period at which a sequence of numbers nearly repeats itself (internal).
  *
- * Numbers are compared as runs of four. A run at i repeats at period p where the same run begins at
- * i - p, or up to `drift` places beside that, drift = min(p / 16, 8): a few numbers may be missing
- * or inserted. The stretch in which more runs repeat than not (and without a gap longer than half
- * a period) is what repeats. It counts if
+ * Numbers are compared in runs of four. A run at position i repeats at period p if the same run
+ * begins at i - p or up to `drift` places away from there, where drift = min(p / 16, 8): a few
+ * numbers may be missing or inserted. For each candidate p the stretch is taken in which the most
+ * runs repeat beyond those that do not, without a gap much longer than half a period. The
+ * candidate counts if
  *
- *     it has at least two periods, and two thirds of the sequence (a prefix apart), and
+ *     the stretch covers about two periods or more, and two thirds of the sequence without its
+ *     prefix, and
  *     score = (share of its runs that repeat - chance) / (1 - chance) >= 1/2,
  *
- * where chance is the share that would repeat if the same runs came in any order. Of the periods
- * that count, the smallest one is taken whose score is as good as the best one's (less by no more
- * than two standard deviations of that share), and of those within a drift the commonest. So layers
- * do not pass for steps: they repeat too, but not where a step ends.
+ * where chance is the share that would repeat if the same runs came in random order. The result is
+ * the smallest candidate that counts and whose score is at most two standard deviations below the
+ * best one; of candidates within a drift of each other it is the one that recurs most often. So a
+ * layer is not taken for a step: layers repeat too, but not across the end of a step.
  *
- * Candidates are the distances at which the most different runs of 4, 8, 16, ... numbers come
- * again: long runs reach over the end of a step, short ones survive changes.
+ * Candidates are the distances at which the most different runs of 4, 8, 16, ... numbers recur:
+ * long runs reach across the end of a step, short ones survive small changes.
  */
 #ifndef ASHLAR_PERIOD_H
 #define ASHLAR_PERIOD_H
@@ -25,23 +27,24 @@
 #include <ashlar/status.h>
 
 /*
- * Invariants, where period > 0: begin + 2 * period - drift <= end <= count;
+ * Invariants if period > 0: begin + 2 * period - drift <= end <= count;
  *   for begin + period <= i < count: i - period - drift <= links[i] <= i - period + drift
  */
 typedef struct ashlar_period {
     size_t period; /* 0: the sequence does not repeat */
     size_t drift;
     size_t begin, end; /* the stretch that repeats, its first period included */
-    double score;      /* 0 .. 1; 0 where there is no period */
-    size_t *links;     /* [count], or NULL where there is no period: what i repeats, or would if it
-                          were not changed; unset for i < period */
+    double score;      /* 0 .. 1; 0 if there is no period */
+    size_t *links;     /* [count]; NULL if there is no period. links[i] is the position that i
+                          repeats, or would repeat if its run had not changed; unset for
+                          i < period */
 } ashlar_period;
 
 /*
  * Find the period.
  *
- * numbers  [count], each below count; only equality matters
- * prefix   how many of the first ones need not repeat
+ * numbers  [count], each below count; they are only compared for equality
+ * prefix   how many numbers at the beginning need not repeat
  *
  * Ownership: the caller ends *out with ashlar__period_finish().
  * Errors:    ASHLAR_EHOSTMEM.
