@@ -437,7 +437,7 @@ void ashlar__cache_flush_large_locked(ashlar_cache *cache) {
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
     ashlar__cache_flush_pending_locked(cache);
     if (ashlar__cache_is_replaying(cache)) {
-        ashlar__replay_forget_order(cache->active_replay, state);
+        ashlar__replay_forget_stream(cache->active_replay, state);
     }
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;

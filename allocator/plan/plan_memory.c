@@ -15,7 +15,7 @@ void ashlar__plan_memory_free(ashlar_plan_memory *memory) {
     }
 }
 
-ashlar_plan_memory *ashlar__region_new(size_t count) {
+ashlar_plan_memory *ashlar__plan_memory_new(size_t count) {
     ASHLAR_CHECK2(count > 0);
     ashlar_plan_memory *memory = ashlar__host_calloc(1, sizeof *memory);
     if (memory == NULL) {
@@ -72,8 +72,8 @@ static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory,
     }
 }
 
-ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
-                                          ashlar_block *block, const size_t *offsets) {
+ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
+                                               ashlar_block *block, const size_t *offsets) {
     ASHLAR_CHECK2(memory->block == NULL && block->state == ASHLAR_BLOCK_USED && block->marks == 0);
     ASHLAR_CHECK2(block->stream_state != NULL && block->requested == 0);
     const ashlar_status status = reserve_map(&heap->map, block, offsets, memory->slot_block_count);

@@ -37,7 +37,7 @@ struct ashlar_plan_memory {
 };
 
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
-ashlar_plan_memory *ashlar__region_new(size_t count);
+ashlar_plan_memory *ashlar__plan_memory_new(size_t count);
 
 /*
  * Place new plan memory in a used block of the heap's, whose stream becomes its own, with slot
@@ -45,9 +45,10 @@ ashlar_plan_memory *ashlar__region_new(size_t count);
  *
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__region_place_locked(ashlar_plan_memory *memory,
-                                                            ashlar_heap *heap, ashlar_block *block,
-                                                            const size_t *offsets);
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory,
+                                                                 ashlar_heap *heap,
+                                                                 ashlar_block *block,
+                                                                 const size_t *offsets);
 
 /* Return its block to the heap, and free it. Requires that no slot block is taken. Lock: held. */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);

@@ -295,7 +295,7 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
     }
 }
 
-void ashlar__replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state) {
+void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_state *state) {
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->plan->stream_plans[stream_idx].stream_state == state) {
             replay->streams[stream_idx] = ASHLAR_NO_STREAM;

@@ -93,6 +93,6 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
                                uint64_t planned_count);
 
 /* From now on the step's replay serves no request of `state`'s stream. */
-void ashlar__replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state);
+void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_state *state);
 
 #endif /* ASHLAR_PLAN_REPLAY_H */

@@ -63,13 +63,13 @@ static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own
     ashlar_block *block = NULL;
     ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
     ASHLAR_CHECK3(are_rising(n));
-    ashlar_plan_memory *memory = ashlar__region_new(n->count);
+    ashlar_plan_memory *memory = ashlar__plan_memory_new(n->count);
     if (memory == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
     }
     ashlar_status status = take_block_locked(a, own, n->stream_state, n->bytes, &block);
     if (status == ASHLAR_OK) {
-        status = ashlar__region_place_locked(memory, &a->heap, block, n->offsets);
+        status = ashlar__plan_memory_place_locked(memory, &a->heap, block, n->offsets);
         if (status != ASHLAR_OK) {
             ashlar__release_block_locked(&a->heap, block, n->stream_state);
         }
