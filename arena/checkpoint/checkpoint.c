@@ -1,4 +1,4 @@
-/* checkpoint.c - saves a checkpoint, and says what its tensors are called. */
+/* checkpoint.c - saves a checkpoint, and names its tensors. */
 #include "arena/checkpoint/checkpoint_impl.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ typedef struct saving {
     char *names; /* the entries' names, one behind the other */
 } saving;
 
-/* The regions that the arena has and `flags` ask for. Parameters are always asked for. */
+/* The regions to save: those that `flags` ask for and the arena has, and always the parameters. */
 static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -73,7 +73,7 @@ static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream str
     return status == ASHLAR_OK ? waited : status;
 }
 
-/* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
+/* Describe a tensor's part of a region. Writes its name at *name, and moves *name behind it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = ashlar__checkpoint_prefix(region);
     ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
@@ -91,7 +91,7 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Take memory to describe every tensor in every region, which is more than a save needs. */
+/* Take memory for an entry for each tensor in each region, which is the most that a save needs. */
 static ashlar_status take_entries(saving *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
     size_t name_bytes = 0; /* cannot wrap: all names are in memory already */

@@ -71,7 +71,7 @@ static bool reserve_names(ashlar_arena *arena, size_t extra) {
     arena->name_capacity = capacity;
     for (size_t i = 0; i < arena->tensor_count; i++) {
         size_t *slot = name_entry(arena, arena->tensors[i].name);
-        ASHLAR_CHECK2(*slot == 0); /* no two tensors have one name */
+        ASHLAR_CHECK2(*slot == 0); /* no two tensors have the same name */
         *slot = i + 1;
     }
     return true;
@@ -122,7 +122,7 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
                : ashlar__fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
 }
 
-/* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
+/* Check that spec `at` is aligned, inside its group, and overlaps no spec before it. */
 static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
     size_t elements, bytes, end;
     ashlar_status status = measure(&specs[at], &elements, &bytes);
@@ -206,7 +206,7 @@ static bool reserve_all(ashlar_arena *arena, size_t count) {
                                     sizeof *arena->tensors) &&
                           reserve(&groups, arena->group_count, 1, &arena->group_capacity,
                                     sizeof *arena->groups);
-    arena->tensors = tensors; /* one array may have moved even if the other could not grow */
+    arena->tensors = tensors; /* this array may have moved even if the other could not grow */
     arena->groups = groups;
     ASHLAR_CHECK2(!has_capacity || (arena->group_count < arena->group_capacity &&
                                     arena->tensor_capacity - arena->tensor_count >= count));

@@ -13,13 +13,13 @@ typedef struct share {
     size_t pieces;
 } share;
 
-/* Those elements of one chunk that the job covers. */
+/* The elements of one chunk that the job covers. */
 typedef struct clipped_chunk {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
 } clipped_chunk;
 
-/* The part of `chunk` that the job covers. *run: on entry any run up to the chunk's, then that. */
+/* The part of `chunk` that the job covers. *run: any run up to the chunk's; becomes the chunk's. */
 static clipped_chunk clip_chunk(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
     while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
         ++*run;
@@ -78,7 +78,7 @@ static void update_chunk(const share *s, const clipped_chunk *p,
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* the run that `factors` are of */
+    const ashlar_optimizer_run *known = NULL; /* the run whose factors these are */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);

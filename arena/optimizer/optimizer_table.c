@@ -1,7 +1,5 @@
-/*
- * optimizer_table.c - lists the runs of an arena that an optimizer updates, and cuts the job for a
- * range of bytes from them.
- */
+/* optimizer_table.c - lists the runs of an arena that an optimizer updates, and selects those of a
+ * job. */
 #include "arena/optimizer/optimizer_table.h"
 
 #include "arena/layout/arena_impl.h"
@@ -20,7 +18,7 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
                                      unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
-    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0 stood for 1 and was replaced */
+    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0, which stands for 1, was replaced */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),

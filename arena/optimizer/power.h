@@ -1,7 +1,5 @@
-/*
- * power.h - powers with integer exponents, which have the same bits on every back end; those of
- * pow() may differ (internal; C and CUDA C).
- */
+/* power.h - powers with integer exponents, equal to the last bit on every back end, unlike pow()
+ * (internal; C and CUDA C). */
 #ifndef ASHLAR_POWER_H
 #define ASHLAR_POWER_H
 
