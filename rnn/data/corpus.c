@@ -22,7 +22,7 @@ typedef struct record_span {
     size_t bytes;
 } record_span;
 
-/* Identity of a file: two names with equal ids lead to the same file. */
+/* Identity of a file: names with equal ids lead to the same file. */
 typedef struct file_id {
     dev_t device;
     ino_t inode;
@@ -45,7 +45,7 @@ struct ashlar_corpus {
     size_t read_capacity;
     size_t file_count;
     size_t skipped_count;
-    size_t repeat_count; /* names of files that were already in `read` */
+    size_t repeat_count; /* names of files that were read before under another name */
 };
 
 /* Paths of a folder's files. */
@@ -63,7 +63,7 @@ static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
     if (need <= *capacity) {
         return items;
     }
-    /* Half as much again, so that at most a third of the memory is unused. */
+    /* By half, so that at most a third of the memory is unused. */
     size_t more;
     if (!ashlar__add(need, need / 2, &more)) {
         more = need;
@@ -141,7 +141,7 @@ static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
     const unsigned char *text = corpus->text;
     const size_t bytes = corpus->text_bytes;
     const bool fortune = has_separator(text, start, bytes);
-    bool open = false; /* whether a line since the last record's end is not blank */
+    bool open = false; /* whether a line since the end of the last record is not blank */
     size_t record_start = start;
     size_t record_end = start;
     while (start < bytes) {
@@ -198,7 +198,7 @@ static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, con
     }
 }
 
-/* Set *met to whether this file was read before; if it was not, remember it. */
+/* Set *met to whether this file was read before. If it was not, add it to the files read. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
     /* Linear: with some thousands of files it costs less than reading them. */
     for (size_t i = 0; i < corpus->read_count; i++) {
@@ -416,18 +416,16 @@ size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
     return corpus->skipped_count;
 }
 
-/*
- * Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
+/* Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
  * attacker. The shift in the last line marks the record's end: the same bytes cut into other
- * records give another checksum.
- */
+ * records give another checksum. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);
     uint64_t word;
     for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
         memcpy(&word, bytes, sizeof word);
         sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* else high bits would never reach low ones */
+        sum ^= sum >> 29; /* or high bits would never reach low ones */
     }
     for (; count > 0; count--, bytes++) {
         sum = (sum ^ *bytes) * prime;

@@ -1,8 +1,8 @@
 /*
  * cell_gru.c - the point-wise half of a GRU step.
  *
- * A row of gates is r z n u. u is the part R h + bR of gate n: the reset gate multiplies u before u
- * is added to the rest of n, so backward needs u by itself.
+ * A row of gates is r z n u. u is R h + bR of gate n: the reset gate multiplies u before it is
+ * added to the rest of n, so backward needs u by itself.
  */
 #include "rnn/layer/cell_step.h"
 

@@ -1,7 +1,5 @@
-/*
- * cell_lstm.c - the point-wise half of an LSTM step. A row of gates is i f g o; forward replaces
- * their sums by their activations.
- */
+/* cell_lstm.c - the point-wise half of an LSTM step. A row of gates is i f g o; forward replaces
+ * their sums by their activations. */
 #include "rnn/layer/cell_step.h"
 
 static void lstm_forward_row(size_t hidden, real *restrict gates, const real *restrict bias,

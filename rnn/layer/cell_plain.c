@@ -1,7 +1,5 @@
-/*
- * cell_plain.c - the point-wise halves of a tanh and of a ReLU step. Backward computes both
- * derivatives from the output, so forward keeps nothing in the row of gates.
- */
+/* cell_plain.c - the point-wise halves of a tanh and of a ReLU step. Backward computes both
+ * derivatives from the output, so forward keeps nothing in the row of gates. */
 #include "rnn/layer/cell_step.h"
 
 static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,

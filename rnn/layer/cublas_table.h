@@ -34,10 +34,8 @@ typedef struct ashlar_cublas {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cublas_open(const ashlar_cublas **out);
 
-/*
- * Turn an error of cuBLAS into a status with a detail line: ASHLAR_ENOTSUP, ASHLAR_ENOMEM, else
- * ASHLAR_EDRIVER. `result` must not be CUBLAS_STATUS_SUCCESS.
- */
+/* Turn an error of cuBLAS into a status with a detail line: ASHLAR_ENOTSUP, ASHLAR_ENOMEM, else
+ * ASHLAR_EDRIVER. `result` must not be CUBLAS_STATUS_SUCCESS. */
 ashlar_status ashlar__cublas_error(const ashlar_cublas *cublas, const char *what,
                                    cublasStatus_t result);
 

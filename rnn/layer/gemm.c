@@ -1,7 +1,5 @@
-/*
- * gemm.c - the matrix product as a whole, for the element type that meson.build compiles this file
- * for (real.h).
- */
+/* gemm.c - the matrix product as a whole, for the element type that meson.build compiles this file
+ * for (real.h). */
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/real.h"
 

@@ -46,7 +46,7 @@ static size_t state_stride(const ashlar_model_config *c) {
     return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
-/* Sizes cannot overflow: the weights, which are larger, are in memory already. */
+/* No overflow: the weights, which are larger, are in memory. */
 static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
     const size_t item = ashlar_dtype_bytes(c->dtype);
     step_layout at = {0};

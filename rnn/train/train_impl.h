@@ -1,7 +1,5 @@
-/*
- * train_impl.h - the inside of a trainer, for train.c (creation, warm-up, phases, report) and
- * train_loop.c (the steps) (internal).
- */
+/* train_impl.h - the inside of a trainer, for train.c (creation, warm-up, phases, report) and
+ * train_loop.c (the steps) (internal). */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
 
@@ -27,10 +25,10 @@ struct ashlar_trainer {
     ashlar_stream stream;
     ashlar_prefetch prefetch;
     uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
-    ashlar_warmup_options warmup; /* which lengths have which step key */
+    ashlar_warmup_options warmup; /* maps lengths to step keys */
     ashlar_optimizer *optimizer;
     double *losses; /* device, [max_parts] */
-    void *outcomes; /* ashlar_train_outcome of both buffers, outcome_bytes apart */
+    void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
     bool *seen_lengths;          /* [task->max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
