@@ -1,4 +1,4 @@
-/* arena_cases.c - declares the sets of tensors that are measured, and draws their values. */
+/* arena_cases.c - declares the sets of tensors to measure, and draws their values. */
 #include "bench/arena/arena_cases.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static ashlar_status declare_equal(ashlar_arena *arena, bool is_smoke) {
     return add_matrices(arena, 100, 128, 128);
 }
 
-/* What ashlar-train trains where no option says otherwise. */
+/* The model that ashlar-train trains by default. */
 static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     enum { EMBEDDING = 64, HIDDEN = 256, LAYERS = 2, CLASSES = ASHLAR_BATCHER_SYMBOLS };
     const ashlar_rnn_config config = {
@@ -53,7 +53,7 @@ static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     return status;
 }
 
-/* Every hundredth is 4096 .. 16384 elements long, the others 64 .. 512. */
+/* Every hundredth tensor has 4096 .. 16384 elements, the others 64 .. 512. */
 static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
     enum { COUNT = 10000 };
     ashlar_random random;

@@ -1,4 +1,4 @@
-/* arena_setup.c - sets up a case, and runs its operations and the copies beside them. */
+/* arena_setup.c - sets up a case, and runs its operations and the copies to compare with. */
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_BYTES = 1 << 18 /* worth waking a thread, as the optimizer's pieces are */ };
+enum { PIECE_BYTES = 1 << 18 /* worth waking a thread for, like the optimizer's pieces */ };
 
 typedef struct line {
     uint64_t words[ASHLAR_COPY_LINE / sizeof(uint64_t)];
@@ -25,7 +25,7 @@ typedef struct line {
 
 _Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
 
-/* The fence, which takes no instruction, keeps the compiler from turning the loop into a memcpy. */
+/* The fence costs no instruction; it keeps the compiler from turning the loop into a memcpy. */
 static void loop(void *dst, const void *src, size_t bytes) {
     line *to = dst;
     const line *from = src;
@@ -75,10 +75,8 @@ void ashlar__copy_by_memcpy(const ashlar_copy_work *work) {
 
 enum { VALUES_SEED = 5 };
 
-/*
- * The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
- * whose address has the same low bits, which the processor compares first.
- */
+/* The distance between the copies' ranges must not be a multiple of 4 KiB: the processor compares
+ * low address bits first, and would delay a load behind an earlier store with the same ones. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
 /* How an operation is counted and shared. */
@@ -184,7 +182,7 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
     return make_folder(s);
 }
 
-/* The allocator takes back what lies on its blocks. */
+/* The allocator goes last: the other objects lie in its blocks. */
 void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     for (size_t i = 0; i < sizeof s->scattered / sizeof s->scattered[0]; i++) {
         ashlar__per_tensor_destroy(s->scattered[i]);
@@ -281,7 +279,7 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
     return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/* What every subject needs before flattening, untimed. */
+/* Prepares a subject for flattening; not timed. */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

@@ -1,6 +1,5 @@
 /*
- * arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
- * (internal).
+ * arena_setup.h - one case of `ashlar-bench arena`, its subjects, and copies to compare (internal).
  */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
@@ -19,23 +18,23 @@
  * One measurement's copy: from a range of device memory to another, as often as it takes to move
  * as many bytes as the operation beside it, read and written, in as much memory:
  *
- *     bytes * 2          what the operation's memory holds
- *     bytes * 2 * times  what is moved, counted as for the operation
+ *     bytes * 2          the memory that the operation uses
+ *     bytes * 2 * times  the bytes that it reads and writes
  */
 typedef struct ashlar_copy_work {
-    void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
+    void *dst; /* [bytes], apart from src; both aligned to ASHLAR_COPY_LINE */
     const void *src;
-    size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
+    size_t bytes; /* a multiple of ASHLAR_COPY_LINE, > 0 */
     size_t times;
-    bool is_shared; /* by all workers (workers.h), as the optimizers' passes are; else one thread */
+    bool is_shared; /* shared by the workers (workers.h), like an optimizer pass; else one thread */
 } ashlar_copy_work;
 
 enum { ASHLAR_COPY_LINE = 64 };
 
-/* The loop: each line is loaded and stored by itself, and never by the C library. */
+/* Copy by a loop that loads and stores one line at a time, without the C library. */
 void ashlar__copy_by_loop(const ashlar_copy_work *work);
 
-/* The same by memcpy, whose large copies go around the caches. */
+/* Copy by memcpy, which bypasses the caches for large copies. */
 void ashlar__copy_by_memcpy(const ashlar_copy_work *work);
 
 /* The subjects of the rows, and two copies. */
@@ -48,7 +47,7 @@ typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_COUNT
 } ashlar_arena_runner;
 
-/* Starts as zeros. */
+/* Zeroes are an empty setup. */
 typedef struct ashlar_arena_setup {
     ashlar_device *device;
     ashlar_allocator *allocator;
@@ -56,16 +55,16 @@ typedef struct ashlar_arena_setup {
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
     ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* none for the arena */
-    void **pointers;            /* [tensors] the program's, that the arena flattens */
-    ashlar_flatten_item *items; /* [tensors] those */
+    void **pointers;            /* [tensors] the program's pointers, which the arena flattens */
+    ashlar_flatten_item *items; /* [tensors] one for each of `pointers` */
     ashlar_arena *replica;      /* of the arena; NULL: none */
     void *copy_src, *copy_dst;
-    char folder[4096]; /* for the checkpoint; empty: there is none */
+    char folder[4096]; /* for the checkpoint; empty: none */
     char file[4096 + 16];
 } ashlar_arena_setup;
 
 /*
- * Set up a case on `device`. Finish it also after a failure.
+ * Set up a case on `device`. Call ashlar__arena_setup_finish() even after a failure.
  *
  * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO (no folder), those of the arena and of the
  *         scattered tensors.
@@ -83,7 +82,7 @@ bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation 
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 
-/* Run an operation to its end, and say how long it took. Errors: those of the operation. */
+/* Run an operation to its end and measure its time. Errors: those of the operation. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
                                                         ashlar_arena_runner runner,
                                                         ashlar_arena_operation operation,

@@ -1,4 +1,4 @@
-/* bench_arena.c - chooses cases and operations, times their rounds, adds the rows. */
+/* bench_arena.c - chooses cases and operations, times them in rounds, and adds the rows. */
 #include "bench/arena/bench_arena.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "bench/harness/rounds.h"
 
-/* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
+/* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
 static const double round_s = 2e-3, while_s = 8;
 
@@ -17,7 +17,7 @@ typedef struct lane {
     double ns[ROUNDS_MAX];
 } lane;
 
-/* An operation in rounds. */
+/* One operation, measured in rounds by all runners. */
 typedef struct contest {
     ashlar_arena_setup *setup;
     ashlar_arena_operation operation;

@@ -1,7 +1,7 @@
 /*
  * bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
- * over one range, beside the same tensor by tensor, in lists, and beside a copy of the same bytes
- * (internal).
+ * over one range, compared with the same work tensor by tensor and in lists, and with a copy of as
+ * many bytes (internal).
  *
  * As in peers/measure.h every subject has an instance of its own, and all take turns in each round,
  * the two copies among them; what is reported are medians over the rounds. A few things are not

@@ -1,4 +1,4 @@
-/* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
+/* per_tensor.c - creates scattered tensors: an allocation for each, and their lists and tables. */
 #include "bench/arena/per_tensor_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -61,8 +61,7 @@ static ashlar_status take_tables(ashlar_per_tensor *t) {
                : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
 }
 
-/* A block as large as the tensor, filled as the arena's is: of moments only those of before the
- * first step are zeros. */
+/* Take a block for a tensor, with the arena's values; moments are 0, as before the first step. */
 static ashlar_status take_tensor(ashlar_per_tensor *t, size_t tensor, ashlar_region region,
                                  void **out) {
     ashlar_tensor_info info;
@@ -228,7 +227,7 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
 static void give(const ashlar_per_tensor *t, void *block) {
     if (block != NULL) {
         const ashlar_status status = ashlar_free(t->allocator, block);
-        (void)status; /* it was taken here */
+        (void)status; /* cannot fail: this allocator gave the block */
     }
 }
 

@@ -1,4 +1,4 @@
-/* bench_alloc.c - chooses workloads and subjects, measures them, adds the rows. */
+/* bench_alloc.c - chooses workloads and subjects, measures them, and adds the rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <stdio.h>

@@ -194,7 +194,7 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     return status;
 }
 
-/* Instead of the epilogue: give back every block that the prologue or a failed run left taken. */
+/* Instead of the epilogue: give back every block that the prologue or a failed run still holds. */
 static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;

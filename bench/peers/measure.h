@@ -1,5 +1,5 @@
 /*
- * measure.h - what a workload costs each subject, in rounds that take turns (internal).
+ * measure.h - measures what a workload costs each subject, in rounds that take turns (internal).
  *
  * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
  * to count driver calls, then the body in timed rounds. In each round all subjects take turns, and
@@ -21,8 +21,8 @@ typedef struct ashlar_measure_config {
 enum { ASHLAR_MEASURE_ROUNDS_MAX = 101 };
 
 typedef struct ashlar_measurement {
-    double ns_pair;            /* median over the rounds of wall time / pairs of one thread: with
-                                  perfect scaling the same for any number of threads */
+    double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
+                                * perfect scaling keeps constant for any number of threads */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
     double reserved_over_live; /* peak of reserved bytes / peak of live bytes; 0: not known */
 } ashlar_measurement;

@@ -1,6 +1,4 @@
-/*
- * peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal).
- */
+/* peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal). */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
@@ -22,7 +20,8 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
 /*
  * `create` makes an instance whose cache is empty. A thread uses the instance between `enter` and
  * `leave`, always under the same thread number. Each step of a list is between `begin_step` and
- * `end_step`. A function that is NULL has nothing to do. A peer has either `give` or `give_sized`.
+ * `end_step`. A peer without a function, such as `enter`, has NULL for it. A peer has either `give`
+ * or `give_sized`.
  *
  * Threads: take, give, give_sized, begin_step and end_step may run in several threads at once; the
  * other functions in one at a time.
@@ -56,9 +55,9 @@ bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
 const ashlar_peer *ashlar__peer_plan(void); /* ashlar with steps; usual only for plans */
 const ashlar_peer *ashlar__peer_none(void); /* the empty loop; measured only if it is named */
 
-/* All available peers, in the order of the report: ashlar, floor, those that the build includes
- * (cub, jemalloc), glibc, driver, cuda_async, those that were loaded (peer_loaded.h), plan, none.
- * Returns how many. */
+/* All available peers, in the order of the report: ashlar, floor, cub and jemalloc if the build has
+ * them, glibc, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number.
+ */
 enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 

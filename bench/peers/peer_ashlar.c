@@ -1,4 +1,4 @@
-/* peer_ashlar.c - ashlar's allocator, through its public functions; and the same with its plan. */
+/* peer_ashlar.c - ashlar's allocator through its public functions, without and with plans. */
 #include "bench/peers/peer.h"
 
 #include "allocator/base/error.h"

@@ -33,7 +33,7 @@ static struct {
 #undef X
 } driver;
 
-/* Of the one instance at a time: a device has only one default pool. */
+/* The device of the only instance: a device has one default pool. */
 static ashlar_device *device_in_use;
 static cu_mem_pool pool;
 
@@ -91,7 +91,7 @@ static ashlar_status create(ashlar_device *device, void **self) {
                                 : ashlar__driver_error(device->driver, "cuda_async", result);
 }
 
-/* Empties the pool, so that the next list begins with nothing cached. */
+/* Empties the pool, so that the next list begins without a cache. */
 static void destroy(void *self) {
     (void)self;
     if (ashlar__device_synchronize(device_in_use) == ASHLAR_OK &&

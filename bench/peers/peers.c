@@ -51,10 +51,8 @@ const ashlar_peer *ashlar__peer_driver(void) {
 
 /* --- the C library --------------------------------------------------------------------------- */
 
-/*
- * The C library's malloc() and free(), looked up in the library itself: in a program that is linked
- * with jemalloc, the plain names are jemalloc's functions.
- */
+/* The C library's malloc() and free(), looked up in the library itself: in a program that is linked
+ * with jemalloc, the plain names are jemalloc's functions. */
 static void *(*take_host)(size_t bytes);
 static void (*give_host)(void *ptr);
 

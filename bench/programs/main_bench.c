@@ -14,11 +14,9 @@
 
 static const char program[] = "ashlar-bench";
 
-/*
- * Values of ASHLAR_SOFT if the user gave none. For lists the software device has room for the
- * largest list several times over, which costs nothing, since host memory is taken only as it is
- * written to. Under valgrind fewer addresses are available, and pairs need few.
- */
+/* Values of ASHLAR_SOFT if the user gave none. For lists, the software device is several times as
+ * large as the largest list needs. That costs nothing, since host memory is taken only when it is
+ * written to. Under valgrind fewer addresses are available, but pairs need few. */
 static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
 typedef struct command {

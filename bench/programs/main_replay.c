@@ -1,4 +1,4 @@
-/* main_replay.c - ashlar-replay: replay a recorded log of allocations, or pack buffers. */
+/* main_replay.c - ashlar-replay: replays a recorded log of allocations, or packs buffers. */
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +14,8 @@
 
 static const char program[] = "ashlar-replay";
 
-/* More than any log of one device needs: no allocation fails, and the peak shows the need. */
+/* More than any log of one device needs, so that no allocation fails and the peak shows the need.
+ */
 static const char default_memory[] = "1TiB";
 
 typedef struct command {
@@ -25,8 +26,8 @@ typedef struct command {
     bool finds_capacity;
     bool has_plan;
     bool wants_help;
-    ashlar_replay_pack pack; /* if pack.path is NULL, logs are replayed instead */
-    const char *capacity;    /* --capacity as text: bytes that the plan may take; NULL: not given */
+    ashlar_replay_pack pack; /* pack.path NULL: replay logs */
+    const char *capacity;    /* text of --capacity: bytes that the plan may take; NULL: not given */
 } command;
 
 enum { OPTION_COUNT = 10 };
@@ -226,7 +227,7 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-/* Replay every file, also after one has failed; each failure prints one line. */
+/* Replay every file, even after one has failed. Each failure prints one line. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
@@ -254,7 +255,7 @@ static int run(const command *c, int count, char **files) {
     return exit_status;
 }
 
-/* Pack one problem. Figures and files are written even if the plan does not fit. */
+/* Pack one problem. Writes figures and files even if the plan does not fit. */
 static int run_pack(const command *c) {
     ashlar_replay_pack pack = c->pack;
     ashlar_json_writer w;
@@ -276,7 +277,7 @@ static int run_pack(const command *c) {
     return exit_status;
 }
 
-/* Refuse options and files that have no meaning with --pack, or without it. Reads the capacity. */
+/* Refuse options and files that have no meaning with --pack, or without. Reads the capacity. */
 static ashlar_status check_pack(command *c, int file_count) {
     uint64_t capacity = 0;
     if (c->pack.path == NULL) {

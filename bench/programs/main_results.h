@@ -1,7 +1,5 @@
-/*
- * main_results.h - the commands of ashlar-bench that measure nothing: `machine` describes the
- * machine of a measurement, `report` writes a page about its results (internal).
- */
+/* main_results.h - the commands of ashlar-bench that measure nothing: `machine` describes the
+ * machine of a measurement, `report` writes a page about its results (internal). */
 #ifndef ASHLAR_MAIN_RESULTS_H
 #define ASHLAR_MAIN_RESULTS_H
 

@@ -1,4 +1,4 @@
-/* bench_pack.c - packs training steps and problems from files, and says how well. */
+/* bench_pack.c - packs training steps and problems from files, and reports time and quality. */
 #include "bench/replay/bench_pack.h"
 
 #include <string.h>

@@ -1,7 +1,4 @@
-/*
- * bench_pack.h - how long packing takes, and how good the plans are, for ashlar-bench and
- * ashlar-replay (internal).
- */
+/* bench_pack.h - packing for ashlar-bench and ashlar-replay: its time and its plans (internal). */
 #ifndef ASHLAR_BENCH_PACK_H
 #define ASHLAR_BENCH_PACK_H
 
@@ -17,8 +14,8 @@
 typedef struct ashlar_packing {
     const char *problem;
     size_t count;          /* buffers */
-    size_t capacity_bytes; /* the plan was to fit in so many; 0: to be as small as possible */
-    double seconds;        /* time of packing: the median of the tries */
+    size_t capacity_bytes; /* the plan should fit into this; 0: as small as possible */
+    double seconds;        /* median time of a packing */
     ashlar_pack_result result;
 } ashlar_packing;
 
@@ -36,9 +33,11 @@ double ashlar__packing_gap(const ashlar_packing *packing);
 void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
 
 /*
- * Pack ASHLAR_PACKING_BUFFERS buffers of training steps by the greedy orders alone, without search.
+ * Pack ASHLAR_PACKING_BUFFERS buffers of training steps by the greedy orders alone, without a
+ * search.
  *
- * tries    times that the same problem is packed, for the median; 1 .. ASHLAR_PACKING_TRIES_MAX
+ * tries    how often to pack the same problem, for the median; 1 .. ASHLAR_PACKING_TRIES_MAX
+ *
  * Errors:  ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out);
@@ -67,7 +66,7 @@ void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *packing
 /* The arguments of ashlar-replay --pack. */
 typedef struct ashlar_replay_pack {
     const char *path;      /* of the problem */
-    size_t capacity_bytes; /* the plan must fit in so many; 0: as few bytes as possible */
+    size_t capacity_bytes; /* the plan must fit into this; 0: as few bytes as possible */
     size_t seconds;        /* time to search for the plan */
     const char *solution;  /* file to write the plan to; NULL: none */
     const char *svg;       /* file to draw the plan in; NULL: none */
@@ -78,8 +77,8 @@ typedef struct ashlar_replay_pack {
  * Pack, verify, write the solution, print one line on `out` and put an object to `w`.
  *
  * Errors: as ashlar__bench_pack_file(), ashlar__pack_table_write() and ashlar__picture_write();
- *         ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution have been
- *         written nevertheless).
+ *         ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution are written
+ *         in this case, too).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command,
                                                         FILE *out, ashlar_json_writer *w);

@@ -14,7 +14,7 @@
 
 enum {
     RUN = 4,      /* numbers in a run, which are compared together; a power of two */
-    LEADERS = 8,  /* candidates from each length of runs */
+    LEADERS = 8,  /* candidates taken from each length of runs */
     LENGTHS = 62, /* most lengths of runs: each is twice the last, and fits into size_t */
     DRIFT_MAX = 8,
     DRIFT_SHARE = 16, /* drift is 1/16 of the period, at most DRIFT_MAX */
@@ -24,7 +24,7 @@ enum {
 /* Invariants: runs[i] < run_count;  length == count - RUN + 1. */
 typedef struct finder {
     size_t count;  /* numbers in the sequence */
-    size_t prefix; /* the first so many need not repeat */
+    size_t prefix; /* the first `prefix` numbers need not repeat */
     size_t length; /* entries of runs[] that are set */
     size_t run_count;
     size_t *runs;  /* [count]: by position, which run of RUN numbers begins there */
@@ -39,17 +39,17 @@ typedef struct finder {
 
 /* How well a candidate period fits. Invariant: if anything repeats, begin + period <= end. */
 typedef struct trial {
-    size_t begin, end; /* positions of the stretch that repeats, its first period included */
+    size_t begin, end; /* positions of the stretch that repeats, including its first period */
     size_t repeats;    /* runs in the stretch that repeat */
-    double share;      /* `repeats` / the stretch's runs after its first period */
+    double share;      /* `repeats` / the runs of the stretch after its first period */
     double score;      /* as in period.h */
-    bool counts;       /* it meets the conditions of period.h */
+    bool counts;       /* whether it meets the conditions of period.h */
 } trial;
 
 /* ---- runs ---- */
 
-/* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at
- * i + width, and number them anew. *run_count: how many different runs there are. */
+/* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at i +
+ * width, and renumber them. *run_count: the number of different runs. */
 static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *run_count) {
     ashlar_number_map map = {0};
     ashlar_status status = ASHLAR_OK;
@@ -102,11 +102,9 @@ static void add_lag(finder *f, size_t lag) {
     f->lags[f->lag_count++] = lag;
 }
 
-/*
- * Add the LEADERS distances at which most runs of `wide` recur. Each different run has about one
- * vote, split among its recurrences, so that the runs of a step's many layers do not outvote the
- * runs that occur once in a step.
- */
+/* Add the LEADERS distances at which most runs of `wide` recur. Each different run has about one
+ * vote, split among its recurrences: otherwise the runs of a step's many layers would outvote the
+ * runs that occur once in a step. */
 static void add_leaders(finder *f, size_t length, size_t run_count) {
     count_uses(f, f->wide, length);
     memset(f->last, 0xff, run_count * sizeof *f->last); /* NONE */
@@ -150,10 +148,10 @@ static ashlar_status find_lags(finder *f) {
 
 /* ---- one candidate ---- */
 
-/* The best stretch so far, and the one that grows now. A stretch's surplus: how many of its runs
- * repeat, minus how many do not. */
+/* The best stretch so far, and the one that is growing. The surplus of a stretch is the number of
+ * its runs that repeat minus the number that do not. */
 typedef struct stretch {
-    size_t begin, end, repeats;             /* of the best stretch: positions, and repeats */
+    size_t begin, end, repeats;             /* of the best one: positions, and runs that repeat */
     size_t surplus, best_surplus;           /* of the growing stretch, of the best one */
     size_t grown_begin, grown_repeats, gap; /* of the growing stretch; gap: runs since a repeat */
 } stretch;
@@ -243,7 +241,7 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
     const double least = trials[best].score - tolerance(f, &trials[best], f->lags[best]);
     size_t smallest = NONE;
     for (size_t i = 0; i < f->lag_count;
-         i++) { /* lags within a drift of each other count as equal: the first one stays */
+         i++) { /* of lags within a drift of each other, the first one stays */
         if (trials[i].counts && trials[i].score >= least &&
             (smallest == NONE || f->lags[i] + drift_of(f->lags[i]) < f->lags[smallest])) {
             smallest = i;

@@ -1,4 +1,4 @@
-/* replay.c - does a log's events again, thread by thread, and takes the figures. */
+/* replay.c - replays a log's events, thread by thread, and measures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ typedef struct replay replay;
 
 /* One allocation of the log. */
 typedef struct block {
-    ashlar_live_block place; /* bytes is 0 while it is not live */
-    size_t stream;           /* that it was taken for */
+    ashlar_live_block place; /* bytes is 0 unless it is live */
+    size_t stream;           /* that the block was taken for */
 } block;
 
 /* One thread of the log. */
@@ -47,9 +47,9 @@ struct replay {
     worker *workers;        /* [thread_count] */
     ashlar_live_set live;
     uint64_t live_bytes;
-    double clock_ns; /* what reading the clock costs */
-    double ns;       /* spent in the allocator, the clock's cost included */
-    size_t ops;      /* calls timed */
+    double clock_ns; /* time that one reading of the clock takes */
+    double ns;       /* spent in the allocator, including the readings of the clock */
+    size_t ops;      /* number of calls timed */
     pthread_mutex_t lock;
     pthread_cond_t over;
     size_t next;
@@ -76,7 +76,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* The least time between two readings of the clock. */
+/* The shortest time between two readings of the clock. */
 static double clock_cost(void) {
     enum { TRIES = 1000 };
     double least = INFINITY;
@@ -147,7 +147,7 @@ static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? note_block_locked(r, event, ptr) : fail_event(r, event, status);
 }
 
-/* Like a program: name the stream only where it is not the block's own. */
+/* Free the block; like a program, name the stream only if it is not the block's own. */
 static ashlar_status give_back(const replay *r, const block *taken, size_t stream) {
     void *ptr = (void *)taken->place.address;
     return stream == taken->stream
@@ -158,7 +158,7 @@ static ashlar_status give_back(const replay *r, const block *taken, size_t strea
 static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     block *taken = &r->blocks[event->block];
     if (taken->place.bytes == 0) {
-        return ASHLAR_OK; /* its allocation failed */
+        return ASHLAR_OK; /* the block's allocation failed */
     }
     const double start = now_ns();
     const ashlar_status status = give_back(r, taken, event->stream);
@@ -185,7 +185,7 @@ static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
 }
 
-/* Before an event of the steps' thread: pass the boundaries up to it. */
+/* Before an event of the steps' thread: end and begin steps at the boundaries up to this event. */
 static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
     const ashlar_steps *steps = &r->config->plan->steps;
     const size_t before = r->boundary;
@@ -316,7 +316,7 @@ static ashlar_status open_device(replay *r) {
 static ashlar_status set_up(replay *r) {
     const ashlar_rmm_log *log = r->log;
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
-    pthread_mutex_init(&r->lock, NULL); /* neither can fail on Linux */
+    pthread_mutex_init(&r->lock, NULL); /* these cannot fail on Linux */
     pthread_cond_init(&r->over, NULL);
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
@@ -327,7 +327,7 @@ static ashlar_status set_up(replay *r) {
     return open_device(r);
 }
 
-/* The allocator goes before the streams, which it remembers. */
+/* The allocator goes before the streams, since it remembers them. */
 static void tear_down(replay *r) {
     ashlar_allocator_destroy(r->allocator);
     for (size_t i = 1; r->streams != NULL && i < r->log->stream_count; i++) {

@@ -20,7 +20,7 @@
 /* Capacities are multiples of the software device's granularity. */
 #define ASHLAR_REPLAY_GRAIN_BYTES ((size_t)2 << 20)
 
-/* The allocator's functions, which a test can replace by faulty ones. */
+/* The allocator's functions; a test can replace them by faulty ones. */
 typedef struct ashlar_replay_calls {
     ashlar_status (*alloc)(ashlar_allocator *allocator, size_t bytes, ashlar_stream stream,
                            void **out);
@@ -43,15 +43,15 @@ typedef struct ashlar_replay_config {
     /* NULL, or called now and then with the events done; by any thread, one at a time. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;
-    ashlar_report_fn report; /* is told of damage and leaks; NULL: nobody is */
+    ashlar_report_fn report; /* gets reports of damage and leaks; NULL: none */
 } ashlar_replay_config;
 
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
 
 typedef struct ashlar_replay_result {
-    uint64_t peak_live;     /* bytes: sum of the requested sizes */
+    uint64_t peak_live;     /* sum of the requested bytes */
     uint64_t peak_reserved; /* bytes taken from the driver */
-    uint64_t driver_calls;  /* the allocator's, until the last event */
+    uint64_t driver_calls;  /* made by the allocator, up to the last event */
     size_t allocations;     /* tried */
     size_t failures;        /* of these, for want of memory */
     double hit_rate;        /* share of the others that took no new memory and waited for nothing;
@@ -94,11 +94,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_lo
 /*
  * Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
  *
- * addresses  [block_count], of the replay's config; 0: that block was never there
- * result     of that replay
- * path       is replaced as a whole, or on failure left as it was
+ * addresses  [block_count], as set by the replay; 0: the block was never allocated
+ * result     of the replay
+ * path       the file; replaced as a whole, or unchanged on failure
  *
- * Errors: ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * Errors: ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
                                                     const uintptr_t *addresses,

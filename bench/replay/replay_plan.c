@@ -1,4 +1,4 @@
-/* replay_plan.c - finds a log's steps for a replay on a plan, and says what came of it. */
+/* replay_plan.c - finds a log's steps for a replay on a plan, and reports the outcome. */
 #include "bench/replay/replay_plan.h"
 
 #include <math.h>

@@ -28,15 +28,16 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT];  /* how numbers without 0x are written */
-    ashlar_number_map threads;  /* thread to its index */
-    ashlar_number_map streams;  /* thread (0 where it does not matter), stream to its index */
-    ashlar_number_map pointers; /* address to the row that allocated what is live there */
+    bool is_hex[COLUMN_COUNT];  /* whether numbers without 0x are hexadecimal */
+    ashlar_number_map threads;  /* index of a thread */
+    ashlar_number_map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by
+                                 * thread */
+    ashlar_number_map pointers; /* row that allocated the block that is live at an address */
 } reader;
 
 /* ---- numbers ---- */
 
-/* The value of a digit, 16 for what is none. */
+/* The value of a digit; 16 for any other character. */
 static unsigned digit_of(char c) {
     if (c >= '0' && c <= '9') {
         return (unsigned)(c - '0');
@@ -66,7 +67,7 @@ static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     return p.bytes > 0;
 }
 
-/* A number without 0x that only hexadecimal can be. */
+/* Whether the text is a number without 0x that can only be hexadecimal. */
 static bool is_bare_hex(ashlar_piece p) {
     bool has_letter = false;
     if (has_prefix(p)) {
@@ -82,7 +83,7 @@ static bool is_bare_hex(ashlar_piece p) {
     return has_letter;
 }
 
-/* Look for such numbers in all rows, with a reader of its own. */
+/* Look for such numbers in all rows, with another reader. */
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
     ashlar_csv csv = r->csv;
@@ -96,7 +97,7 @@ static void detect_hex(reader *r) {
 }
 
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
-    if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
+    if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* as %p prints a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
@@ -110,7 +111,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
 
 /* ---- rows ---- */
 
-/* The index of a thread or stream, a new one at its first appearance. */
+/* The index of a thread or stream; it gets a new index at its first appearance. */
 static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
                               size_t *out) {
     size_t *value = NULL;
@@ -158,7 +159,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     return ASHLAR_OK;
 }
 
-/* A free's size repeats its allocation's, and is ignored. */
+/* The size of a free repeats that of the allocation, and is ignored. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));

@@ -1,4 +1,4 @@
-/* bench_rnn.c - chooses cases and subjects, times their rounds, adds the rows. */
+/* bench_rnn.c - chooses cases and subjects, times them in rounds, and adds the rows. */
 #include "bench/rnn/bench_rnn.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "bench/harness/rounds.h"
 #include "arena/compute/workers.h"
 
-/* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
+/* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000 };
 static const double round_s = 50e-3, while_s = 15;
 

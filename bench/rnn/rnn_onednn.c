@@ -1,12 +1,12 @@
 /*
- * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
+ * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and from 3.0 on have other interfaces.
  *
- * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
- * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours but for the order z r n and for
- * a fourth bias, that of gate n's R h; other cells have bW + bR.
+ * Letters are those of rnn_layout.h. oneDNN's weights have dimensions L D I G O; packed order is
+ * its "ldgoi" with L = D = 1. Its GRU with linear before reset is ours, except for the order z r n
+ * and a fourth bias, that of R h in gate n; other cells have one bias, bW + bR.
  *
- * The first states are given as zeros and their gradients taken: where they are left out, the
- * gradient of an LSTM's R is wrong in 2.6.3.
+ * The first states are passed as zeros, and their gradients requested: without them, oneDNN 2.6.3
+ * computes a wrong gradient of an LSTM's R.
  */
 #include "bench/rnn/rnn_onednn_impl.h"
 
@@ -40,7 +40,7 @@ const char *ashlar__onednn_name(void) {
     return name;
 }
 
-/* If oneDNN was built with OpenMP, it takes its threads from the OpenMP library that is loaded. */
+/* Built with OpenMP, oneDNN takes its number of threads from the OpenMP library that is loaded. */
 void ashlar__onednn_set_threads(size_t count) {
     void (*set)(int);
     void *const found = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
@@ -54,7 +54,7 @@ void ashlar__onednn_set_threads(size_t count) {
 
 static dnnl_memory_desc_t describe(int count, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
     dnnl_memory_desc_t md;
-    /* Dimensions are positive and tags fit them, so that it cannot fail. */
+    /* Cannot fail: dimensions are positive, and the tags fit them. */
     (void)dnnl_memory_desc_init_by_tag(&md, count, dims, dnnl_f32, tag);
     return md;
 }
@@ -150,7 +150,7 @@ static const dnnl_memory_desc_t *asked(const_dnnl_primitive_desc_t desc, dnnl_qu
     return dnnl_primitive_desc_query_md(desc, what, index);
 }
 
-/* Where the first layer's input and the last one's output lie, the caller says at each call. */
+/* The caller of each pass says where the first layer's input and the last layer's output lie. */
 static ashlar_status make_rows(ashlar_onednn *net, layer *l, bool is_last, int src, int dst) {
     const dnnl_memory_desc_t input = describe_rows(net, l->input);
     const dnnl_memory_desc_t output = describe_rows(net, net->layout.output);
@@ -165,14 +165,14 @@ static ashlar_status make_weights(ashlar_onednn *net, layer *l, int user, bool i
     return make_memory(net, l, user + 1, &r, is_owned);
 }
 
-/* Two memories of a primitive's own formats: those of W and of R. */
+/* Two memories in the primitive's own format: for W and for R. */
 static ashlar_status make_formats(ashlar_onednn *net, layer *l, int which,
                                   const_dnnl_primitive_desc_t desc, dnnl_query_t what) {
     ASHLAR_TRY(make_memory(net, l, which, asked(desc, what, 0), true));
     return make_memory(net, l, which + 1, asked(desc, what, 1), true);
 }
 
-/* What h and c are before the first step, or their gradients, which nobody reads. */
+/* h and c before the first step, which are 0; or their gradients, which nobody reads. */
 static ashlar_status make_states(ashlar_onednn *net, layer *l, int which) {
     const dnnl_memory_desc_t state = describe_states(net);
     const size_t bytes = dnnl_memory_desc_get_size(&state);

@@ -1,6 +1,4 @@
-/*
- * rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
- */
+/* rnn_onednn_impl.h - shared by rnn_onednn.c, which sets up, and rnn_onednn_pass.c, which runs. */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 
@@ -10,7 +8,7 @@
 
 #include "allocator/base/error.h"
 
-/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. */
+/* The memories of a layer. BACK: in the format that backward asks for. USER: in packed order. */
 enum {
     SRC,
     DST,
@@ -36,9 +34,9 @@ enum {
     MEMORY_COUNT
 };
 
-/* From one memory of a layer to another. */
+/* The reorderings, from one memory of a layer to another ... */
 enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
-/* Which two memories. */
+/* ... and the two memories of each. */
 extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
 typedef struct layer {
@@ -53,7 +51,7 @@ struct ashlar_onednn {
     ashlar_rnn_layout layout;
     size_t steps, batch;
     bool training;
-    bool is_direct; /* the tensors of packed order are USER memory as they are */
+    bool is_direct; /* tensors in packed order serve as USER memory without a copy */
     size_t bias_count;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -70,7 +68,7 @@ struct ashlar_onednn {
 
 static inline float *data_of(const layer *l, int which) {
     void *data = NULL;
-    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails for no memory only */
+    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails only without a memory */
     return data;
 }
 

@@ -1,11 +1,11 @@
-/* rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back. */
+/* rnn_onednn_pass.c - forward and backward by oneDNN, with conversion from and to packed order. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <string.h>
 
 /* ---- from packed order and back ---- */
 
-/* Their number of our gate. */
+/* oneDNN's number of our gate. */
 static size_t gate_of(const ashlar_onednn *net, size_t gate) {
     return net->layout.config.cell == ASHLAR_RNN_GRU && gate < 2 ? 1 - gate : gate;
 }
@@ -15,9 +15,9 @@ static ashlar_status point_at(const layer *l, int which, const void *data) {
     return ASHLAR_OK;
 }
 
-/* One gate of W or R of one direction: `user` [D, G, O, I] is laid out as USER memory is. */
+/* One gate of W or R of one direction. USER memory is laid out as [D, G, O, I]. */
 typedef struct gate_place {
-    size_t packed, user; /* elements from the start of each */
+    size_t packed, user; /* element offsets in packed order and in USER memory */
     size_t count;
 } gate_place;
 
@@ -52,14 +52,14 @@ static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, con
     return status;
 }
 
-/* The place of our bias row of a gate among theirs; the GRU's n has two. */
+/* Where oneDNN has our bias of a gate; the GRU's gate n has two. */
 static size_t bias_of(const ashlar_onednn *net, size_t direction, size_t gate, bool is_recurrent) {
     const bool is_apart = net->layout.config.cell == ASHLAR_RNN_GRU && gate == 2 && is_recurrent;
     const size_t position = is_apart ? 3 : gate_of(net, gate);
     return (direction * net->bias_count + position) * net->layout.config.hidden;
 }
 
-/* theirs += ours, or ours += theirs. */
+/* theirs += ours or, if is_out, ours += theirs. */
 static void add_biases(const ashlar_onednn *net, size_t index, float *theirs, float *ours,
                        bool is_out) {
     const size_t directions = net->layout.config.directions, hidden = net->layout.config.hidden;
@@ -181,7 +181,7 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
     return status;
 }
 
-/* Its gradients are ADDED to, too. */
+/* oneDNN, too, ADDS to its gradients. */
 static void clear_gradients(const layer *l) {
     for (int which = DIFF_BIAS; which <= DIFF_R; which++) {
         const dnnl_memory_desc_t *md;

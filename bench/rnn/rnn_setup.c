@@ -64,7 +64,7 @@ static size_t align_up(size_t bytes) {
     return (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
 }
 
-/* Draw `count` numbers of about `width` in size; device memory of a software device is memory. */
+/* Draw `count` numbers in [-width, width). The host may write a software device's memory. */
 static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width, void **out) {
     ashlar_random random;
     ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
@@ -84,7 +84,7 @@ static ashlar_status take_tensors(ashlar_rnn_setup *s) {
         status = take_values(s, rows * layout->output, 1, &s->dy);
     }
     if (status == ASHLAR_OK) {
-        status = take_values(s, layout->elements, 0.06f, &s->weights); /* 1 / sqrt(H) */
+        status = take_values(s, layout->elements, 0.06f, &s->weights); /* about 1 / sqrt(H) */
     }
     if (status == ASHLAR_OK) {
         status = take_values(s, layout->elements, 0, &s->dweights);
@@ -214,7 +214,7 @@ static ashlar_status take_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
     return status;
 }
 
-/* Returns `status`, or the first failure where that was none. */
+/* Returns `status` or, if that is ASHLAR_OK, the first failure. */
 static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                   void *taken[static ASHLAR_RNN_TAKEN], ashlar_status status) {
     for (size_t i = ASHLAR_RNN_TAKEN; i-- > 0;) {
