@@ -216,11 +216,11 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
     void *events = log->events;
-    if (!ashlar__host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
+    if (!ashlar__host_grow(&events, &log->event_capacity, log->closed_count, sizeof *event)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
     }
     log->events = events;
-    log->events[log->event_count++] = *event;
+    log->events[log->closed_count++] = *event;
     return ASHLAR_OK;
 }
 
@@ -229,10 +229,34 @@ static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     ASHLAR_TRY(read_action(r, fields[ACTION], &event));
     ASHLAR_TRY(read_order(r, fields, &event));
     ASHLAR_TRY(read_memory(r, fields, &event));
-    return append(r->log, &event);
+    ASHLAR_TRY(append(r->log, &event));
+    r->log->event_count = r->log->closed_count;
+    return ASHLAR_OK;
 }
 
 /* ---- the whole ---- */
+
+/* Append frees of what is live at the end. `is_live`: [block_count], false. */
+static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
+    const size_t last = log->events[log->event_count - 1].line;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ashlar_rmm_event *event = &log->events[i];
+        if (event->action == ASHLAR_RMM_ALLOCATE || event->action == ASHLAR_RMM_FREE) {
+            is_live[event->block] = event->action == ASHLAR_RMM_ALLOCATE;
+        }
+    }
+    for (size_t i = 0; status == ASHLAR_OK && i < log->event_count; i++) {
+        ashlar_rmm_event event = log->events[i];
+        if (event.action == ASHLAR_RMM_ALLOCATE && is_live[event.block]) {
+            event.action = ASHLAR_RMM_FREE;
+            event.line = last;
+            event.bytes = 0;
+            status = append(log, &event);
+        }
+    }
+    return status;
+}
 
 static ashlar_status read_rows(reader *r) {
     ashlar_piece fields[COLUMN_COUNT];
@@ -248,6 +272,13 @@ static ashlar_status read_rows(reader *r) {
     if (status == ASHLAR_OK && r->log->event_count == 0) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
                             r->log->name, r->csv.line);
+    }
+    if (status == ASHLAR_OK) {
+        bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
+        status = is_live != NULL ? close_log(r->log, is_live)
+                                 : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its end",
+                                                r->log->name);
+        ashlar__host_free(is_live);
     }
     return status;
 }
