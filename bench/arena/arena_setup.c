@@ -81,17 +81,22 @@ enum { VALUES_SEED = 5 };
  */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
-/* How an operation is counted and shared. */
+/* How an operation is called, counted and shared. */
 static const struct {
+    const char *name;
     size_t accesses, arrays;
     bool is_shared;
 } operations[] = {
 #define X(name, text, accesses, arrays, shared) \
-    [ASHLAR_ARENA_OPERATION_##name] = {accesses, arrays, shared},
+    [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
     ASHLAR_ARENA_OPERATION_MAP(X)
 #undef X
 };
 ASHLAR_TABLE_IS_FULL(operations, ASHLAR_ARENA_OPERATION_COUNT);
+
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
+    return operations[operation].name;
+}
 
 /* ---- set-up ---- */
 

@@ -12,8 +12,40 @@
 #include <ashlar/optimizer.h>
 
 #include "bench/arena/arena_cases.h"
-#include "bench/arena/arena_rows.h"
 #include "bench/arena/per_tensor.h"
+
+/*
+ * Every operation, and how its bytes are counted. `accesses` are those of 4 bytes for each element,
+ * each read and each write one of them, without padding, tables and copies on the way; `arrays` is
+ * how many arrays of the elements they go to, which is the memory that a copy beside it uses.
+ *
+ *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
+ *   zero         writes the gradients
+ *   norm         reads the gradients
+ *   flatten      reads scattered parameters, writes the arena's
+ *   replicate    reads parameters, writes another copy of them on the same device
+ *   checkpoint   reads parameters, writes them to a file, durably
+ *
+ * A copy beside it is counted the same way, as 2 accesses. It may well be slower than adamw: lines
+ * that a copy writes are first read unasked, and adamw reads its own anyway.
+ *
+ * Name, text, accesses, arrays, whether the workers share it (else it is one thread's).
+ */
+#define ASHLAR_ARENA_OPERATION_MAP(X)      \
+    X(ADAMW, "adamw", 8, 4, true)          \
+    X(ZERO, "zero", 1, 1, false)           \
+    X(NORM, "norm", 1, 1, true)            \
+    X(FLATTEN, "flatten", 2, 2, false)     \
+    X(REPLICATE, "replicate", 2, 2, false) \
+    X(CHECKPOINT, "checkpoint", 2, 2, false)
+
+#define ASHLAR_ARENA_OPERATION_ENUM(name, text, accesses, arrays, shared) \
+    ASHLAR_ARENA_OPERATION_##name,
+typedef enum ashlar_arena_operation {
+    ASHLAR_ARENA_OPERATION_MAP(ASHLAR_ARENA_OPERATION_ENUM) ASHLAR_ARENA_OPERATION_COUNT
+} ashlar_arena_operation;
+
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
 /*
  * One measurement's copy: from a range of device memory to another, as often as it takes to move
@@ -79,7 +111,7 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 /* Whether a runner has an operation. */
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
-/* Bytes that a runner reads and writes in an operation, see arena_rows.h. */
+/* Bytes that a runner reads and writes in an operation, see ASHLAR_ARENA_OPERATION_MAP. */
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 

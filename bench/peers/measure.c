@@ -1,6 +1,7 @@
 /* measure.c - runs a workload on each subject in rounds that take turns, and times them. */
 #include "bench/peers/measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/*
- * If one run of the body takes a subject longer than SLOW_ROUNDS rounds, the subject takes part
- * only in the first ROUNDS_OF_SLOW rounds: the driver's plain calls are a thousand times slower
- * than a cache's and would otherwise take up most of the measurement.
- */
-enum { SLOW_ROUNDS = 20, ROUNDS_OF_SLOW = 5 };
+enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in rounds.h */
 
 /* One subject: an instance of a peer, and the blocks that its threads hold. */
 typedef struct subject {
@@ -25,9 +21,8 @@ typedef struct subject {
     void **variables; /* [threads, variable_stride]: blocks; NULL: the variable is free */
     size_t *sizes;    /* laid out like `variables`: the size of the block in each, in bytes; NULL
                          unless the peer has give_sized */
-    size_t repeats;   /* runs of the body in one round */
-    size_t rounds;    /* rounds that the subject takes part in: the first so many */
-    double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
+    bool has_run;     /* the prologue and once the body */
+    uint64_t driver_calls; /* of that run of the body */
 } subject;
 
 typedef struct bench {
@@ -266,43 +261,23 @@ static uint64_t driver_calls(const ashlar_device *device) {
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 
-static void plan_rounds(const bench *b, subject *s, double body_ns) {
-    const double repeats = b->config->round_ns / (body_ns + 1);
-    const bool is_slow = body_ns > SLOW_ROUNDS * b->config->round_ns;
-    s->repeats = repeats < 1 ? 1 : (size_t)repeats;
-    s->rounds = is_slow && b->config->rounds > ROUNDS_OF_SLOW ? ROUNDS_OF_SLOW : b->config->rounds;
-}
-
-/* Run the prologue, then the body twice: to count driver calls, then to plan rounds by its time. */
-static ashlar_status run_first(const bench *b, subject *s, ashlar_measurement *out) {
+/* A subject's turn; its first run begins with the prologue, and its driver calls are counted. */
+static ashlar_status take_turn(void *context, size_t index, size_t repeats,
+                               double figures[static ASHLAR_ROUNDS_FIGURES]) {
+    const bench *b = context;
     const ashlar_workload *w = b->workload;
+    subject *s = &b->subjects[index];
     double wall_ns;
-    ashlar_status status = run(b, s, 0, w->body_begin, 1, &wall_ns);
+    if (!s->has_run) {
+        ASHLAR_TRY(run(b, s, 0, w->body_begin, 1, &wall_ns));
+    }
     const uint64_t before = driver_calls(b->config->device);
-    if (status == ASHLAR_OK) {
-        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
+    ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, repeats, &wall_ns));
+    if (!s->has_run) {
+        s->driver_calls = driver_calls(b->config->device) - before;
+        s->has_run = true;
     }
-    out->driver_calls = driver_calls(b->config->device) - before;
-    if (status == ASHLAR_OK) {
-        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
-    }
-    plan_rounds(b, s, wall_ns);
-    return status;
-}
-
-static ashlar_status run_rounds(const bench *b) {
-    const ashlar_workload *w = b->workload;
-    for (size_t round = 0; round < b->config->rounds; round++) {
-        for (size_t i = 0; i < b->count; i++) {
-            subject *s = &b->subjects[(round + i) % b->count];
-            double wall_ns;
-            if (round >= s->rounds) {
-                continue;
-            }
-            ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns));
-            s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
-        }
-    }
+    figures[0] = wall_ns / 1e9 / (double)repeats;
     return ASHLAR_OK;
 }
 
@@ -314,24 +289,30 @@ static double reserved_over_live(const bench *b, const subject *s) {
     if (usage.live_peak_bytes == 0 && b->config->threads == 1) {
         usage.live_peak_bytes = b->workload->peak_bytes;
     }
-    return usage.live_peak_bytes == 0
-               ? 0
+    return usage.live_peak_bytes == 0 || usage.reserved_peak_bytes == 0
+               ? NAN
                : (double)usage.reserved_peak_bytes / (double)usage.live_peak_bytes;
 }
 
-static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
-    ashlar_status status = ASHLAR_OK;
+static ashlar_status run_all(bench *b, ashlar_measurement *out) {
+    const ashlar_rounds rounds = {.most = b->config->rounds,
+                                  .least = b->config->rounds,
+                                  .round_s = b->config->round_ns / 1e9,
+                                  .slow_rounds = ROUNDS_OF_SLOW,
+                                  .run = take_turn,
+                                  .context = b};
+    ashlar_turns *turns = ashlar__host_calloc(b->count, sizeof *turns);
+    if (turns == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", b->count);
+    }
+    const ashlar_status status = ashlar__rounds_run(&rounds, b->count, turns);
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
-        status = run_first(b, &b->subjects[i], &out[i]);
+        const double ns = ashlar__turns_median(&turns[i], 0) * 1e9;
+        out[i] = (ashlar_measurement){.ns_pair = ns / (double)b->workload->body_pairs,
+                                      .driver_calls = b->subjects[i].driver_calls,
+                                      .reserved_over_live = reserved_over_live(b, &b->subjects[i])};
     }
-    if (status == ASHLAR_OK) {
-        status = run_rounds(b);
-    }
-    for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
-        subject *s = &b->subjects[i];
-        out[i].ns_pair = ashlar__median(s->ns_pair, s->rounds);
-        out[i].reserved_over_live = reserved_over_live(b, s);
-    }
+    ashlar__host_free(turns);
     return status;
 }
 

@@ -68,11 +68,15 @@ static ashlar_status write_report(int argc, char **argv) {
                : ashlar__fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
 }
 
-int ashlar__results_run(const char *program, int argc, char **argv) {
-    const ashlar_status status =
-        strcmp(argv[0], "machine") == 0 ? write_machine(argc, argv) : write_report(argc, argv);
+int ashlar__results_exit_status(const char *program, ashlar_status status) {
     return status == ASHLAR_OK
                ? 0
                : ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
                                                                        : ASHLAR_EXIT_FAILED);
+}
+
+int ashlar__results_run(const char *program, int argc, char **argv) {
+    return ashlar__results_exit_status(program, strcmp(argv[0], "machine") == 0
+                                                    ? write_machine(argc, argv)
+                                                    : write_report(argc, argv));
 }

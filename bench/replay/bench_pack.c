@@ -1,6 +1,7 @@
 /* bench_pack.c - packs training steps and problems from files, and says how well. */
 #include "bench/replay/bench_pack.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "allocator/base/clock.h"
@@ -12,8 +13,6 @@
 #include "bench/harness/rounds.h"
 
 enum { SEED = 20261121 };
-
-static const double seconds_limit = 1, gap_limit = 0.03;
 
 double ashlar__packing_gap(const ashlar_packing *p) {
     return p->result.bound_bytes == 0
@@ -131,30 +130,53 @@ void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fflush(out);
 }
 
-static void print_verdict(FILE *out, const ashlar_packing *p, const char *what, double value,
-                          double limit) {
-    fprintf(out, "%-8s pack      %-16s           %-34s %9.3f  (at most %g)\n",
-            value <= limit ? "met" : "NOT MET", p->problem, what, value, limit);
-}
+enum {
+    PACK,
+    PROBLEM,
+    BUFFERS,
+    SECONDS_TAKEN,
+    PLAN_BYTES,
+    BOUND_BYTES,
+    GAP,
+    CAPACITY,
+    FITS,
+    COLUMNS
+};
 
-void ashlar__bench_pack_print_targets(FILE *out, const ashlar_packing *p) {
-    print_verdict(out, p, "seconds", p->seconds, seconds_limit);
-    print_verdict(out, p, "gap", ashlar__packing_gap(p), gap_limit);
-}
+static const ashlar_rows_column columns[] = {
+    [PACK] = {NULL, NULL, ASHLAR_ROWS_TEXT, 9, 0, 0},
+    [PROBLEM] = {"problem", NULL, ASHLAR_ROWS_TEXT, 16, 0, 0},
+    [BUFFERS] = {"buffers", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [SECONDS_TAKEN] = {"seconds", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [PLAN_BYTES] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [BOUND_BYTES] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [GAP] = {"gap", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [CAPACITY] = {"capacity", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
+    [FITS] = {"fits", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
+};
+ASHLAR_TABLE_IS_FULL(columns, COLUMNS);
 
-void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *p) {
-    ashlar__json_open_object(w);
-    ashlar__json_add_string(w, "problem", p->problem);
-    ashlar__json_add_uint64(w, "buffers", p->count);
-    ashlar__json_add_double(w, "seconds", p->seconds);
-    ashlar__json_add_uint64(w, "plan_bytes", p->result.plan_bytes);
-    ashlar__json_add_uint64(w, "bound_bytes", p->result.bound_bytes);
-    ashlar__json_add_double(w, "gap", ashlar__packing_gap(p));
-    if (p->capacity_bytes != 0) {
-        ashlar__json_add_uint64(w, "capacity", p->capacity_bytes);
-        ashlar__json_add_bool(w, "fits", fits(p));
-    }
-    ashlar__json_close_object(w);
+static const ashlar_rows_target targets[] = {
+    {.what = "seconds", .column = SECONDS_TAKEN, .limit = 1},
+    {.what = "gap", .column = GAP, .limit = 0.03},
+};
+
+const ashlar_rows_form ashlar__packing_form = {columns, COLUMNS, BUFFERS, targets, 2};
+
+ashlar_status ashlar__packing_add(ashlar_rows *rows, const ashlar_packing *p) {
+    const bool is_limited = p->capacity_bytes != 0;
+    const ashlar_row row = {{
+        [PACK].text = "pack",
+        [PROBLEM].text = p->problem,
+        [BUFFERS].number = (double)p->count,
+        [SECONDS_TAKEN].number = p->seconds,
+        [PLAN_BYTES].number = (double)p->result.plan_bytes,
+        [BOUND_BYTES].number = (double)p->result.bound_bytes,
+        [GAP].number = ashlar__packing_gap(p),
+        [CAPACITY].number = is_limited ? (double)p->capacity_bytes : NAN,
+        [FITS].number = is_limited ? fits(p) : NAN,
+    }};
+    return ashlar__rows_add(rows, &row);
 }
 
 /* --- for ashlar-replay ----------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include <ashlar/pack.h>
 
 #include "allocator/base/json.h"
+#include "bench/harness/rows.h"
 
 typedef struct ashlar_packing {
     const char *problem;
@@ -55,14 +56,16 @@ enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes,
                                                         size_t seconds, ashlar_packing *out);
 
-/* Print a line with the figures, or a line for each target of training steps: at most 1 second, and
- * a gap of at most 3 %. */
+/* Print a line with the figures. */
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
-void ashlar__bench_pack_print_targets(FILE *out, const ashlar_packing *packing);
 
-/* Put an object {problem, buffers, seconds, plan_bytes, bound_bytes, gap}; also {capacity, fits} if
- * there is a capacity. */
-void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *packing);
+/* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap}, with {capacity, fits} if
+ * there is a capacity. Targets: at most 1 second, and a gap of at most 3 %. */
+extern const ashlar_rows_form ashlar__packing_form;
+
+/* Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__packing_add(ashlar_rows *rows,
+                                                    const ashlar_packing *packing);
 
 /* The arguments of ashlar-replay --pack. */
 typedef struct ashlar_replay_pack {

@@ -99,37 +99,54 @@ CASE(the_line_has_the_figures) {
     CHECK_HAS(text, " 3 buffers    0.250 s  plan 1025 B, bound 1000 B, gap 2.50 %\n");
 }
 
+static ashlar_packing judged;
+
+static void print_targets(FILE *out, const ashlar_packing *packing) {
+    ashlar_rows rows = {.form = &ashlar__packing_form};
+    judged = *packing;
+    CHECK(ashlar__packing_add(&rows, &judged) == ASHLAR_OK);
+    ashlar__rows_print_targets(out, &rows);
+    ashlar__rows_finish(&rows);
+}
+
 CASE(a_second_and_3_percent_are_the_targets) {
     ashlar_packing packing = packing_of(1, 1029);
-    const char *text = text_of(ashlar__bench_pack_print_targets, &packing);
+    const char *text = text_of(print_targets, &packing);
     CHECK(strstr(text, "NOT MET") == NULL);
     CHECK_HAS(text, "1.000  (at most 1)\n");
     CHECK_HAS(text, "0.029  (at most 0.03)\n");
     packing = packing_of(1.01, 1029);
-    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
     packing = packing_of(1, 1031);
-    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
 }
 
 static void check_json(const ashlar_packing *packing, const char *want) {
+    ashlar_rows rows = {.form = &ashlar__packing_form};
     ashlar_json_writer w;
     const char *text = NULL;
     size_t bytes = 0;
     ashlar__json_writer_init(&w, 0);
-    ashlar__bench_pack_put(&w, packing);
+    CHECK(ashlar__packing_add(&rows, packing) == ASHLAR_OK);
+    ashlar__rows_put(&w, &rows);
     REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK(strcmp(text, want) == 0);
     ashlar__json_writer_finish(&w);
+    ashlar__rows_finish(&rows);
 }
 
 CASE(json_has_the_figures) {
     ashlar_packing packing = packing_of(0.25, 1500);
-    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
-                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}");
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}]");
     packing.capacity_bytes = 1500;
-    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
                          "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,"
-                         "\"capacity\":1500,\"fits\":true}");
+                         "\"capacity\":1500,\"fits\":true}]");
+    packing.capacity_bytes = 1499;
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,"
+                         "\"capacity\":1499,\"fits\":false}]");
 }
 
 RUN_CASES_IN_FOLDER()
