@@ -111,7 +111,7 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
                                 bool is_smoke) {
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
-    ASHLAR_TRY(ashlar__arena_case_declare(which, is_smoke, s->arena));
+    ASHLAR_TRY(which->declare(s->arena, is_smoke));
     ASHLAR_TRY(
         ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
     ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));

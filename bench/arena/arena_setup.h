@@ -11,7 +11,6 @@
 #include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
 
-#include "bench/arena/arena_cases.h"
 #include "bench/arena/per_tensor.h"
 
 /*
@@ -79,6 +78,26 @@ typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_MEMCPY,
     ASHLAR_ARENA_RUNNER_COUNT
 } ashlar_arena_runner;
+
+typedef struct ashlar_arena_case {
+    const char *name;
+    const char *what; /* its tensors, in words */
+    /* Declare them in an arena that is not committed, the same on every machine. is_smoke: fewer
+     * in the case "large". Errors: those of ashlar_arena_add(). */
+    ashlar_status (*declare)(ashlar_arena *arena, bool is_smoke);
+} ashlar_arena_case;
+
+/* All of them, in the order of the report. All tensors are fp32 and have no options. */
+const ashlar_arena_case *ashlar__arena_cases(size_t *count);
+
+/*
+ * Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
+ * Requires an arena of fp32 tensors that has both regions. Waits for `stream`.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
+                                                        ashlar_stream stream);
 
 /* Starts as zeros. */
 typedef struct ashlar_arena_setup {

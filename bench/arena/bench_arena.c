@@ -28,22 +28,21 @@ static const ashlar_rows_column columns[] = {
 ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ARENA_COLUMNS);
 
 #define MANY "10000_tensors"
-#define PER_TENSOR(of_case, operation, of_limit)                                  \
-    "per_tensor / arena", .names = {of_case, operation}, .subject = "per_tensor", \
-                          .column = ASHLAR_ARENA_OVER_ARENA, .is_at_least = true, \
-                          .limit = of_limit
-
 /* Two medians of the same work differ by so much: what is "not slower". */
 #define EVEN 0.95
 
 /* What every training step does. The others happen once, and check what these take on trust. */
 static const ashlar_rows_target targets[] = {
-    {"bytes per second / copy loop's", .names = {"large", "adamw"}, .subject = "arena",
-     .column = ASHLAR_ARENA_OVER_COPY, .is_at_least = true, .limit = 0.8},
-    {PER_TENSOR(MANY, "adamw", 3)},
-    {PER_TENSOR(NULL, "adamw", EVEN), .except = MANY},
-    {PER_TENSOR(NULL, "zero", EVEN)},
-    {PER_TENSOR(NULL, "norm", EVEN)},
+    {"bytes per second / copy loop's", "arena", ASHLAR_ARENA_OVER_COPY, 0.8, true,
+     .names = {"large", "adamw"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, 3, true,
+     .names = {MANY, "adamw"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "adamw"}, .except = MANY},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "zero"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "norm"}},
 };
 
 static const ashlar_rows_form form = {columns, ASHLAR_ARENA_COLUMNS, ASHLAR_ARENA_SUBJECT, targets,

@@ -26,6 +26,10 @@ static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
 
 /* ---- making one ---- */
 
+static ashlar_status fail_memory(void) {
+    return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+}
+
 static bool has_no_options(const ashlar_tensor_options *o) {
     return !o->is_frozen && !o->has_no_decay && (o->rate_scale <= 0 || o->rate_scale == 1);
 }
@@ -56,9 +60,7 @@ static ashlar_status take_tables(ashlar_per_tensor *t) {
     t->runs = ashlar__host_calloc(t->count, sizeof *t->runs);
     t->pointers = ashlar__host_calloc(t->count, sizeof *t->pointers);
     t->replica = ashlar__host_calloc(t->count, sizeof *t->replica);
-    return t->runs != NULL && t->pointers != NULL && t->replica != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    return t->runs != NULL && t->pointers != NULL && t->replica != NULL ? ASHLAR_OK : fail_memory();
 }
 
 /* A block as large as the tensor, filled as the arena's is: of moments only those of before the
@@ -83,25 +85,19 @@ static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
     run->rate_scale = 1;
     run->dtype = ASHLAR_F32;
     run->is_decayed = true;
-    ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters);
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
-        run->gradients = gradients;
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
-    }
-    return status;
+    ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters));
+    const ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
+    run->gradients = gradients; /* also after a failure, so that it is given back */
+    ASHLAR_TRY(status);
+    ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1));
+    return take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
 }
 
 static ashlar_status take_all(ashlar_per_tensor *t) {
     ashlar_random random;
     size_t *order = ashlar__host_calloc(t->count, sizeof *order);
     if (order == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     ashlar__random_init(&random, SHUFFLE_SEED);
     for (size_t i = 0; i < t->count; i++) {
@@ -122,7 +118,7 @@ static ashlar_status split_lists(ashlar_per_tensor *t, const ashlar_arena_list_l
     t->lists = ashlar__host_calloc(t->list_count, sizeof *t->lists);
     t->jobs = ashlar__host_calloc(t->list_count, sizeof *t->jobs);
     if (t->lists == NULL || t->jobs == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     (void)ashlar__arena_lists_split(t->runs, t->count, limits, t->lists);
     for (size_t l = 0; l < t->list_count; l++) {
@@ -148,7 +144,7 @@ static ashlar_status list_spans(ashlar_per_tensor *t) {
     t->gathers = ashlar__host_calloc(t->span_count, sizeof *t->gathers);
     t->copies = ashlar__host_calloc(t->span_count, sizeof *t->copies);
     if (t->gradients == NULL || t->gathers == NULL || t->copies == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     for (size_t l = 0, span = 0; l < t->list_count; l++) {
         for (size_t i = 0; i < t->lists[l].count; i++, span++) {
@@ -167,12 +163,9 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
     const ashlar_optimizer_scalars scalars = {
         .state = {.loss_scale = 1}, .factor = 1, .bias1 = 1, .bias2 = 1};
     void *block = NULL;
-    ashlar_status status = ashlar_alloc(
-        t->allocator, scalar_count * sizeof scalars + run_bytes + chunks * sizeof(double),
-        t->stream, &block);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_alloc(t->allocator,
+                            scalar_count * sizeof scalars + run_bytes + chunks * sizeof(double),
+                            t->stream, &block));
     t->scalars = block;
     t->sums = t->scalars + 1;
     ashlar_optimizer_run *runs = (ashlar_optimizer_run *)(void *)(t->scalars + scalar_count);
@@ -181,10 +174,8 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
         t->jobs[l] = (ashlar_optimizer_job){.rule = t->rule, .partials = partials};
         ashlar__arena_list_cover(&t->lists[l], t->runs, runs, &t->jobs[l]);
     }
-    status = ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream);
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_device(t->device, runs, t->runs, run_bytes, t->stream)
-               : status;
+    ASHLAR_TRY(ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream));
+    return ashlar_copy_to_device(t->device, runs, t->runs, run_bytes, t->stream);
 }
 
 static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
@@ -201,13 +192,10 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                         const ashlar_optimizer_config *config,
                                         const ashlar_arena_list_limits *limits,
                                         ashlar_stream stream, ashlar_per_tensor **out) {
-    ashlar_status status = check(arena, config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check(arena, config));
     ashlar_per_tensor *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     t->arena = arena;
     t->allocator = ashlar_arena_allocator(arena);
@@ -216,7 +204,7 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
     t->is_single = limits->tensors == 1;
     t->rule = (ashlar_optimizer_rule){ashlar__optimizer_algorithm(config), *config};
     t->count = ashlar_arena_tensor_count(arena);
-    status = build(t, limits);
+    const ashlar_status status = build(t, limits);
     if (status != ASHLAR_OK) {
         ashlar__per_tensor_destroy(t);
         return status;

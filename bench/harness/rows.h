@@ -34,14 +34,14 @@ typedef struct ashlar_rows_column {
 /* A bound on a figure of a subject, or on its ratio to that of another. */
 typedef struct ashlar_rows_target {
     const char *what;
+    const char *subject; /* NULL: any */
+    size_t column;
+    double limit;
+    bool is_at_least;     /* else at most */
+    const char *base;     /* NULL: the figure itself counts */
+    size_t threads;       /* of the row; 0: any */
     const char *names[2]; /* the row's first two texts must be these; NULL: any */
     const char *except;   /* NULL, or what neither of the two may be */
-    size_t threads;       /* of the row; 0: any */
-    size_t column;
-    const char *subject; /* NULL: any */
-    const char *base;    /* NULL: the figure itself counts */
-    double limit;
-    bool is_at_least; /* else at most */
 } ashlar_rows_target;
 
 /*

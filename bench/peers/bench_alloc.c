@@ -38,40 +38,27 @@ static const ashlar_rows_column columns[] = {
 ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ALLOC_COLUMNS);
 
 #define ON(of_threads, of_workload) .threads = (of_threads), .names = {of_workload}
-#define FIGURE(of) .column = ASHLAR_ALLOC_##of
+#define C(column) ASHLAR_ALLOC_##column
 #define FRAGMENTED "4096-fragmented" /* has no target */
 
 static const ashlar_rows_target targets[] = {
-    {"pair cost / floor", ON(1, "one_size"), .except = FRAGMENTED, FIGURE(OVER_FLOOR),
-     .subject = "ashlar", .limit = 2},
-    {"CUB / ashlar", ON(1, "one_size"), .except = FRAGMENTED, FIGURE(OVER_ASHLAR), .subject = "cub",
-     .limit = 5, .is_at_least = true},
-    {"throughput / that of one thread", ON(2, "one_size"), .except = FRAGMENTED, FIGURE(THROUGHPUT),
-     .subject = "ashlar", .limit = 1.8, .is_at_least = true},
-    {"CUB / ashlar", ON(2, "one_size"), .except = FRAGMENTED, FIGURE(OVER_ASHLAR), .subject = "cub",
-     .limit = 15, .is_at_least = true},
-    {"instructions of a pair", ON(1, "one_size"), FIGURE(INSTRUCTIONS), .subject = "ashlar",
-     .limit = 130},
-    {"pair cost / floor", ON(1, "mix"), FIGURE(OVER_FLOOR), .subject = "ashlar", .limit = 8},
-    {"reserved / peak live", ON(1, "mix"), FIGURE(RESERVED_OVER_LIVE), .subject = "ashlar",
-     .limit = 1.05},
-    {"pair cost / floor", ON(1, "random"), FIGURE(OVER_FLOOR), .subject = "ashlar", .limit = 8},
-    {"reserved / peak live", ON(1, "random"), FIGURE(RESERVED_OVER_LIVE), .subject = "ashlar",
-     .limit = 1.05},
-    {"reserved / peak live", ON(1, "rnn_cold"), FIGURE(RESERVED_OVER_LIVE), .subject = "ashlar",
-     .limit = 1.05},
-    {"reserved / peak live", ON(1, "rnn_warm"), FIGURE(RESERVED_OVER_LIVE), .subject = "ashlar",
-     .limit = 1.02},
-    {"driver calls after the first step", ON(1, "rnn_warm"), FIGURE(DRIVER_CALLS),
-     .subject = "ashlar", .limit = 3},
-    {"plan's reserved / peak live", ON(0, "rnn_warm"), FIGURE(RESERVED_OVER_LIVE),
-     .subject = "plan", .limit = 1.02},
-    {"driver calls of the plan's steps", ON(0, "rnn_warm"), FIGURE(DRIVER_CALLS), .subject = "plan",
-     .limit = 0},
-    {"replayed pair / thread cache's", .except = "rnn_warm", FIGURE(OVER_ASHLAR), .subject = "plan",
-     .limit = 1},
-    {"instructions replayed / cache's", FIGURE(INSTRUCTIONS), .subject = "plan", .base = "ashlar",
-     .limit = 1},
+    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 2, ON(1, "one_size"), .except = FRAGMENTED},
+    {"CUB / ashlar", "cub", C(OVER_ASHLAR), 5, true, ON(1, "one_size"), .except = FRAGMENTED},
+    {"throughput / that of one thread", "ashlar", C(THROUGHPUT), 1.8, true, ON(2, "one_size"),
+     .except = FRAGMENTED},
+    {"CUB / ashlar", "cub", C(OVER_ASHLAR), 15, true, ON(2, "one_size"), .except = FRAGMENTED},
+    {"instructions of a pair", "ashlar", C(INSTRUCTIONS), 130, ON(1, "one_size")},
+    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "mix")},
+    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "mix")},
+    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "random")},
+    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "random")},
+    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "rnn_cold")},
+    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.02, ON(1, "rnn_warm")},
+    {"driver calls after the first step", "ashlar", C(DRIVER_CALLS), 3, ON(1, "rnn_warm")},
+    {"plan's reserved / peak live", "plan", C(RESERVED_OVER_LIVE), 1.02, ON(0, "rnn_warm")},
+    {"driver calls of the plan's steps", "plan", C(DRIVER_CALLS), 0, ON(0, "rnn_warm")},
+    {"replayed pair / thread cache's", "plan", C(OVER_ASHLAR), 1, .except = "rnn_warm"},
+    {"instructions replayed / cache's", "plan", C(INSTRUCTIONS), 1, .base = "ashlar"},
 };
 
 static const ashlar_rows_form form = {columns, ASHLAR_ALLOC_COLUMNS, ASHLAR_ALLOC_SUBJECT, targets,
@@ -123,13 +110,13 @@ static const char *subject_name(size_t i) {
 /* Whether `peer` is measured when no --subject is given. `device` may be NULL (not known). */
 static bool is_usual(bool is_of_plans, const ashlar_device *device, const ashlar_peer *peer) {
     if (is_of_plans) {
-        return peer == ashlar__peer_ashlar() || peer == ashlar__peer_plan() ||
-               peer == ashlar__peer_floor() || ashlar__peer_is_loaded(peer);
+        return peer == &ashlar__peer_ashlar || peer == &ashlar__peer_plan ||
+               peer == &ashlar__peer_floor || ashlar__peer_is_loaded(peer);
     }
-    if (peer == ashlar__peer_cuda_async()) {
+    if (peer == &ashlar__peer_cuda_async) {
         return device != NULL && ashlar__peer_cuda_async_serves(device);
     }
-    return peer != ashlar__peer_plan() && peer != ashlar__peer_none();
+    return peer != &ashlar__peer_plan && peer != &ashlar__peer_none;
 }
 
 /* The chosen peers, in the order of the rows, which the order of the options does not change. */
@@ -279,12 +266,11 @@ static ashlar_status count_instructions(const bench *b) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(b->request, b->is_of_plans, NULL, peers);
     double of_loop = 0, counted = 0;
-    ASHLAR_TRY(
-        ashlar__instructions_of_pair(b->request->device, ashlar__peer_none()->name, &of_loop));
+    ASHLAR_TRY(ashlar__instructions_of_pair(b->request->device, ashlar__peer_none.name, &of_loop));
     fprintf(b->request->out, "%-9s %20s  (without the loop's own %.2f)\n", "subject",
             "instructions/pair", of_loop);
     for (size_t i = 0; i < count; i++) {
-        if (peers[i] == ashlar__peer_driver() && b->request->subjects.count == 0) {
+        if (peers[i] == &ashlar__peer_driver && b->request->subjects.count == 0) {
             continue; /* the driver has no cache, so a pair is never a hit */
         }
         ASHLAR_TRY(ashlar__instructions_of_pair(b->request->device, peers[i]->name, &counted));
@@ -328,7 +314,9 @@ static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_rows *rows,
                               ashlar_rows *packings) {
     ashlar_packing packing;
     for (size_t i = 0; i < r->file_count; i++) {
-        ASHLAR_TRY(ashlar__bench_pack_file(r->files[i], r->capacity, r->seconds, &packing));
+        const ashlar_pack_job job = {
+            .path = r->files[i], .capacity_bytes = r->capacity, .seconds = r->seconds};
+        ASHLAR_TRY(ashlar__bench_pack_file(&job, &packing));
         ashlar__bench_pack_print(r->out, &packing);
         ASHLAR_TRY(ashlar__packing_add(packings, &packing));
     }

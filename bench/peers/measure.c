@@ -109,13 +109,10 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
 /* Run operations [begin, end) as one step. The step is ended even if an operation fails. */
 static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
                               size_t end) {
-    ashlar_status status = s->peer->begin_step(s->self, b->streams[thread]);
-    if (status == ASHLAR_OK) {
-        status = run_range(s, b, thread, begin, end);
-        const ashlar_status ended = s->peer->end_step(s->self);
-        status = status == ASHLAR_OK ? ended : status;
-    }
-    return status;
+    ASHLAR_TRY(s->peer->begin_step(s->self, b->streams[thread]));
+    const ashlar_status status = run_range(s, b, thread, begin, end);
+    const ashlar_status ended = s->peer->end_step(s->self);
+    return status == ASHLAR_OK ? ended : status;
 }
 
 /* Run a stretch on a subject that has begin_step() and end_step(). */
@@ -150,10 +147,8 @@ static void leave(const subject *s) {
 static ashlar_status run_stretch(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;
-    ashlar_status status = enter(s, thread);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(enter(s, thread));
+    ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < turn->repeats && status == ASHLAR_OK; i++) {
         status = s->peer->begin_step != NULL
                      ? run_steps(turn, thread)
@@ -231,15 +226,15 @@ static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t co
     if (b->subjects == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
     }
-    ashlar_status status = ashlar__thread_team_create(b->config->threads, &b->team);
-    for (size_t i = 0; i < b->config->threads && status == ASHLAR_OK; i++) {
-        status = ashlar_stream_create(b->config->device, &b->streams[i]);
+    ASHLAR_TRY(ashlar__thread_team_create(b->config->threads, &b->team));
+    for (size_t i = 0; i < b->config->threads; i++) {
+        ASHLAR_TRY(ashlar_stream_create(b->config->device, &b->streams[i]));
     }
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         b->count++;
-        status = create_subject(b, &b->subjects[i], peers[i]);
+        ASHLAR_TRY(create_subject(b, &b->subjects[i], peers[i]));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static void tear_down(bench *b) {

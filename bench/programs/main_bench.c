@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "bench/arena/bench_arena.h"
+#include "bench/harness/machine.h"
+#include "bench/harness/results.h"
 #include "bench/peers/bench_alloc.h"
 #include "bench/rnn/bench_rnn.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/programs/main_results.h"
 #include "bench/peers/peer_loaded.h"
 #include "rnn/programs/program.h"
 
@@ -76,7 +77,10 @@ static void print_help(const ashlar_option *options) {
             benchmarks[i]->print_help(stdout);
         }
     }
-    ashlar__results_print_help();
+    printf(
+        "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
+        "(what to write there) and --smoke. report FOLDER: charts and a README.md from the\n"
+        "machine.json, GROUP.json and GROUP.txt (the table as printed) there.\n");
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -117,7 +121,7 @@ static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench
     return ashlar__benchmark_run(b, r);
 }
 
-static int run(const ashlar_benchmark *b, int argc, char **argv) {
+static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     ashlar_bench_request r = {.out = stdout, .capacity = (size_t)1 << 20, .seconds = 60};
     ashlar_option options[OPTION_COUNT];
     bool wants_help = false;
@@ -136,22 +140,77 @@ static int run(const ashlar_benchmark *b, int argc, char **argv) {
         status = run_benchmark(b, &r, options, argc, argv);
     }
     ashlar__host_free(r.files);
-    return ashlar__results_exit_status(program, status);
+    return status;
 }
 
-int main(int argc, char **argv) {
-    const ashlar_benchmark *b = benchmarks[0];
-    ashlar__program_init();
-    if (ashlar__results_are_meant(argc, argv)) {
-        return ashlar__program_finish(program, ashlar__results_run(program, argc - 1, argv + 1));
-    }
-    for (size_t i = 0; i < BENCHMARKS && argc > 1; i++) {
-        if (strcmp(argv[1], benchmarks[i]->name) == 0) {
-            b = benchmarks[i];
-            argc--;
-            argv++;
-            break;
+/* ---- what measures nothing: `machine` and `report` ---- */
+
+/* List the peers whose version is known; returns how many. */
+static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar__peers(peers);
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (peers[i]->version != NULL) {
+            parts[used++] = (ashlar_machine_part){peers[i]->name, peers[i]->version};
         }
     }
-    return ashlar__program_finish(program, run(b, argc, argv));
+    return used;
+}
+
+static ashlar_status write_machine(int argc, char **argv) {
+    ashlar_machine_part parts[ASHLAR_PEERS_MAX];
+    ashlar_machine_config config = {.parts = parts, .part_count = list_parts(parts)};
+    const char *device_name = NULL, *path = NULL;
+    const ashlar_option options[] = {
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &path, 0, 0, ""},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &device_name, 0, 0, ""},
+        {"date", "TEXT", ASHLAR_OPTION_TEXT, &config.date, 0, 0, ""},
+        {"commit", "TEXT", ASHLAR_OPTION_TEXT, &config.commit, 0, 0, ""},
+        {"smoke", NULL, ASHLAR_OPTION_FLAG, &config.is_smoke, 0, 0, ""},
+    };
+    ashlar_device *device = NULL;
+    ashlar_status status =
+        ashlar__options_parse(options, sizeof options / sizeof options[0], argc, argv);
+    if (status == ASHLAR_OK && path == NULL) {
+        status = ashlar__fail(ASHLAR_EINVAL, "machine: --json FILE is missing");
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_device_open(device_name, &device);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar__machine_write(&config, device, path);
+        ashlar_device_close(device);
+    }
+    return status;
+}
+
+static ashlar_status write_page(int argc, char **argv) {
+    return argc == 2 && argv[1][0] != '-'
+               ? ashlar__results_page_write(argv[1])
+               : ashlar__fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
+}
+
+/* ---- the command line ---- */
+
+int main(int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : "";
+    const ashlar_benchmark *chosen = NULL;
+    ashlar_status status;
+    ashlar__program_init();
+    for (size_t i = 0; i < BENCHMARKS && chosen == NULL; i++) {
+        chosen = strcmp(word, benchmarks[i]->name) == 0 ? benchmarks[i] : NULL;
+    }
+    if (strcmp(word, "machine") == 0) {
+        status = write_machine(argc - 1, argv + 1);
+    } else if (strcmp(word, "report") == 0) {
+        status = write_page(argc - 1, argv + 1);
+    } else if (chosen != NULL) {
+        status = run(chosen, argc - 1, argv + 1);
+    } else {
+        status = run(benchmarks[0], argc, argv);
+    }
+    const int failure = status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE : ASHLAR_EXIT_FAILED;
+    const int exit_status = status == ASHLAR_OK ? 0 : ashlar__program_fail(program, failure);
+    return ashlar__program_finish(program, exit_status);
 }

@@ -26,8 +26,8 @@ typedef struct command {
     bool finds_capacity;
     bool has_plan;
     bool wants_help;
-    ashlar_replay_pack pack; /* if pack.path is NULL, logs are replayed instead */
-    const char *capacity;    /* --capacity as text: bytes that the plan may take; NULL: not given */
+    ashlar_pack_job pack; /* if pack.path is NULL, logs are replayed instead */
+    const char *capacity; /* --capacity as text: bytes that the plan may take; NULL: not given */
 } command;
 
 enum { OPTION_COUNT = 11, PASSES_MAX = 100000, CAPACITY_PASSES = 20 /* by default */ };
@@ -264,17 +264,22 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-/* Replay every file, also after one has failed; each failure prints one line. */
+/* Replay every file, also after one has failed, or pack one problem; each failure prints one line.
+ * What is known by then is written. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
     if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar__program_check_writable(c->svg) != ASHLAR_OK) {
+        ashlar__program_check_writable(c->svg) != ASHLAR_OK ||
+        ashlar__program_check_writable(c->pack.solution) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar__json_writer_init(&w, 2);
     if (count > 1) {
         ashlar__json_open_array(&w);
+    }
+    if (c->pack.path != NULL && ashlar__replay_pack_run(&c->pack, stdout, &w) != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     for (int i = 0; i < count; i++) {
         if (replay_file(c, files[i], &w) != ASHLAR_OK) {
@@ -286,28 +291,6 @@ static int run(const command *c, int count, char **files) {
         ashlar__json_close_array(&w);
     }
     if (c->json != NULL && has_figures && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    ashlar__json_writer_finish(&w);
-    return exit_status;
-}
-
-/* Pack one problem. Figures and files are written even if the plan does not fit. */
-static int run_pack(const command *c) {
-    ashlar_replay_pack pack = c->pack;
-    ashlar_json_writer w;
-    int exit_status = 0;
-    if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar__program_check_writable(pack.svg) != ASHLAR_OK ||
-        ashlar__program_check_writable(pack.solution) != ASHLAR_OK) {
-        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
-    ashlar__json_writer_init(&w, 2);
-    if (ashlar__replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    if (c->json != NULL && w.bytes > 0 && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar__json_writer_finish(&w);
@@ -331,6 +314,7 @@ static ashlar_status check_pack(command *c, int file_count) {
                                                 : "--repeat");
     }
     c->pack.svg = c->svg;
+    c->pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
     if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
                                  !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
                                 capacity == 0)) {
@@ -363,9 +347,7 @@ static int run_command(int argc, char **argv) {
         c.memory = default_memory; /* the help shows the default, not the value given */
         c.passes = 1;
         print_help(options);
-    } else if (c.pack.path != NULL) {
-        exit_status = run_pack(&c);
-    } else if (count == 0) {
+    } else if (count == 0 && c.pack.path == NULL) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
     } else if (count > 1 && c.svg != NULL) {

@@ -124,16 +124,9 @@ static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t lo
 
 static ashlar_status read_order(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t thread = 0, stream = 0;
-    ashlar_status status = read_number(r, THREAD, fields[THREAD], &thread);
-    if (status == ASHLAR_OK) {
-        status = read_number(r, STREAM, fields[STREAM], &stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = index_of(&r->threads, 0, thread, &r->log->thread_count, &event->thread);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(read_number(r, THREAD, fields[THREAD], &thread));
+    ASHLAR_TRY(read_number(r, STREAM, fields[STREAM], &stream));
+    ASHLAR_TRY(index_of(&r->threads, 0, thread, &r->log->thread_count, &event->thread));
     if (stream == LEGACY_STREAM) {
         stream = DEFAULT_STREAM;
     }
@@ -177,16 +170,12 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
 
 static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t pointer = 0, bytes = 0;
-    ashlar_status status = read_number(r, SIZE, fields[SIZE], &bytes);
+    ASHLAR_TRY(read_number(r, SIZE, fields[SIZE], &bytes));
     event->bytes = bytes;
-    if (status != ASHLAR_OK || event->action == ASHLAR_RMM_NOTHING ||
-        event->action == ASHLAR_RMM_STEP) {
-        return status;
+    if (event->action == ASHLAR_RMM_NOTHING || event->action == ASHLAR_RMM_STEP) {
+        return ASHLAR_OK;
     }
-    status = read_number(r, POINTER, fields[POINTER], &pointer);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(read_number(r, POINTER, fields[POINTER], &pointer));
     if (event->action == ASHLAR_RMM_FREE) {
         return end_block(r, pointer, event);
     }
@@ -261,25 +250,21 @@ static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
 static ashlar_status read_rows(reader *r) {
     ashlar_piece fields[COLUMN_COUNT];
     size_t default_stream, count;
-    ashlar_status status =
-        index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream);
-    while (status == ASHLAR_OK && ashlar__csv_next(&r->csv, fields, &count)) {
-        status = ashlar__csv_check(&r->csv, count);
-        if (status == ASHLAR_OK) {
-            status = read_row(r, fields);
-        }
+    ASHLAR_TRY(index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream));
+    while (ashlar__csv_next(&r->csv, fields, &count)) {
+        ASHLAR_TRY(ashlar__csv_check(&r->csv, count));
+        ASHLAR_TRY(read_row(r, fields));
     }
-    if (status == ASHLAR_OK && r->log->event_count == 0) {
+    if (r->log->event_count == 0) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
                             r->log->name, r->csv.line);
     }
-    if (status == ASHLAR_OK) {
-        bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
-        status = is_live != NULL ? close_log(r->log, is_live)
-                                 : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its end",
-                                                r->log->name);
-        ashlar__host_free(is_live);
-    }
+    bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
+    const ashlar_status status =
+        is_live != NULL
+            ? close_log(r->log, is_live)
+            : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its end", r->log->name);
+    ashlar__host_free(is_live);
     return status;
 }
 

@@ -33,14 +33,8 @@ static const ashlar_rows_column columns[] = {
 ASHLAR_TABLE_IS_FULL(columns, ASHLAR_RNN_ROW_COLUMNS);
 
 static const ashlar_rows_target targets[] = {
-    {.what = "ashlar / static_buffer",
-     .column = ASHLAR_RNN_ROW_OVER_STATIC,
-     .subject = "ashlar",
-     .limit = 1.01},
-    {.what = "ashlar / onednn",
-     .column = ASHLAR_RNN_ROW_OVER_ONEDNN,
-     .subject = "ashlar",
-     .limit = 1},
+    {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
+    {"ashlar / onednn", "ashlar", ASHLAR_RNN_ROW_OVER_ONEDNN, .limit = 1},
 };
 
 static const ashlar_rows_form form = {columns, ASHLAR_RNN_ROW_COLUMNS, ASHLAR_RNN_ROW_SUBJECT,

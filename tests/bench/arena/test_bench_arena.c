@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bench/arena/arena_cases.h"
 #include "bench/arena/arena_setup.h"
 #include "arena/compute/workers.h"
 
@@ -47,7 +46,7 @@ CASE(cases_are_what_they_say) {
     for (size_t i = 0; i < count; i++) {
         ashlar_arena *one = NULL;
         CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-        CHECK(ashlar__arena_case_declare(&all[i], true, one) == ASHLAR_OK);
+        CHECK(all[i].declare(one, true) == ASHLAR_OK);
         CHECK_ZU(ashlar_arena_tensor_count(one), counts[i]);
         if (smoke_elements[i] != 0) {
             CHECK_ZU(ashlar_arena_elements(one), smoke_elements[i]);
@@ -56,7 +55,7 @@ CASE(cases_are_what_they_say) {
     }
     ashlar_arena *large = NULL;
     CHECK(ashlar_arena_create(&large) == ASHLAR_OK);
-    CHECK(ashlar__arena_case_declare(&all[3], false, large) == ASHLAR_OK);
+    CHECK(all[3].declare(large, false) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_elements(large), (size_t)1 << 25);
     ashlar_arena_destroy(large);
 }
@@ -66,7 +65,7 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
     const ashlar_arena_case *all = ashlar__arena_cases(&count);
     ashlar_arena *one = NULL;
     CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-    CHECK(ashlar__arena_case_declare(&all[2], false, one) == ASHLAR_OK);
+    CHECK(all[2].declare(one, false) == ASHLAR_OK);
     for (size_t i = 0; i < ashlar_arena_tensor_count(one); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(one, i, &info);

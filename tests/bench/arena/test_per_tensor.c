@@ -5,7 +5,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "bench/arena/arena_cases.h"
+#include "bench/arena/arena_setup.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/checkpoint/safetensors.h"
 #include "arena/compute/workers.h"
