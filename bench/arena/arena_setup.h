@@ -59,15 +59,12 @@ typedef struct ashlar_copy_work {
     size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
     size_t times;
     bool is_shared; /* by all workers (workers.h), as the optimizers' passes are; else one thread */
+    bool is_loop;   /* by a loop of lines; else by memcpy */
 } ashlar_copy_work;
 
 enum { ASHLAR_COPY_LINE = 64 };
 
-/* The loop: each line is loaded and stored by itself, and never by the C library. */
-void ashlar__copy_by_loop(const ashlar_copy_work *work);
-
-/* The same by memcpy, whose large copies go around the caches. */
-void ashlar__copy_by_memcpy(const ashlar_copy_work *work);
+void ashlar__arena_copy(ashlar_copy_work *work);
 
 /* The subjects of the rows, and two copies. */
 typedef enum ashlar_arena_runner {

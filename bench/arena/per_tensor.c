@@ -1,5 +1,5 @@
 /* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
-#include "bench/arena/per_tensor_impl.h"
+#include "bench/arena/per_tensor.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -9,7 +9,8 @@ enum { SHUFFLE_SEED = 7, CHUNK_ELEMENTS = 65536 };
 const ashlar_arena_list_limits ashlar__list_limits_one = {1, SIZE_MAX, CHUNK_ELEMENTS};
 const ashlar_arena_list_limits ashlar__list_limits_36 = {36, 320, CHUNK_ELEMENTS};
 
-static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
+void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
+    const ashlar_optimizer_run *run = &t->runs[tensor];
     switch (region) {
     case ASHLAR_REGION_PARAMETERS:
         return run->parameters;
@@ -133,8 +134,8 @@ static void fill_span(const ashlar_per_tensor *t, size_t tensor, size_t begin, s
     const size_t offset = begin * sizeof(float), bytes = (end - begin) * sizeof(float);
     char *place = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, tensor);
     const char *source = (const char *)run->parameters + offset;
-    t->gradients[span] = (ashlar_copy_span){
-        .dst = (char *)address(run, ASHLAR_REGION_GRADIENTS) + offset, .bytes = bytes};
+    t->gradients[span] =
+        (ashlar_copy_span){.dst = (char *)(uintptr_t)run->gradients + offset, .bytes = bytes};
     t->gathers[span] = (ashlar_copy_span){.dst = place + offset, .src = source, .bytes = bytes};
     t->copies[span] = (ashlar_copy_span){.src = source, .bytes = bytes};
 }
@@ -226,7 +227,7 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *t) {
     }
     for (size_t i = 0; t->runs != NULL && i < t->count; i++) {
         for (unsigned r = 0; r < ASHLAR_REGION_COUNT; r++) {
-            give(t, address(&t->runs[i], (ashlar_region)r));
+            give(t, ashlar__per_tensor_view(t, (ashlar_region)r, i));
         }
     }
     ashlar__per_tensor_drop_replica(t);
@@ -247,24 +248,4 @@ void ashlar__per_tensor_drop_replica(ashlar_per_tensor *t) {
         give(t, t->replica[i]);
         t->replica[i] = NULL;
     }
-}
-
-const void *ashlar__per_tensor_replica(const ashlar_per_tensor *t, size_t tensor) {
-    return t->replica[tensor];
-}
-
-size_t ashlar__per_tensor_list_count(const ashlar_per_tensor *t) {
-    return t->list_count;
-}
-
-void **ashlar__per_tensor_pointer(ashlar_per_tensor *t, size_t tensor) {
-    return &t->pointers[tensor];
-}
-
-void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
-    return address(&t->runs[tensor], region);
-}
-
-const double *ashlar__per_tensor_sum_address(const ashlar_per_tensor *t) {
-    return &t->scalars->sum;
 }

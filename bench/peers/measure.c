@@ -47,43 +47,33 @@ static size_t variable_stride(const ashlar_workload *w) {
     return w->variable_count + 16;
 }
 
-/* The loop that is timed. False: the peer had no block for operation *at. */
-static bool run_ops(const subject *s, ashlar_stream stream, void **variables, const ashlar_op **at,
-                    const ashlar_op *end) {
+/*
+ * The loop that is timed. False: the peer had no block for operation *at. is_sized, which is a
+ * constant, and so are the branches on it: the peer has give_sized(), and each block's size is
+ * remembered in `sizes`.
+ */
+static ASHLAR_ALWAYS_INLINE bool run_ops(const subject *s, ashlar_stream stream, void **variables,
+                                         size_t *sizes, bool is_sized, const ashlar_op **at,
+                                         const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
     void (*const give)(void *, void *) = s->peer->give;
+    void (*const give_sized)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
     void *const self = s->self;
     for (const ashlar_op *op = *at; op != end; op++) {
         void **variable = &variables[op->variable];
         if (op->bytes == 0) {
-            give(self, *variable);
+            if (is_sized) {
+                give_sized(self, *variable, sizes[op->variable], stream);
+            } else {
+                give(self, *variable);
+            }
             *variable = NULL;
             continue;
         }
         *variable = take(self, op->bytes, stream);
-        if (*variable == NULL) {
-            *at = op;
-            return false;
+        if (is_sized) {
+            sizes[op->variable] = op->bytes;
         }
-    }
-    return true;
-}
-
-/* run_ops() for a peer with give_sized(): the caller remembers each block's size in `sizes`. */
-static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variables, size_t *sizes,
-                          const ashlar_op **at, const ashlar_op *end) {
-    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
-    void (*const give)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
-    void *const self = s->self;
-    for (const ashlar_op *op = *at; op != end; op++) {
-        void **variable = &variables[op->variable];
-        if (op->bytes == 0) {
-            give(self, *variable, sizes[op->variable], stream);
-            *variable = NULL;
-            continue;
-        }
-        *variable = take(self, op->bytes, stream);
-        sizes[op->variable] = op->bytes;
         if (*variable == NULL) {
             *at = op;
             return false;
@@ -95,12 +85,13 @@ static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variabl
 static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
                                size_t end) {
     const ashlar_workload *w = b->workload;
+    const ashlar_stream stream = b->streams[thread];
     const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
     const size_t first = thread * variable_stride(w);
+    void **variables = s->variables + first;
     const bool is_done = s->sizes == NULL
-                             ? run_ops(s, b->streams[thread], s->variables + first, &at, stop)
-                             : run_sized_ops(s, b->streams[thread], s->variables + first,
-                                             s->sizes + first, &at, stop);
+                             ? run_ops(s, stream, variables, NULL, false, &at, stop)
+                             : run_ops(s, stream, variables, s->sizes + first, true, &at, stop);
     return is_done ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
                                   s->peer->name, at->bytes, w->name);

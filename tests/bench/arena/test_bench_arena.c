@@ -23,11 +23,15 @@ CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
         src[i] = (unsigned char)(i * 31 + i / 251);
     }
     for (int i = 0; i < 4; i++) {
-        const ashlar_copy_work work = {
-            .dst = dst, .src = src, .bytes = BYTES, .times = 2, .is_shared = (i & 1) != 0};
+        ashlar_copy_work work = {.dst = dst,
+                                 .src = src,
+                                 .bytes = BYTES,
+                                 .times = 2,
+                                 .is_shared = (i & 1) != 0,
+                                 .is_loop = i < 2};
         memset(dst, 0, BYTES);
         memset(dst + BYTES, 0xee, GUARD);
-        (i < 2 ? ashlar__copy_by_loop : ashlar__copy_by_memcpy)(&work);
+        ashlar__arena_copy(&work);
         CHECK(memcmp(dst, src, BYTES) == 0);
         CHECK(dst[BYTES] == 0xee);
     }
