@@ -1,5 +1,5 @@
 /* per_tensor_work.c - splits scattered tensors into lists, and works on them list by list. */
-#include "bench/arena/per_tensor_impl.h"
+#include "bench/arena/per_tensor.h"
 
 #include <string.h>
 

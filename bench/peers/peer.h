@@ -28,7 +28,7 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
  */
 typedef struct ashlar_peer {
     const char *name;
-    const char *version; /* NULL: not known */
+    const char *version;                                         /* NULL: not known */
     ashlar_status (*create)(ashlar_device *device, void **self); /* in: *self == origin */
     void (*destroy)(void *self); /* call it after every block has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
@@ -43,17 +43,16 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
 } ashlar_peer;
 
-const ashlar_peer *ashlar__peer_ashlar(void);
-const ashlar_peer *ashlar__peer_floor(void);
-const ashlar_peer *ashlar__peer_cub(void);      /* only in builds with CUB */
-const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc */
-const ashlar_peer *ashlar__peer_glibc(void);
-const ashlar_peer *ashlar__peer_driver(void);
-const ashlar_peer *
-ashlar__peer_cuda_async(void); /* only on a device that ashlar__peer_cuda_async_serves() */
+extern const ashlar_peer ashlar__peer_ashlar;
+extern const ashlar_peer ashlar__peer_plan; /* ashlar with steps; usual only for plans */
+extern const ashlar_peer ashlar__peer_floor;
+extern const ashlar_peer ashlar__peer_cub;      /* only in builds with CUB */
+extern const ashlar_peer ashlar__peer_jemalloc; /* only in builds with jemalloc */
+extern const ashlar_peer ashlar__peer_glibc;
+extern const ashlar_peer ashlar__peer_driver;
+extern const ashlar_peer ashlar__peer_cuda_async; /* only on a device that it serves */
+extern const ashlar_peer ashlar__peer_none;       /* the empty loop; measured only if it is named */
 bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
-const ashlar_peer *ashlar__peer_plan(void); /* ashlar with steps; usual only for plans */
-const ashlar_peer *ashlar__peer_none(void); /* the empty loop; measured only if it is named */
 
 /* All available peers, in the order of the report: ashlar, floor, cub and jemalloc if the build has
  * them, glibc, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number.

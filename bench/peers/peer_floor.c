@@ -282,15 +282,12 @@ static void leave(void *self) {
     mine = NULL;
 }
 
-const ashlar_peer *ashlar__peer_floor(void) {
-    static const ashlar_peer peer = {
-        .name = "floor",
-        .create = create,
-        .destroy = destroy,
-        .enter = enter,
-        .leave = leave,
-        .take = take,
-        .give = give,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_floor = {
+    .name = "floor",
+    .create = create,
+    .destroy = destroy,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};

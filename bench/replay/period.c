@@ -27,12 +27,12 @@ typedef struct finder {
     size_t prefix; /* the first `prefix` numbers need not repeat */
     size_t length; /* entries of runs[] that are set */
     size_t run_count;
-    size_t *runs;  /* [count]: by position, which run of RUN numbers begins there */
-    size_t *wide;  /* [count]: the same for longer runs */
-    size_t *last;  /* [count]: by run, the last position seen; NONE: not seen */
-    size_t *uses;  /* [count]: by run, how often it occurs */
-    double *votes; /* [count]: by distance, the votes for it */
-    double chance[DRIFT_MAX + 1];   /* by drift: share of runs that would repeat by chance */
+    size_t *runs;                 /* [count]: by position, which run of RUN numbers begins there */
+    size_t *wide;                 /* [count]: the same for longer runs */
+    size_t *last;                 /* [count]: by run, the last position seen; NONE: not seen */
+    size_t *uses;                 /* [count]: by run, how often it occurs */
+    double *votes;                /* [count]: by distance, the votes for it */
+    double chance[DRIFT_MAX + 1]; /* by drift: share of runs that would repeat by chance */
     size_t lags[LENGTHS * LEADERS]; /* candidates: for each length of runs, most votes first */
     size_t lag_count;
 } finder;
@@ -133,17 +133,14 @@ static void add_leaders(finder *f, size_t length, size_t run_count) {
 
 static ashlar_status find_lags(finder *f) {
     size_t length = f->length, run_count = f->run_count;
-    ashlar_status status = ASHLAR_OK;
     memcpy(f->wide, f->runs, length * sizeof *f->wide);
-    for (size_t width = RUN; status == ASHLAR_OK; width *= 2) {
-        add_leaders(f, length, run_count);
-        if (width >= length) {
-            break;
-        }
-        status = widen(f->wide, length, width, &run_count);
+    add_leaders(f, length, run_count);
+    for (size_t width = RUN; width < length; width *= 2) {
+        ASHLAR_TRY(widen(f->wide, length, width, &run_count));
         length -= width;
+        add_leaders(f, length, run_count);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* ---- one candidate ---- */
@@ -257,19 +254,13 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
 
 static ashlar_status find(finder *f, ashlar_period *p) {
     trial chosen = {0};
-    ashlar_status status = ASHLAR_OK;
     size_t length = f->count;
-    for (size_t width = 1; status == ASHLAR_OK && width < RUN; width *= 2) {
-        status = widen(f->runs, length, width, &f->run_count);
+    for (size_t width = 1; width < RUN; width *= 2) {
+        ASHLAR_TRY(widen(f->runs, length, width, &f->run_count));
         length -= width;
     }
-    if (status == ASHLAR_OK) {
-        find_chances(f);
-        status = find_lags(f);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    find_chances(f);
+    ASHLAR_TRY(find_lags(f));
     choose(f, p, &chosen);
     if (p->period != 0) {
         p->drift = drift_of(p->period);

@@ -11,7 +11,8 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
     ashlar_replay_result result;
     smaller.memory_bytes = steps * ASHLAR_REPLAY_GRAIN_BYTES;
     smaller.stops_at_a_failure = true;
-    smaller.addresses = NULL; /* they are of the run that `result` is of */
+    smaller.addresses = NULL; /* these are of the run that `result` is of */
+    smaller.reserved = NULL;
     const ashlar_status status = ashlar__replay_run(log, &smaller, &result);
     *passes = status == ASHLAR_OK;
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;

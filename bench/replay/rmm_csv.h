@@ -41,13 +41,16 @@ typedef struct ashlar_rmm_event {
 } ashlar_rmm_event;
 
 /*
- * Invariants: block < block_count of ALLOCATE and FREE, and each block is allocated
- * by one row and freed by at most one, later row; thread < thread_count, stream < stream_count.
+ * Invariants: block < block_count of ALLOCATE and FREE; each block is allocated by one event below
+ * event_count and freed by one later event below closed_count; thread < thread_count,
+ * stream < stream_count. The frees from event_count on are in the order of the allocations, on
+ * the allocation's thread and stream, and have the last row's line.
  */
 typedef struct ashlar_rmm_log {
     char *name; /* of the file, for messages */
     ashlar_rmm_event *events;
-    size_t event_count; /* at least 1 */
+    size_t event_count;  /* at least 1 */
+    size_t closed_count; /* with a free, behind them, of each block that they leave live */
     size_t event_capacity;
     size_t block_count;
     size_t thread_count;

@@ -183,18 +183,14 @@ static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, a
 
 static ashlar_status find_by_period(sequence *s, ashlar_steps *out) {
     ashlar_period period = {0};
-    ashlar_status status = reserve_sequence(s);
-    if (status == ASHLAR_OK) {
-        status = list_allocations(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__period_find(s->kinds, s->count, s->prefix, &period);
-    }
-    if (status == ASHLAR_OK && period.period == 0) {
+    ASHLAR_TRY(reserve_sequence(s));
+    ASHLAR_TRY(list_allocations(s));
+    ASHLAR_TRY(ashlar__period_find(s->kinds, s->count, s->prefix, &period));
+    if (period.period == 0) {
         *out = (ashlar_steps){0};
-    } else if (status == ASHLAR_OK) {
-        status = put_boundaries(s, &period, out);
+        return ASHLAR_OK;
     }
+    const ashlar_status status = put_boundaries(s, &period, out);
     ashlar__period_finish(&period);
     return status;
 }

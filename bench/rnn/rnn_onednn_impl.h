@@ -1,4 +1,6 @@
-/* rnn_onednn_impl.h - shared by rnn_onednn.c, which sets up, and rnn_onednn_pass.c, which runs. */
+/*
+ * rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
+ */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 
@@ -8,20 +10,22 @@
 
 #include "allocator/base/error.h"
 
-/* The memories of a layer. BACK: in the format that backward asks for. USER: in packed order. */
+/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. R always
+ * follows W, and C follows H. */
 enum {
     SRC,
     DST,
     BIAS,
-    WORKSPACE,
     H_FIRST,
     C_FIRST,
     W,
     R,
-    W_BACK,
-    R_BACK,
     W_USER,
     R_USER,
+    FORWARD_COUNT, /* of inference; the rest is for training */
+    WORKSPACE = FORWARD_COUNT,
+    W_BACK,
+    R_BACK,
     DIFF_SRC,
     DIFF_DST,
     DIFF_H,
@@ -34,15 +38,17 @@ enum {
     MEMORY_COUNT
 };
 
-/* The reorderings, from one memory of a layer to another ... */
+enum { FORWARD, BACKWARD, PASS_COUNT };
+
+/* From one memory of a layer to another. */
 enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
-/* ... and the two memories of each. */
+/* Which two memories. */
 extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
 typedef struct layer {
     size_t input;
-    dnnl_primitive_desc_t forward_desc, backward_desc;
-    dnnl_primitive_t forward, backward;
+    dnnl_primitive_desc_t descs[PASS_COUNT];
+    dnnl_primitive_t passes[PASS_COUNT];
     dnnl_primitive_t reorders[REORDER_COUNT];
     dnnl_memory_t memory[MEMORY_COUNT];
 } layer;
@@ -51,7 +57,7 @@ struct ashlar_onednn {
     ashlar_rnn_layout layout;
     size_t steps, batch;
     bool training;
-    bool is_direct; /* tensors in packed order serve as USER memory without a copy */
+    bool is_direct; /* the tensors of packed order are USER memory as they are */
     size_t bias_count;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -68,7 +74,7 @@ struct ashlar_onednn {
 
 static inline float *data_of(const layer *l, int which) {
     void *data = NULL;
-    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails only without a memory */
+    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails for no memory only */
     return data;
 }
 
