@@ -41,39 +41,9 @@ size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
     return ops->backend->loss_work_bytes(positions);
 }
 
-ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
-                                            const ashlar_embedding_args *args,
-                                            ashlar_stream stream) {
-    return ops->backend->embedding_forward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
-                                             const ashlar_embedding_args *args,
-                                             ashlar_stream stream) {
-    return ops->backend->embedding_backward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
-                                         ashlar_stream stream) {
-    return ops->backend->linear_forward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
-                                          ashlar_stream stream) {
-    return ops->backend->linear_backward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
-                               ashlar_stream stream) {
-    return ops->backend->loss(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_columns(const ashlar_ops *ops, const ashlar_columns_args *args,
-                                  ashlar_stream stream) {
-    return ops->backend->columns(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
-                                 ashlar_stream stream) {
-    return ops->backend->argmax(ops, args, stream);
-}
+#define DEFINE_OP(op, kind)                                                                 \
+    ashlar_status ashlar__ops_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
+                                   ashlar_stream stream) {                                  \
+        return ops->backend->op(ops, args, stream);                                         \
+    }
+ASHLAR_OPS_MAP(DEFINE_OP)

@@ -308,17 +308,10 @@ static ashlar_status linear_backward(const ashlar_ops *ops, const ashlar_linear_
     return status;
 }
 
-const ashlar_ops_backend ashlar__ops_backend_cuda = {
-    .name = "cuda",
-    .open = open_cuda,
-    .close = close_cuda,
-    .check = check,
-    .loss_work_bytes = loss_work_bytes,
-    .embedding_forward = embedding_forward,
-    .embedding_backward = embedding_backward,
-    .linear_forward = linear_forward,
-    .linear_backward = linear_backward,
-    .loss = loss,
-    .columns = columns,
-    .argmax = argmax,
-};
+#define ROW(op, kind) .op = op,
+const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "cuda",
+                                                     .open = open_cuda,
+                                                     .close = close_cuda,
+                                                     .check = check,
+                                                     .loss_work_bytes = loss_work_bytes,
+                                                     ASHLAR_OPS_MAP(ROW)};

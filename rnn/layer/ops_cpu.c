@@ -172,7 +172,7 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     return log((double)sum) + gap;
 }
 
-double REAL(ashlar__loss)(const ashlar_loss_args *args) {
+void REAL(ashlar__loss)(const ashlar_loss_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const dlogits = args->dlogits;
@@ -198,7 +198,7 @@ double REAL(ashlar__loss)(const ashlar_loss_args *args) {
         loss += drow == NULL ? position_loss(row, classes, target)
                              : position_gradient(row, classes, target, weight, drow);
     }
-    return args->weight == 0 ? loss / (double)valid : loss * args->weight;
+    *args->loss += args->weight == 0 ? loss / (double)valid : loss * args->weight;
 }
 
 void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
