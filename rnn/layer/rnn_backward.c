@@ -113,9 +113,9 @@ static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn
         .full = in_work(args, batch->map.full),
         .dh = in_work(args, batch->map.dh),
         .dc = in_work(args, batch->map.dc),
-        .recurrent = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_R], false,
+        .recurrent = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_R], false,
                                  in_work(args, batch->map.recurrent)),
-        .project = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
+        .project = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
                                in_work(args, batch->map.project)),
     };
     read_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
@@ -124,19 +124,19 @@ static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn
 }
 
 void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) {
-    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
-    const real *const weights = args->weights;
+    const real *const weights = args->b.weights;
     real *const flow = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->dy, batch.layout->output, flow);
+    pack_rows(&batch, args->b.dy, batch.layout->output, flow);
     for (size_t l = config->layers; l-- > 0;) {
         for (size_t d = 0; d < config->directions; d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             backward_pseudo_layer(&batch, args, &pseudo_layer, flow);
         }
         /* Overwrite `flow` only now, when both directions have read it. */
-        for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
+        for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
             (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, 1,
@@ -148,8 +148,8 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
             drop_rows(&batch, *kept_seed(&batch, args), l, flow);
         }
     }
-    if (args->dx != NULL) {
-        unpack_rows(&batch, flow, config->input, args->dx);
+    if (args->b.dx != NULL) {
+        unpack_rows(&batch, flow, config->input, args->b.dx);
     }
 }
 
@@ -213,7 +213,7 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
                                           const ashlar_rnn_cpu_args *args,
                                           const pseudo_layer_view *pseudo_layer,
                                           const real *input) {
-    real *const dweights = args->dweights;
+    real *const dweights = args->b.dweights;
     real *const dr = dweights + pseudo_layer->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = pseudo_layer->place[ASHLAR_RNN_WP];
     REAL(ashlar__gemm)
@@ -242,11 +242,11 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 }
 
 void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *args) {
-    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->x, config->input, rows);
+    pack_rows(&batch, args->b.x, config->input, rows);
     for (size_t l = 0; l < config->layers; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {

@@ -87,7 +87,7 @@ static void forward_shard(void *context, size_t strand) {
 /* Run one pseudo-layer, from its layer's input [N, in] to its last states. */
 static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  const pseudo_layer_view *pseudo_layer, const real *input) {
-    const real *const weights = args->weights;
+    const real *const weights = args->b.weights;
     real *const bias = in_work(args, batch->map.bias);
     /* Read the input before writing any states: in inference they may share its memory. */
     REAL(ashlar__gemm)
@@ -131,11 +131,11 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
-    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->reserve != NULL);
+    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->b.reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
     const real *input = rows;
-    pack_rows(&batch, args->x, config->input, rows);
+    pack_rows(&batch, args->b.x, config->input, rows);
     if (batch.is_dropping) {
         *kept_seed(&batch, args) = args->dropout_seed;
     }
@@ -149,6 +149,6 @@ void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     for (size_t d = 0; d < config->directions; d++) {
         const pseudo_layer_view pseudo_layer =
             open_pseudo_layer(&batch, args, config->layers - 1, d);
-        write_outputs(&batch, &pseudo_layer, args->y);
+        write_outputs(&batch, &pseudo_layer, args->b.y);
     }
 }

@@ -122,11 +122,11 @@ void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t side = first_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
         const size_t row = state_row(batch, pseudo_layer, p);
-        put_state(args->hx, row, pseudo_layer->state,
+        put_state(args->b.hx, row, pseudo_layer->state,
                   pseudo_layer->states +
                       (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state);
         if (has_cells) {
-            put_state(args->cx, row, pseudo_layer->hidden,
+            put_state(args->b.cx, row, pseudo_layer->hidden,
                       pseudo_layer->cells +
                           (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden);
         }
@@ -141,11 +141,11 @@ void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *
         const size_t row = state_row(batch, pseudo_layer, p);
         take_state(pseudo_layer->states +
                        (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state,
-                   args->hy, row, pseudo_layer->state);
+                   args->b.hy, row, pseudo_layer->state);
         if (has_cells) {
             take_state(pseudo_layer->cells +
                            (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden,
-                       args->cy, row, pseudo_layer->hidden);
+                       args->b.cy, row, pseudo_layer->hidden);
         }
     }
 }
@@ -155,9 +155,9 @@ void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_arg
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t row = state_row(batch, pseudo_layer, p);
-        put_state(args->dhy, row, pseudo_layer->state, dh + p * pseudo_layer->state);
+        put_state(args->b.dhy, row, pseudo_layer->state, dh + p * pseudo_layer->state);
         if (has_cells) {
-            put_state(args->dcy, row, pseudo_layer->hidden, dc + p * pseudo_layer->hidden);
+            put_state(args->b.dcy, row, pseudo_layer->hidden, dc + p * pseudo_layer->hidden);
         }
     }
 }
@@ -167,9 +167,9 @@ void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_ar
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t row = state_row(batch, pseudo_layer, p);
-        take_state(dh + p * pseudo_layer->state, args->dhx, row, pseudo_layer->state);
+        take_state(dh + p * pseudo_layer->state, args->b.dhx, row, pseudo_layer->state);
         if (has_cells) {
-            take_state(dc + p * pseudo_layer->hidden, args->dcx, row, pseudo_layer->hidden);
+            take_state(dc + p * pseudo_layer->hidden, args->b.dcx, row, pseudo_layer->hidden);
         }
     }
 }

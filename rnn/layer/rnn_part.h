@@ -26,7 +26,7 @@ typedef struct pseudo_layer_view {
 
 /* The address in `work` at a byte offset of the map. */
 static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
-    return (real *)(void *)((char *)args->work + offset);
+    return (real *)(void *)((char *)args->b.work + offset);
 }
 
 static inline pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
@@ -92,14 +92,14 @@ static inline size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) 
 /* The copy that layer l > 0 has of its input. In inference all layers share one buffer for it. */
 static inline real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  size_t l) {
-    char *const reserve = args->reserve;
+    char *const reserve = args->b.reserve;
     return batch->training
                ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
                : in_work(args, batch->map.rows);
 }
 
 static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
-    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
+    return (uint64_t *)(void *)((char *)args->b.reserve + batch->map.seed);
 }
 
 #define pack_rows ASHLAR_VARIANT(ashlar__pack_rows)
