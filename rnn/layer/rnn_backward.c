@@ -65,7 +65,8 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
     const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
-                 direction = pseudo_layer->direction;
+                 before = side_before(pseudo_layer->direction, t),
+                 after = side_after(pseudo_layer->direction, t);
     const size_t output = batch->layout->output;
     const bool has_sums = batch->split < batch->gate_rows;
     add_rows(run->dh, run->dy + batch->start[t] * output, output, rows, state);
@@ -73,10 +74,10 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
         .hidden = hidden,
         .gates = pseudo_layer->gates + batch->start[t] * batch->gate_width,
         .sums = run->sums,
-        .state = pseudo_layer->states + states_before(batch, direction, t) * state,
-        .cell = pseudo_layer->cells + cells_before(batch, direction, t) * hidden,
-        .next_cell = pseudo_layer->cells + cells_after(batch, direction, t) * hidden,
-        .output = pseudo_layer->states + states_after(batch, direction, t) * state,
+        .state = pseudo_layer->states + ashlar__rnn_rows_state(batch, before) * state,
+        .cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, before) * hidden,
+        .next_cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, after) * hidden,
+        .output = pseudo_layer->states + ashlar__rnn_rows_state(batch, after) * state,
         .doutput = backward_projection(run, rows, t),
         .dcell = run->dc,
     };
@@ -105,22 +106,25 @@ static void backward_shard(void *context, size_t strand) {
 
 static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                   const pseudo_layer_view *pseudo_layer, const real *dy) {
+    real *const own[] = {in_work(args, batch->map.dh), in_work(args, batch->map.dc)};
     backward_run run = {
         .batch = batch,
         .pseudo_layer = pseudo_layer,
         .dy = dy + pseudo_layer->direction * pseudo_layer->state,
         .sums = in_work(args, batch->map.sums),
         .full = in_work(args, batch->map.full),
-        .dh = in_work(args, batch->map.dh),
-        .dc = in_work(args, batch->map.dc),
+        .dh = own[0],
+        .dc = own[1],
         .recurrent = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_R], false,
                                  in_work(args, batch->map.recurrent)),
         .project = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
                                in_work(args, batch->map.project)),
     };
-    read_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
+    read_states(batch, args, pseudo_layer, STATE_GRADIENTS,
+                (const void *const[]){args->b.dhy, args->b.dcy}, own);
     ashlar__workers_run(batch->shards, backward_shard, &run);
-    write_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
+    write_states(batch, args, pseudo_layer, STATE_GRADIENTS, own,
+                 (void *const[]){args->b.dhx, args->b.dcx});
 }
 
 void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) {
@@ -179,8 +183,9 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
         REAL(ashlar__gemm)
         (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
          gates + batch->start[from] * batch->gate_width, batch->gate_width,
-         pseudo_layer->states + states_before(batch, pseudo_layer->direction, from) * width, width,
-         1, dr + first * width, width);
+         pseudo_layer->states +
+             ashlar__rnn_rows_state(batch, side_before(pseudo_layer->direction, from)) * width,
+         width, 1, dr + first * width, width);
         from = t + 1;
     }
 }
