@@ -7,7 +7,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/data/batch_sampler.h"
 
 /* Steps first .. first + steps - 1 of a record's sequence. */
 typedef struct piece {
@@ -178,12 +177,8 @@ void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
     batch->epoch = ashlar__batch_sampler_epochs(batcher->batch_sampler);
 }
 
-void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
-    ashlar__batch_sampler_skip(batcher->batch_sampler, batches);
-}
-
-ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher) {
-    return ashlar__batch_sampler_random(batcher->batch_sampler);
+ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher) {
+    return batcher->batch_sampler;
 }
 
 size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher) {

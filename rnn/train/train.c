@@ -40,8 +40,8 @@ static ashlar_status build_model(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
     ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
-    ASHLAR_TRY(t->task->table->open(t->task, t->allocator, t->stream,
-                                    ashlar_optimizer_regions(&t->config.optimizer)));
+    ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
+                                 ashlar_optimizer_regions(&t->config.optimizer)));
     if (t->config.without_bias_decay) {
         ASHLAR_TRY(spare_biases(t->task->arena));
     }
@@ -98,7 +98,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     }
     ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
     ashlar_optimizer_destroy(t->optimizer);
-    t->task->table->close(t->task);
+    ashlar__task_close(t->task);
     if (t->losses != NULL) {
         const ashlar_status unused = ashlar_free(t->allocator, t->losses);
         (void)unused; /* cannot fail: this allocator gave the block */
