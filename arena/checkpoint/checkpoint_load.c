@@ -159,10 +159,7 @@ static ashlar_status check_complete(const loading *l) {
 
 static ashlar_status check_tensors(loading *l) {
     for (size_t i = 0; i < ashlar__safetensors_count(l->file->tensors); i++) {
-        const ashlar_status status = take_entry(l, ashlar__safetensors_at(l->file->tensors, i));
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(take_entry(l, ashlar__safetensors_at(l->file->tensors, i)));
     }
     return check_complete(l);
 }

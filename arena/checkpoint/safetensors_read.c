@@ -195,10 +195,7 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
     for (size_t i = 0; i < file->count; i++) {
         const ashlar_safetensors_entry *entry = &file->entries[i];
         size_t bytes;
-        const ashlar_status status = ashlar__safetensors_entry_bytes(entry, &bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
         if ((const unsigned char *)entry->data != checked->data + end) {
             return fail_format(checked->path, entry->name, "does not begin where the last ended");
         }
@@ -278,8 +275,8 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
             return status;
         }
     }
-    const ashlar_status status = check_cover(checked, file);
-    return status == ASHLAR_OK ? index_names(checked, file) : status;
+    ASHLAR_TRY(check_cover(checked, file));
+    return index_names(checked, file);
 }
 
 static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {

@@ -139,11 +139,8 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
                             "parameters; use ASHLAR_REGIONS_ALL for training",
                             regions);
     }
-    ashlar_status status = ashlar__arena_place(arena);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = take_zeroed(arena, allocator, stream, regions);
+    ASHLAR_TRY(ashlar__arena_place(arena));
+    const ashlar_status status = take_zeroed(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
         arena->allocator = allocator;
         ASHLAR_CHECK3(ashlar_arena_check(arena) == ASHLAR_OK);

@@ -125,10 +125,7 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
 /* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
 static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
     size_t elements, bytes, end;
-    ashlar_status status = measure(&specs[at], &elements, &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(&specs[at], &elements, &bytes));
     const size_t begin = specs[at].group_offset;
     if (!ashlar__add(begin, bytes, &end) || end > group_bytes ||
         begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
@@ -139,10 +136,7 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
     }
     for (size_t i = 0; i < at; i++) {
         size_t other_elements, other_bytes;
-        status = measure(&specs[i], &other_elements, &other_bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(measure(&specs[i], &other_elements, &other_bytes));
         if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
             return ashlar__fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
                                 specs[at].name, specs[i].name);
@@ -167,10 +161,7 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
             return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
                                 specs[0].name, specs[i].name);
         }
-        const ashlar_status status = check_place(specs, i, bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_place(specs, i, bytes));
     }
     return ASHLAR_OK;
 }
@@ -178,10 +169,7 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
 /* Append one checked tensor. There must be room for it. Errors: ASHLAR_EHOSTMEM (for its name). */
 static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec) {
     ashlar_tensor_info info = {.dtype = spec->dtype, .rank = spec->rank};
-    const ashlar_status status = measure(spec, &info.elements, &info.bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(spec, &info.elements, &info.bytes));
     memcpy(info.shape, spec->shape, spec->rank * sizeof info.shape[0]);
     const size_t length = strlen(spec->name);
     char *name = ashlar__host_calloc(length + 1, 1);
@@ -253,10 +241,7 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
         memcpy(spec.shape, shape, rank * sizeof spec.shape[0]);
     }
     size_t elements = 0, bytes = 0;
-    const ashlar_status status = measure(&spec, &elements, &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(&spec, &elements, &bytes));
     return ashlar_arena_add_group(arena, bytes, &spec, 1, tensor);
 }
 

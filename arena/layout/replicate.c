@@ -71,8 +71,8 @@ typedef struct side {
 
 /* Work queued on `later` from now on waits for all work queued on `earlier` so far. */
 static ashlar_status order(side earlier, ashlar_event event, side later) {
-    const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
-    return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
+    ASHLAR_TRY(ashlar_event_record(earlier.device, event, earlier.stream));
+    return ashlar_stream_wait(later.device, later.stream, event);
 }
 
 static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar_arena *from,

@@ -47,11 +47,9 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
 }
 
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ashlar_status status = ashlar_optimizer_check(config);
-    if (status == ASHLAR_OK) {
-        status = check_arena(arena, ashlar_optimizer_regions(config));
-    }
-    return status == ASHLAR_OK ? ashlar__workers_check() : status;
+    ASHLAR_TRY(ashlar_optimizer_check(config));
+    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
+    return ashlar__workers_check();
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
@@ -78,13 +76,9 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_scalars scalars = {.factor = 1, .bias1 = 1, .bias2 = 1};
     scalars.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
-    ashlar_status status =
-        ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_device(o->device, o->runs, o->table.runs,
-                                       o->table.count * sizeof *o->runs, stream);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream));
+    return ashlar_copy_to_device(o->device, o->runs, o->table.runs,
+                                 o->table.count * sizeof *o->runs, stream);
 }
 
 static ashlar_status open_device(ashlar_optimizer *o) {
@@ -97,10 +91,7 @@ static ashlar_status open_device(ashlar_optimizer *o) {
 
 ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
                                       ashlar_stream stream, ashlar_optimizer **out) {
-    ashlar_status status = check(arena, config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check(arena, config));
     ashlar_optimizer *o = ashlar__host_calloc(1, sizeof *o);
     if (o == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
@@ -109,7 +100,7 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config),
                                       .config = *config};
-    status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
+    ashlar_status status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
     if (status == ASHLAR_OK) {
         status = open_device(o);
     }
@@ -217,10 +208,7 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
 
 ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
                                    ashlar_stream stream) {
-    const ashlar_status status = check_range(o, offset, bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_range(o, offset, bytes));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
     ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
@@ -228,10 +216,7 @@ ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t by
 
 ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale,
                                       ashlar_stream stream) {
-    const ashlar_status status = check_gradient_scale(gradient_scale);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_DECIDE);
     job.gradient_scale = gradient_scale;
     return launch(o, &job, stream);

@@ -85,10 +85,7 @@ ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
                                     const ashlar_collectives *collectives,
                                     ashlar_reduction reduction, ashlar_stream stream,
                                     ashlar_reducer **out) {
-    ashlar_status status = check_arguments(arena, collectives, reduction);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_arguments(arena, collectives, reduction));
     ashlar_reducer *r = ashlar__host_calloc(1, sizeof *r);
     if (r == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
@@ -101,10 +98,11 @@ ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
     r->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *r->buckets);
     r->is_frozen = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_frozen);
     r->is_final = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_final);
-    status = r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
-                 ? ashlar_event_create(r->device, &r->event)
-                 : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
-                                arena->tensor_count);
+    const ashlar_status status =
+        r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
+            ? ashlar_event_create(r->device, &r->event)
+            : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                           arena->tensor_count);
     if (status != ASHLAR_OK) {
         ashlar_reducer_destroy(r);
         return status;
@@ -132,8 +130,8 @@ static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashla
     if (earlier == later) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_event_record(r->device, r->event, earlier);
-    return status == ASHLAR_OK ? ashlar_stream_wait(r->device, later, r->event) : status;
+    ASHLAR_TRY(ashlar_event_record(r->device, r->event, earlier));
+    return ashlar_stream_wait(r->device, later, r->event);
 }
 
 /* Call a collective for bucket `i` of a region. */
@@ -151,10 +149,7 @@ static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
     ASHLAR_CHECK2(i == r->next && r->buckets[i].missing == 0 && r->buckets[i].streams != 0);
     for (size_t s = 0; s < r->stream_count; s++) {
         if ((r->buckets[i].streams >> s & 1) != 0) {
-            const ashlar_status status = order(r, r->streams[s], r->stream);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(order(r, r->streams[s], r->stream));
         }
     }
     return send_range(r,
@@ -310,11 +305,9 @@ static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
 }
 
 ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_stream stream) {
-    ashlar_status status = order(r, stream, r->stream);
-    if (status == ASHLAR_OK) {
-        status = send_parameters(r, root);
-    }
-    return status == ASHLAR_OK ? order(r, r->stream, stream) : status;
+    ASHLAR_TRY(order(r, stream, r->stream));
+    ASHLAR_TRY(send_parameters(r, root));
+    return order(r, r->stream, stream);
 }
 
 ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {

@@ -232,10 +232,7 @@ static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *pa
     }
     const size_t start = corpus->text_bytes;
     const size_t record_count = corpus->record_count;
-    status = append_file(corpus, fd, info.st_size > 0 ? (size_t)info.st_size : 0, path);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(append_file(corpus, fd, info.st_size > 0 ? (size_t)info.st_size : 0, path));
     const size_t bytes = corpus->text_bytes - start;
     const bool binary = bytes > 0 && memchr(corpus->text + start, 0, bytes) != NULL;
     if (!binary) {

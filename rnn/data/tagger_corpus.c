@@ -152,12 +152,9 @@ static ashlar_status read_file(reading *r, const char *path) {
     ashlar_tagger_corpus *c = r->corpus;
     const size_t sentences = c->counts.sentences;
     size_t bytes;
-    ashlar_status status = ashlar__file_read(path, &c->texts[c->text_count], &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__file_read(path, &c->texts[c->text_count], &bytes));
     r->path = path;
-    status = read_text(r, c->texts[c->text_count++], bytes);
+    const ashlar_status status = read_text(r, c->texts[c->text_count++], bytes);
     return status == ASHLAR_OK && c->counts.sentences == sentences
                ? ashlar__fail(ASHLAR_EFORMAT,
                               "%s: no sentence in it; give a file of words and tags", path)

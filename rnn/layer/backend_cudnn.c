@@ -142,16 +142,10 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);
-    ashlar_status status = build_for(rnn, batch);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(build_for(rnn, batch));
     if (s->newest.steps != steps || s->newest.batch != batch || s->newest.training != training) {
         ashlar_cudnn_sizes sizes = {.steps = steps, .batch = batch, .training = training};
-        status = ask(rnn, &sizes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ask(rnn, &sizes));
         s->newest = sizes;
     }
     *out = s->newest;

@@ -9,16 +9,13 @@ ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashl
     ashlar_device_get_info(device, &info);
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
-    ashlar_status status = backend->check(dtype);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(backend->check(dtype));
     ashlar_ops *ops = ashlar__host_calloc(1, sizeof *ops);
     if (ops == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
     }
     *ops = (ashlar_ops){.device = device, .backend = backend, .dtype = dtype};
-    status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
+    const ashlar_status status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
     if (status != ASHLAR_OK) {
         ashlar__host_free(ops);
         return status;

@@ -170,11 +170,8 @@ static size_t loss_work_bytes(size_t positions) {
 
 static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                           ashlar_stream stream) {
-    ashlar_status status = ashlar__device_enter(ops->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
+    ashlar_status status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
     if (status == ASHLAR_OK) {
         status = launch(ops, KERNEL_loss_sum, 1, args, stream);
     }

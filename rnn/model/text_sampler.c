@@ -85,11 +85,8 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
     }
     s->at = lay_out(&m->config, work_bytes);
     void *memory = NULL;
-    status =
-        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(
+        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory));
     s->memory = memory;
     status = ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream); /* states start at zero */
     if (status == ASHLAR_OK) {

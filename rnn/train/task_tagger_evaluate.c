@@ -34,11 +34,8 @@ static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
         return queue_prediction(t);
     }
     const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
-    ashlar_status status = ashlar_step_begin(t->head.allocator, t->tagger->stream, key);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = queue_prediction(t);
+    ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));
+    const ashlar_status status = queue_prediction(t);
     const ashlar_status ended = ashlar_step_end(t->head.allocator);
     return status == ASHLAR_OK ? ended : status;
 }
