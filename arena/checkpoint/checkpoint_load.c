@@ -38,13 +38,8 @@ ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) 
     }
     memcpy(copy, path, strlen(path));
     file->path = copy;
-    const ashlar_status status = ashlar__safetensors_open(path, &file->tensors);
-    if (status != ASHLAR_OK) {
-        ashlar_checkpoint_close(file);
-        return status;
-    }
-    *out = file;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(ashlar__safetensors_open(path, &file->tensors), file, ashlar_checkpoint_close,
+                    out);
 }
 
 void ashlar_checkpoint_close(ashlar_checkpoint *file) {
@@ -207,11 +202,9 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
         const size_t bytes = ashlar_arena_region_bytes(l->arena, (ashlar_region)i);
         most = (l->regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
     }
-    char *image = ashlar__host_calloc(most, 1);
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
-                            l->file->path, most);
-    }
+    char *image;
+    ASHLAR_HOST_NEW(image, most, "%s: no host memory for a region of %zu bytes", l->file->path,
+                    most);
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {

@@ -231,10 +231,8 @@ static ashlar_status parse_metadata(const check *checked, const ashlar_json *met
     if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(checked->path, metadata->key, "is not one object");
     }
-    file->metadata = ashlar__host_calloc(metadata->count + 1, sizeof *file->metadata);
-    if (file->metadata == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its metadata", checked->path);
-    }
+    ASHLAR_HOST_NEW(file->metadata, metadata->count + 1, "%s: no host memory for its metadata",
+                    checked->path);
     for (const ashlar_json *item = metadata->item; item != NULL; item = item->next) {
         if (item->kind != ASHLAR_JSON_STRING || strlen(item->text) != item->count ||
             !has_text_key(item)) {
@@ -306,20 +304,11 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
 /* --- the interface -------------------------------------------------------------------------- */
 
 ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out) {
-    ashlar_safetensors *file = ashlar__host_calloc(1, sizeof *file);
-    if (file == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
-    }
-    ashlar_status status = map_file(file, path);
-    if (status == ASHLAR_OK) {
-        status = parse_file(file, path);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__safetensors_close(file);
-        return status;
-    }
-    *out = file;
-    return ASHLAR_OK;
+    ashlar_safetensors *file;
+    ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
+    const ashlar_status status = map_file(file, path);
+    ASHLAR_HAND_OUT(status == ASHLAR_OK ? parse_file(file, path) : status, file,
+                    ashlar__safetensors_close, out);
 }
 
 void ashlar__safetensors_close(ashlar_safetensors *file) {

@@ -21,10 +21,8 @@ const char *ashlar_region_text(ashlar_region region) {
 }
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
-    ashlar_arena *arena = ashlar__host_calloc(1, sizeof *arena);
-    if (arena == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an arena");
-    }
+    ashlar_arena *arena;
+    ASHLAR_HOST_NEW(arena, 1, "no host memory for an arena");
     *arena = (ashlar_arena){.bucket_bytes = SIZE_MAX, .world_size = 1};
     *out = arena;
     return ASHLAR_OK;

@@ -89,34 +89,24 @@ static ashlar_status open_device(ashlar_optimizer *o) {
                                            : ASHLAR_OK;
 }
 
+static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
+    ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
+    ASHLAR_TRY(open_device(o));
+    ASHLAR_TRY(take_block(o, stream));
+    return fill_block(o, stream);
+}
+
 ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
                                       ashlar_stream stream, ashlar_optimizer **out) {
     ASHLAR_TRY(check(arena, config));
-    ashlar_optimizer *o = ashlar__host_calloc(1, sizeof *o);
-    if (o == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
-    }
+    ashlar_optimizer *o;
+    ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config),
                                       .config = *config};
-    ashlar_status status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
-    if (status == ASHLAR_OK) {
-        status = open_device(o);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_block(o, stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = fill_block(o, stream);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar_optimizer_destroy(o);
-        return status;
-    }
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
-    *out = o;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
 }
 
 void ashlar_optimizer_destroy(ashlar_optimizer *o) {

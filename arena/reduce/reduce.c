@@ -72,13 +72,21 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
     return ASHLAR_OK;
 }
 
-static void count_tensors(ashlar_reducer *r) {
+static ashlar_status build(ashlar_reducer *r) {
+    r->buckets = ashlar__host_calloc(r->arena->bucket_count, sizeof *r->buckets);
+    r->is_frozen = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_frozen);
+    r->is_final = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_final);
+    if (r->buckets == NULL || r->is_frozen == NULL || r->is_final == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                            r->arena->tensor_count);
+    }
     for (size_t i = 0; i < r->arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &r->arena->tensors[i];
         ASHLAR_CHECK2(r->arena->groups[tensor->group].bucket < r->arena->bucket_count);
         r->is_frozen[i] = tensor->info.options.is_frozen;
         r->buckets[r->arena->groups[tensor->group].bucket].tensors += !r->is_frozen[i];
     }
+    return ashlar_event_create(r->device, &r->event);
 }
 
 ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
@@ -86,30 +94,14 @@ ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
                                     ashlar_reduction reduction, ashlar_stream stream,
                                     ashlar_reducer **out) {
     ASHLAR_TRY(check_arguments(arena, collectives, reduction));
-    ashlar_reducer *r = ashlar__host_calloc(1, sizeof *r);
-    if (r == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
-    }
+    ashlar_reducer *r;
+    ASHLAR_HOST_NEW(r, 1, "no host memory for a reducer");
     *r = (ashlar_reducer){.arena = arena,
                           .device = ashlar_allocator_device(arena->allocator),
                           .collectives = *collectives,
                           .reduction = reduction,
                           .stream = stream};
-    r->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *r->buckets);
-    r->is_frozen = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_frozen);
-    r->is_final = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_final);
-    const ashlar_status status =
-        r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
-            ? ashlar_event_create(r->device, &r->event)
-            : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
-                           arena->tensor_count);
-    if (status != ASHLAR_OK) {
-        ashlar_reducer_destroy(r);
-        return status;
-    }
-    count_tensors(r);
-    *out = r;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(r), r, ashlar_reducer_destroy, out);
 }
 
 void ashlar_reducer_destroy(ashlar_reducer *r) {

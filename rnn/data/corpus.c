@@ -273,10 +273,8 @@ static ashlar_status add_path(path_list *list, const char *folder, const char *n
     }
     list->paths = paths;
     const size_t bytes = strlen(folder) + strlen(name) + sizeof "/";
-    char *path = ashlar__host_calloc(bytes, 1);
-    if (path == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory to list %s", folder);
-    }
+    char *path;
+    ASHLAR_HOST_NEW(path, bytes, "corpus: no host memory to list %s", folder);
     (void)snprintf(path, bytes, "%s/%s", folder, name);
     list->paths[list->count++] = path;
     return ASHLAR_OK;
@@ -366,19 +364,13 @@ ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar
     if (count == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
     }
-    ashlar_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
-    if (corpus == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory");
+    ashlar_corpus *corpus;
+    ASHLAR_HOST_NEW(corpus, 1, "corpus: no host memory");
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = add_named(corpus, paths[i]);
     }
-    for (size_t i = 0; i < count; i++) {
-        const ashlar_status status = add_named(corpus, paths[i]);
-        if (status != ASHLAR_OK) {
-            ashlar__corpus_destroy(corpus);
-            return status;
-        }
-    }
-    *out = corpus;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, corpus, ashlar__corpus_destroy, out);
 }
 
 void ashlar__corpus_destroy(ashlar_corpus *corpus) {

@@ -259,13 +259,7 @@ ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
     }
     corpus->config = *config;
     corpus->texts = texts;
-    const ashlar_status status = read_files(corpus, paths, count);
-    if (status != ASHLAR_OK) {
-        ashlar__tagger_corpus_destroy(corpus);
-        return status;
-    }
-    *out = corpus;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(read_files(corpus, paths, count), corpus, ashlar__tagger_corpus_destroy, out);
 }
 
 void ashlar__tagger_corpus_destroy(ashlar_tagger_corpus *corpus) {

@@ -102,10 +102,8 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
  * cuDNN 9.19, which refuses a pass whose buffers are too small. The lock must be held. */
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
-    int32_t *lengths = ashlar__host_calloc(sizes->batch, sizeof *lengths);
-    if (lengths == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", sizes->batch);
-    }
+    int32_t *lengths;
+    ASHLAR_HOST_NEW(lengths, sizes->batch, "no host memory for %zu lengths", sizes->batch);
     for (size_t b = 0; b < sizes->batch; b++) {
         lengths[b] = (int32_t)sizes->steps;
     }

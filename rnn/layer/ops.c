@@ -10,18 +10,11 @@ ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashl
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
     ASHLAR_TRY(backend->check(dtype));
-    ashlar_ops *ops = ashlar__host_calloc(1, sizeof *ops);
-    if (ops == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
-    }
+    ashlar_ops *ops;
+    ASHLAR_HOST_NEW(ops, 1, "no host memory for a model's operations");
     *ops = (ashlar_ops){.device = device, .backend = backend, .dtype = dtype};
     const ashlar_status status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(ops);
-        return status;
-    }
-    *out = ops;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, ops, ashlar__host_free, out);
 }
 
 void ashlar__ops_destroy(ashlar_ops *ops) {

@@ -45,23 +45,15 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
 ashlar_status ashlar__model_create(ashlar_allocator *allocator, ashlar_stream stream,
                                    const ashlar_model_config *config, unsigned regions,
                                    ashlar_model **out) {
-    ashlar_model *model = ashlar__host_calloc(1, sizeof *model);
-    if (model == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model");
-    }
+    ashlar_model *model;
+    ASHLAR_HOST_NEW(model, 1, "no host memory for a model");
     *model = (ashlar_model){
         .config = *config,
         .device = ashlar_allocator_device(allocator),
         .allocator = allocator,
         .stream = stream,
     };
-    const ashlar_status status = build(model, regions);
-    if (status != ASHLAR_OK) {
-        ashlar__model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(model, regions), model, ashlar__model_destroy, out);
 }
 
 void ashlar__model_destroy(ashlar_model *model) {

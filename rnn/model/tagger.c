@@ -78,23 +78,15 @@ static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
 ashlar_status ashlar__tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
                                     const ashlar_tagger_config *config, unsigned regions,
                                     ashlar_tagger **out) {
-    ashlar_tagger *tagger = ashlar__host_calloc(1, sizeof *tagger);
-    if (tagger == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a tagger");
-    }
+    ashlar_tagger *tagger;
+    ASHLAR_HOST_NEW(tagger, 1, "no host memory for a tagger");
     *tagger = (ashlar_tagger){
         .config = *config,
         .device = ashlar_allocator_device(allocator),
         .allocator = allocator,
         .stream = stream,
     };
-    const ashlar_status status = build(tagger, regions);
-    if (status != ASHLAR_OK) {
-        ashlar__tagger_destroy(tagger);
-        return status;
-    }
-    *out = tagger;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(tagger, regions), tagger, ashlar__tagger_destroy, out);
 }
 
 void ashlar__tagger_destroy(ashlar_tagger *tagger) {

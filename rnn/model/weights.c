@@ -98,10 +98,8 @@ ashlar_status ashlar__weights_draw(const ashlar_weights *w, const ashlar_arena *
                                    uint64_t seed) {
     ashlar_device *device = ashlar_allocator_device(w->allocator);
     const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
-    char *image = ashlar__host_calloc(bytes, 1); /* padding stays zero */
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
-    }
+    char *image; /* padding stays zero */
+    ASHLAR_HOST_NEW(image, bytes, "no host memory for %zu bytes of weights", bytes);
     draw(w, arena, image, seed);
     ashlar_status status = ashlar_copy_to_device(
         device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS), image, bytes, w->stream);

@@ -123,12 +123,7 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
         status =
             ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream);
     }
-    if (status != ASHLAR_OK) {
-        ashlar__model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, model, ashlar__model_destroy, out);
 }
 
 /* Write a text and its report. */

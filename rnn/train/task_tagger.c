@@ -226,10 +226,8 @@ void ashlar__task_tagger_list(const ashlar_tagger_task *t, bool held_out,
 /* Create a batch sampler of all sentences that are not held out. */
 static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     const size_t count = t->head.sequences;
-    ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);
-    if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", count);
-    }
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, count, "no host memory for %zu sentences", count);
     ashlar__task_tagger_list(t, false, items);
     const ashlar_status status =
         ashlar__batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
@@ -254,19 +252,11 @@ static ashlar_status build(ashlar_tagger_task *t) {
 ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                          const ashlar_train_config *config,
                                          const ashlar_task_tagger_config *tags, ashlar_task **out) {
-    ashlar_tagger_task *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
-    }
+    ashlar_tagger_task *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
     *t = (ashlar_tagger_task){.head = {.table = &table, .unit = "word"},
                               .config = *config,
                               .tags = *tags,
                               .corpus = corpus};
-    const ashlar_status status = build(t);
-    if (status != ASHLAR_OK) {
-        destroy_task(&t->head);
-        return status;
-    }
-    *out = &t->head;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
 }

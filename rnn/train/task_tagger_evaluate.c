@@ -81,11 +81,9 @@ static uint64_t management_calls(const ashlar_tagger_task *t) {
 ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger_evaluation *out) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(ashlar__trainer_task(trainer));
     ashlar_tagger_evaluation test = {0};
-    ashlar_batch_sampler_item *items = ashlar__host_calloc(t->counts.held_out + 1, sizeof *items);
-    if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences",
-                            t->counts.held_out);
-    }
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, t->counts.held_out + 1, "no host memory for %zu sentences",
+                    t->counts.held_out);
     ashlar_tagger_estimate estimate;
     const uint64_t before = management_calls(t);
     ashlar__task_tagger_list(t, true, items);

@@ -297,10 +297,8 @@ static const ashlar_task_table table = {
 
 static ashlar_status take_drawn(text_task *t) {
     const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
-    t->drawn = ashlar__host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
-    if (t->drawn == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
-    }
+    ASHLAR_HOST_NEW(t->drawn, 2 * grid + t->config.batch, "no host memory for a batch of %zu words",
+                    2 * grid);
     t->batch = (ashlar_batch){
         .inputs = t->drawn, .targets = t->drawn + grid, .lengths = t->drawn + 2 * grid};
     return ASHLAR_OK;
@@ -358,16 +356,8 @@ static ashlar_status build(text_task *t) {
 
 ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                        const ashlar_train_config *config, ashlar_task **out) {
-    text_task *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
-    }
+    text_task *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
     *t = (text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
-    const ashlar_status status = build(t);
-    if (status != ASHLAR_OK) {
-        destroy_task(&t->head);
-        return status;
-    }
-    *out = &t->head;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
 }
