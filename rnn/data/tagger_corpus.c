@@ -8,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 #include "rnn/data/vocabulary.h"
 
 enum { BYTE_VALUES = 256 };
@@ -133,19 +134,13 @@ static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
 }
 
 static ashlar_status read_text(reading *r, const char *text, size_t bytes) {
-    ashlar_status status = ASHLAR_OK;
-    const char *const end = text + bytes;
-    r->line = 0;
-    for (const char *line = text; line < end && status == ASHLAR_OK;) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        const char *stop = newline != NULL ? newline : end;
-        const char *next = newline != NULL ? newline + 1 : end;
-        stop -= stop > line && stop[-1] == '\r';
-        r->line++;
-        status = read_line(r, line, (size_t)(stop - line));
-        line = next;
+    ashlar_piece rest = {text, bytes};
+    for (r->line = 1; rest.bytes > 0; r->line++) {
+        ashlar_piece line = ashlar__piece_cut(&rest, '\n');
+        line.bytes -= line.bytes > 0 && line.text[line.bytes - 1] == '\r';
+        ASHLAR_TRY(read_line(r, line.text, line.bytes));
     }
-    return status == ASHLAR_OK ? end_sentence(r) : status;
+    return end_sentence(r);
 }
 
 static ashlar_status read_file(reading *r, const char *path) {
