@@ -41,6 +41,17 @@ void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
+/* The same for an array of any type; without memory, return ASHLAR_EHOSTMEM with this detail from
+ * the enclosing function. */
+#define ASHLAR_HOST_GROW(array, capacity, count, ...)                            \
+    do {                                                                         \
+        void *grown_ = (array);                                                  \
+        if (!ashlar__host_grow(&grown_, (capacity), (count), sizeof *(array))) { \
+            return ashlar__fail(ASHLAR_EHOSTMEM, __VA_ARGS__);                   \
+        }                                                                        \
+        (array) = grown_;                                                        \
+    } while (0)
+
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 
 /* Bytes of memory in this machine. If the system does not tell: 2^46, more than any machine has. */

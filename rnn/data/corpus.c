@@ -44,16 +44,6 @@ typedef struct path_list {
     size_t count, capacity;
 } path_list;
 
-/* Make room for one more item in an array of `count`. */
-#define GROW(array, capacity, count)                                                             \
-    do {                                                                                         \
-        void *grown_ = (array);                                                                  \
-        if (!ashlar__host_grow(&grown_, (capacity), (count), sizeof *(array))) {                 \
-            return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory for %zu items", count); \
-        }                                                                                        \
-        (array) = grown_;                                                                        \
-    } while (0)
-
 /* --- cutting a text into records ------------------------------------------------------------- */
 
 /* The next line of a text that is followed by a 0, without its line end. */
@@ -83,7 +73,8 @@ static bool has_separator(ashlar_piece rest) {
 }
 
 static ashlar_status add_record(ashlar_corpus *corpus, const char *start, const char *end) {
-    GROW(corpus->records, &corpus->record_capacity, corpus->record_count);
+    ASHLAR_HOST_GROW(corpus->records, &corpus->record_capacity, corpus->record_count,
+                     "corpus: no host memory for %zu items", corpus->record_count);
     corpus->records[corpus->record_count++] =
         (ashlar_record){(const unsigned char *)start, (size_t)(end - start)};
     corpus->record_bytes += (size_t)(end - start);
@@ -131,7 +122,8 @@ static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, b
         corpus->repeat_count++;
         return ASHLAR_OK;
     }
-    GROW(corpus->read, &corpus->read_capacity, corpus->read_count);
+    ASHLAR_HOST_GROW(corpus->read, &corpus->read_capacity, corpus->read_count,
+                     "corpus: no host memory for %zu items", corpus->read_count);
     corpus->read[corpus->read_count++] = (file_id){info->st_dev, info->st_ino};
     return ASHLAR_OK;
 }
@@ -147,7 +139,8 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const str
     if (met) {
         return ASHLAR_OK;
     }
-    GROW(corpus->texts, &corpus->text_capacity, corpus->text_count);
+    ASHLAR_HOST_GROW(corpus->texts, &corpus->text_capacity, corpus->text_count,
+                     "corpus: no host memory for %zu items", corpus->text_count);
     /* A file of /proc has no size, but may have text. */
     ASHLAR_TRY(info->st_size > 0 ? ashlar__file_read(path, &bytes, &text.bytes)
                                  : ashlar__file_read_stream(path, &bytes, &text.bytes));
@@ -170,7 +163,8 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const str
 /* --- folders --------------------------------------------------------------------------------- */
 
 static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
-    GROW(list->paths, &list->capacity, list->count);
+    ASHLAR_HOST_GROW(list->paths, &list->capacity, list->count,
+                     "corpus: no host memory for %zu items", list->count);
     const size_t bytes = strlen(folder) + strlen(name) + sizeof "/";
     char *path;
     ASHLAR_HOST_NEW(path, bytes, "corpus: no host memory to list %s", folder);

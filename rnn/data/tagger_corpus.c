@@ -45,10 +45,6 @@ typedef struct reading {
     size_t open_count; /* words of the unfinished sentence */
 } reading;
 
-static ashlar_status fail_memory(const char *path) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
-}
-
 /* --- lines ----------------------------------------------------------------------------------- */
 
 static ashlar_status end_sentence(reading *r) {
@@ -56,12 +52,8 @@ static ashlar_status end_sentence(reading *r) {
     if (r->open_count == 0) {
         return ASHLAR_OK;
     }
-    void *sentences = c->sentences;
-    if (!ashlar__host_grow(&sentences, &c->sentence_capacity, c->counts.sentences,
-                           sizeof *c->sentences)) {
-        return fail_memory(r->path);
-    }
-    c->sentences = sentences;
+    ASHLAR_HOST_GROW(c->sentences, &c->sentence_capacity, c->counts.sentences,
+                     "tags: no host memory to read %s", r->path);
     c->sentences[c->counts.sentences++] =
         (token_span){c->counts.tokens - r->open_count, r->open_count};
     r->open_count = 0;
@@ -73,11 +65,8 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     ashlar_tagger_corpus *c = r->corpus;
     size_t word_number, tag_number;
     const unsigned char *bytes = (const unsigned char *)word;
-    void *tokens = c->tokens;
-    if (!ashlar__host_grow(&tokens, &c->token_capacity, c->counts.tokens, sizeof *c->tokens)) {
-        return fail_memory(r->path);
-    }
-    c->tokens = tokens;
+    ASHLAR_HOST_GROW(c->tokens, &c->token_capacity, c->counts.tokens,
+                     "tags: no host memory to read %s", r->path);
     if (c->counts.tokens == INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
                             r->path, r->line);
