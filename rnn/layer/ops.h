@@ -53,8 +53,7 @@ void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
  *                        -log softmax(logits)[target], in nats; dlogits is the gradient of the
  *                        addend, times the scale. With weight 0 the addend is the mean over the
  *                        valid positions, of which there must be at least one
- *   columns              to = from, or to += from: copies some columns of one matrix to columns of
- *                        another
+ *   columns              to = from: copies some columns of one matrix to columns of another
  *   argmax               for each row, label = the class of the largest value, the first if several
  *                        are equal. A NaN is never the largest; if all are NaN, the label is 0
  */
@@ -119,7 +118,6 @@ typedef struct ashlar_columns_args {
     size_t from_stride;
     void *to; /* [N, width], rows `to_stride` elements apart */
     size_t to_stride;
-    bool adds; /* to is ADDED TO */
 } ashlar_columns_args;
 
 typedef struct ashlar_argmax_args {

@@ -143,10 +143,9 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
         for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
-            (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, 1,
-             pseudo_layer.gates, batch.gate_width,
-             weights + pseudo_layer.place[ASHLAR_RNN_W].offset, pseudo_layer.input, d > 0, flow,
-             pseudo_layer.input);
+            (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, pseudo_layer.gates,
+             batch.gate_width, weights + pseudo_layer.place[ASHLAR_RNN_W].offset,
+             pseudo_layer.input, d > 0, flow, pseudo_layer.input);
         }
         if (l > 0 && batch.is_dropping) {
             drop_rows(&batch, *kept_seed(&batch, args), l, flow);
@@ -181,11 +180,11 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
             continue;
         }
         REAL(ashlar__gemm)
-        (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
+        (true, false, end - first, width, batch->start[t + 1] - batch->start[from],
          gates + batch->start[from] * batch->gate_width, batch->gate_width,
          pseudo_layer->states +
              ashlar__rnn_rows_state(batch, side_before(pseudo_layer->direction, from)) * width,
-         width, 1, dr + first * width, width);
+         width, true, dr + first * width, width);
         from = t + 1;
     }
 }
@@ -222,17 +221,17 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
     real *const dr = dweights + pseudo_layer->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = pseudo_layer->place[ASHLAR_RNN_WP];
     REAL(ashlar__gemm)
-    (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, 1, pseudo_layer->gates,
-     batch->gate_width, input, pseudo_layer->input, 1,
+    (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, pseudo_layer->gates,
+     batch->gate_width, input, pseudo_layer->input, true,
      dweights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input);
     add_recurrent(batch, pseudo_layer, 0, batch->split, dr);
     add_recurrent(batch, pseudo_layer, batch->split, batch->gate_rows, dr);
     add_bias(batch, pseudo_layer, in_work(args, batch->map.bias), dweights);
     if (project.rows > 0) {
         REAL(ashlar__gemm)
-        (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count, 1,
-         pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden, 1,
-         dweights + project.offset, pseudo_layer->hidden);
+        (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count,
+         pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden,
+         true, dweights + project.offset, pseudo_layer->hidden);
     }
 }
 

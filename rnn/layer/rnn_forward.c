@@ -93,9 +93,9 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
     real *const own[] = {pseudo_layer->states, pseudo_layer->cells};
     /* Read the input before writing any states: in inference they may share its memory. */
     REAL(ashlar__gemm)
-    (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, 1, input,
+    (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, input,
      pseudo_layer->input, weights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input,
-     0, pseudo_layer->gates, batch->gate_width);
+     false, pseudo_layer->gates, batch->gate_width);
     gather_bias(batch, pseudo_layer, weights, bias);
     read_states(batch, args, pseudo_layer, FIRST_STATES,
                 (const void *const[]){args->b.hx, args->b.cx}, own);

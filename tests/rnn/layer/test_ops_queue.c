@@ -58,8 +58,12 @@ static ashlar_loss_args loss_args(memory *m) {
 }
 
 static ashlar_columns_args columns_args(memory *m) {
-    return (ashlar_columns_args){.rows = ROWS, .width = WIDTH, .from = m->x, .from_stride = WIDTH,
-                                 .to = m->wide + WIDTH, .to_stride = 2 * WIDTH, .adds = true};
+    return (ashlar_columns_args){.rows = ROWS,
+                                 .width = WIDTH,
+                                 .from = m->x,
+                                 .from_stride = WIDTH,
+                                 .to = m->wide + WIDTH,
+                                 .to_stride = 2 * WIDTH};
 }
 
 static ashlar_argmax_args argmax_args(memory *m) {
