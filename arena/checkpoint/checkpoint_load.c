@@ -79,7 +79,7 @@ enum { SHAPE_BYTES = 256 };
 /* Write a type and a shape like this: "F32 [2, 3]". */
 static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
                         char text[static SHAPE_BYTES]) {
-    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar__safetensors_dtype_name(dtype));
+    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar_dtype_name(dtype));
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }

@@ -66,17 +66,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
-/* The number of tensors; and tensor `i`, below that number, in the order of the data. */
+/*
+ * The number of tensors; and tensor `i`, below that number, in the order of the data. In a file
+ * that another program wrote, the data may be unaligned: copy it before using it as elements.
+ */
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
-
-/*
- * The tensor of that name, or NULL. O(log count).
- * In a file that another program wrote, its data may be unaligned: copy the data before using it
- * as elements.
- */
-const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
-                                                         const char *name);
 
 /* The metadata's text for `key`, or NULL. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
@@ -87,8 +82,5 @@ const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const c
  */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
-
-/* The format's name of a type, or NULL for a value that is no type. */
-const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype);
 
 #endif /* ASHLAR_SAFETENSORS_H */

@@ -17,19 +17,6 @@
 
 enum { LENGTH_BYTES = 8 };
 
-const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype) {
-    switch (dtype) {
-#define X(name, bytes, text) \
-    case ASHLAR_##name:      \
-        return text;
-        ASHLAR_DTYPE_MAP(X)
-#undef X
-    case ASHLAR_DTYPE_COUNT:
-        break;
-    }
-    return NULL;
-}
-
 ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
     size_t bytes = ashlar_dtype_bytes(entry->dtype);
     if (bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX) {
@@ -147,7 +134,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     ashlar__json_put_key(json, entry->name);
     ashlar__json_open_object(json);
     ashlar__json_put_key(json, "dtype");
-    ashlar__json_put_string(json, ashlar__safetensors_dtype_name(entry->dtype));
+    ashlar__json_put_string(json, ashlar_dtype_name(entry->dtype));
     ashlar__json_put_key(json, "shape");
     ashlar__json_open_array(json);
     for (size_t i = 0; i < entry->rank; i++) {

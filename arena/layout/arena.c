@@ -9,8 +9,10 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
+    ashlar_layout layout;
 } region_info[] = {
-#define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
+#define X(name, text, tag, layout) \
+    [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
@@ -18,6 +20,11 @@ ASHLAR_TABLE_IS_FULL(region_info, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? region_info[region].text : NULL;
+}
+
+ashlar_layout ashlar__region_layout(ashlar_region region) {
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
+    return region_info[region].layout;
 }
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
