@@ -27,4 +27,17 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR
         }                                     \
     } while (0)
 
+/* The end of a function that makes an object: if `call` failed, destroy the object and return the
+ * status; else hand the object out. */
+#define ASHLAR_HAND_OUT(call, object, destroy, out) \
+    do {                                            \
+        const ashlar_status status_ = (call);       \
+        if (status_ != ASHLAR_OK) {                 \
+            destroy(object);                        \
+            return status_;                         \
+        }                                           \
+        *(out) = (object);                          \
+        return ASHLAR_OK;                           \
+    } while (0)
+
 #endif /* ASHLAR_ERROR_H */

@@ -10,9 +10,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "allocator/base/error.h"
+
 /* Zeroed memory for `count` > 0 items of `bytes` > 0 each. NULL: no memory, or count * bytes does
  * not fit in size_t. */
 void *ashlar__host_calloc(size_t count, size_t bytes);
+
+/* object = ashlar__host_calloc(count, sizeof *object); without memory, return ASHLAR_EHOSTMEM with
+ * this detail from the enclosing function, which must have nothing to undo. */
+#define ASHLAR_HOST_NEW(object, count, ...)                        \
+    do {                                                           \
+        (object) = ashlar__host_calloc((count), sizeof *(object)); \
+        if ((object) == NULL) {                                    \
+            return ashlar__fail(ASHLAR_EHOSTMEM, __VA_ARGS__);     \
+        }                                                          \
+    } while (0)
 
 /* Like realloc(), for `count` items of `bytes` each. On failure it returns NULL and leaves the old
  * block unchanged. */
@@ -28,6 +40,17 @@ void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
  * Returns false, and changes nothing, if there is no host memory.
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
+
+/* The same for an array of any type; without memory, return ASHLAR_EHOSTMEM with this detail from
+ * the enclosing function. */
+#define ASHLAR_HOST_GROW(array, capacity, count, ...)                            \
+    do {                                                                         \
+        void *grown_ = (array);                                                  \
+        if (!ashlar__host_grow(&grown_, (capacity), (count), sizeof *(array))) { \
+            return ashlar__fail(ASHLAR_EHOSTMEM, __VA_ARGS__);                   \
+        }                                                                        \
+        (array) = grown_;                                                        \
+    } while (0)
 
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 

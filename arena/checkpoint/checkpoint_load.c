@@ -38,13 +38,8 @@ ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) 
     }
     memcpy(copy, path, strlen(path));
     file->path = copy;
-    const ashlar_status status = ashlar__safetensors_open(path, &file->tensors);
-    if (status != ASHLAR_OK) {
-        ashlar_checkpoint_close(file);
-        return status;
-    }
-    *out = file;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(ashlar__safetensors_open(path, &file->tensors), file, ashlar_checkpoint_close,
+                    out);
 }
 
 void ashlar_checkpoint_close(ashlar_checkpoint *file) {
@@ -82,7 +77,7 @@ enum { SHAPE_BYTES = 256 };
 /* Write a type and a shape like this: "F32 [2, 3]". */
 static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
                         char text[static SHAPE_BYTES]) {
-    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar__safetensors_dtype_name(dtype));
+    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar_dtype_name(dtype));
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }
@@ -157,10 +152,7 @@ static ashlar_status check_complete(const loading *l) {
 
 static ashlar_status check_tensors(loading *l) {
     for (size_t i = 0; i < ashlar__safetensors_count(l->file->tensors); i++) {
-        const ashlar_status status = take_entry(l, ashlar__safetensors_at(l->file->tensors, i));
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(take_entry(l, ashlar__safetensors_at(l->file->tensors, i)));
     }
     return check_complete(l);
 }
@@ -208,11 +200,9 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
         const size_t bytes = ashlar_arena_region_bytes(l->arena, (ashlar_region)i);
         most = (l->regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
     }
-    char *image = ashlar__host_calloc(most, 1);
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
-                            l->file->path, most);
-    }
+    char *image;
+    ASHLAR_HOST_NEW(image, most, "%s: no host memory for a region of %zu bytes", l->file->path,
+                    most);
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {

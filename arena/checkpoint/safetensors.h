@@ -6,7 +6,7 @@
  *                "data_offsets": [begin, end]}, ...}, padded with blanks
  *     the rest   the tensors' bytes, little-endian, row-major; data_offsets count from here
  *
- * The reader refuses files in which this does not hold for the tensors sorted by begin:
+ * The reader refuses files in which this does not hold, the tensors being sorted by begin:
  *     begin[0] = 0, begin[i+1] = end[i], end[last] = file bytes - 8 - N, N <= HEADER_MAX
  *     end[i] - begin[i] = product of shape * bytes of dtype
  */
@@ -66,25 +66,21 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
-/* The number of tensors; tensor `i` (below this number) in the order of the data. */
+/*
+ * The number of tensors; and tensor `i`, below that number, in the order of the data. In a file
+ * that another program wrote, the data may be unaligned: copy it before using it as elements.
+ */
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
-
-/* The tensor of that name, or NULL. O(log count).
- * In a file that another program wrote, its data may be unaligned: copy the data before using it
- * as elements. */
-const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
-                                                         const char *name);
 
 /* The metadata's text for `key`, or NULL. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
 
-/* Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
- * rank), ASHLAR_EOVERFLOW; the detail names the tensor. */
+/*
+ * Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
+ * rank), ASHLAR_EOVERFLOW; the detail names the tensor.
+ */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
-
-/* The format's name of a type, or NULL for a value that is no type. */
-const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype);
 
 #endif /* ASHLAR_SAFETENSORS_H */

@@ -26,9 +26,8 @@ static const char dtype_reason[] = "has a dtype that is none of" ASHLAR_DTYPE_MA
 struct ashlar_safetensors {
     unsigned char *map;
     size_t map_bytes;
-    ashlar_json *header;                      /* owns all names, keys and texts */
-    ashlar_safetensors_entry *entries;        /* [count], in the order of the data */
-    const ashlar_safetensors_entry **by_name; /* [count], sorted by name */
+    ashlar_json *header;               /* owns all names, keys and texts */
+    ashlar_safetensors_entry *entries; /* [count], in the order of the data */
     size_t count;
     ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
     size_t metadata_count;
@@ -91,7 +90,7 @@ static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
         return false;
     }
     for (unsigned int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
-        const char *name = ashlar__safetensors_dtype_name((ashlar_dtype)i);
+        const char *name = ashlar_dtype_name((ashlar_dtype)i);
         if (value->count == strlen(name) && memcmp(value->text, name, value->count) == 0) {
             *out = (ashlar_dtype)i;
             return true;
@@ -177,8 +176,7 @@ static int compare_data(const void *a, const void *b) {
 }
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp((*(const ashlar_safetensors_entry *const *)a)->name,
-                  (*(const ashlar_safetensors_entry *const *)b)->name);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int compare_pairs(const void *a, const void *b) {
@@ -195,10 +193,7 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
     for (size_t i = 0; i < file->count; i++) {
         const ashlar_safetensors_entry *entry = &file->entries[i];
         size_t bytes;
-        const ashlar_status status = ashlar__safetensors_entry_bytes(entry, &bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
         if ((const unsigned char *)entry->data != checked->data + end) {
             return fail_format(checked->path, entry->name, "does not begin where the last ended");
         }
@@ -214,19 +209,24 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
     return ASHLAR_OK;
 }
 
-static ashlar_status index_names(const check *checked, ashlar_safetensors *file) {
+static ashlar_status check_names(const check *checked, const ashlar_safetensors *file) {
+    ashlar_status status = ASHLAR_OK;
+    const char **names;
+    ASHLAR_HOST_NEW(names, file->count + 1, "%s: no host memory for %zu tensors", checked->path,
+                    file->count);
     for (size_t i = 0; i < file->count; i++) {
-        file->by_name[i] = &file->entries[i];
+        names[i] = file->entries[i].name;
     }
     if (file->count > 1) {
-        qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
+        qsort(names, file->count, sizeof *names, compare_names);
     }
-    for (size_t i = 1; i < file->count; i++) {
-        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0) {
-            return fail_format(checked->path, file->by_name[i]->name, "is there twice");
-        }
+    for (size_t i = 1; i < file->count && status == ASHLAR_OK; i++) {
+        status = strcmp(names[i - 1], names[i]) == 0
+                     ? fail_format(checked->path, names[i], "is there twice")
+                     : ASHLAR_OK;
     }
-    return ASHLAR_OK;
+    ashlar__host_free(names);
+    return status;
 }
 
 static ashlar_status parse_metadata(const check *checked, const ashlar_json *metadata,
@@ -234,10 +234,8 @@ static ashlar_status parse_metadata(const check *checked, const ashlar_json *met
     if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(checked->path, metadata->key, "is not one object");
     }
-    file->metadata = ashlar__host_calloc(metadata->count + 1, sizeof *file->metadata);
-    if (file->metadata == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its metadata", checked->path);
-    }
+    ASHLAR_HOST_NEW(file->metadata, metadata->count + 1, "%s: no host memory for its metadata",
+                    checked->path);
     for (const ashlar_json *item = metadata->item; item != NULL; item = item->next) {
         if (item->kind != ASHLAR_JSON_STRING || strlen(item->text) != item->count ||
             !has_text_key(item)) {
@@ -262,12 +260,8 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
     if (header->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(checked->path, "header", "is not an object");
     }
-    file->entries = ashlar__host_calloc(header->count + 1, sizeof *file->entries);
-    file->by_name = ashlar__host_calloc(header->count + 1, sizeof *file->by_name);
-    if (file->entries == NULL || file->by_name == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", checked->path,
-                            header->count);
-    }
+    ASHLAR_HOST_NEW(file->entries, header->count + 1, "%s: no host memory for %zu tensors",
+                    checked->path, header->count);
     for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
         ASHLAR_CHECK2(file->count < header->count);
         const bool is_metadata = has_text_key(member) && strcmp(member->key, "__metadata__") == 0;
@@ -278,8 +272,8 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
             return status;
         }
     }
-    const ashlar_status status = check_cover(checked, file);
-    return status == ASHLAR_OK ? index_names(checked, file) : status;
+    ASHLAR_TRY(check_cover(checked, file));
+    return check_names(checked, file);
 }
 
 static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
@@ -309,20 +303,11 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
 /* --- the interface -------------------------------------------------------------------------- */
 
 ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out) {
-    ashlar_safetensors *file = ashlar__host_calloc(1, sizeof *file);
-    if (file == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
-    }
-    ashlar_status status = map_file(file, path);
-    if (status == ASHLAR_OK) {
-        status = parse_file(file, path);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__safetensors_close(file);
-        return status;
-    }
-    *out = file;
-    return ASHLAR_OK;
+    ashlar_safetensors *file;
+    ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
+    const ashlar_status status = map_file(file, path);
+    ASHLAR_HAND_OUT(status == ASHLAR_OK ? parse_file(file, path) : status, file,
+                    ashlar__safetensors_close, out);
 }
 
 void ashlar__safetensors_close(ashlar_safetensors *file) {
@@ -334,7 +319,6 @@ void ashlar__safetensors_close(ashlar_safetensors *file) {
     }
     ashlar__json_free(file->header);
     ashlar__host_free(file->entries);
-    ashlar__host_free(file->by_name);
     ashlar__host_free(file->metadata);
     ashlar__host_free(file);
 }
@@ -346,16 +330,6 @@ size_t ashlar__safetensors_count(const ashlar_safetensors *file) {
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i) {
     ASHLAR_ASSERT(i < file->count);
     return &file->entries[i];
-}
-
-const ashlar_safetensors_entry *ashlar__safetensors_find(const ashlar_safetensors *file,
-                                                         const char *name) {
-    const ashlar_safetensors_entry wanted = {.name = name};
-    const ashlar_safetensors_entry *key = &wanted;
-    const ashlar_safetensors_entry **found =
-        bsearch(&key, file->by_name, file->count, sizeof *file->by_name, compare_names);
-    ASHLAR_CHECK2(found == NULL || strcmp((*found)->name, name) == 0);
-    return found == NULL ? NULL : *found;
 }
 
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key) {

@@ -17,19 +17,6 @@
 
 enum { LENGTH_BYTES = 8 };
 
-const char *ashlar__safetensors_dtype_name(ashlar_dtype dtype) {
-    switch (dtype) {
-#define X(name, bytes, text) \
-    case ASHLAR_##name:      \
-        return text;
-        ASHLAR_DTYPE_MAP(X)
-#undef X
-    case ASHLAR_DTYPE_COUNT:
-        break;
-    }
-    return NULL;
-}
-
 ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
     size_t bytes = ashlar_dtype_bytes(entry->dtype);
     if (bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX) {
@@ -135,10 +122,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
                                size_t *begin) {
     size_t bytes;
     size_t end;
-    const ashlar_status status = ashlar__safetensors_entry_bytes(entry, &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
     if (bytes > 0 && entry->data == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': no data; give %zu bytes", entry->name,
                             bytes);
@@ -150,7 +134,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     ashlar__json_put_key(json, entry->name);
     ashlar__json_open_object(json);
     ashlar__json_put_key(json, "dtype");
-    ashlar__json_put_string(json, ashlar__safetensors_dtype_name(entry->dtype));
+    ashlar__json_put_string(json, ashlar_dtype_name(entry->dtype));
     ashlar__json_put_key(json, "shape");
     ashlar__json_open_array(json);
     for (size_t i = 0; i < entry->rank; i++) {
@@ -184,10 +168,7 @@ static ashlar_status build_header(ashlar_json_writer *json,
     }
     size_t begin = 0;
     for (size_t i = 0; i < count; i++) {
-        const ashlar_status status = put_entry(json, order[i], &begin);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(put_entry(json, order[i], &begin));
     }
     ashlar__json_close_object(json);
     return ASHLAR_OK;
@@ -209,21 +190,16 @@ static ashlar_status write_header(ashlar_file *file, const char *text, size_t by
     for (int i = 0; i < LENGTH_BYTES; i++) {
         little[i] = (unsigned char)(length >> (8 * i));
     }
-    ashlar_status status = ashlar__file_write(file, little, sizeof little);
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_write(file, text, bytes);
-    }
-    return status == ASHLAR_OK ? ashlar__file_write(file, padding, padding_bytes) : status;
+    ASHLAR_TRY(ashlar__file_write(file, little, sizeof little));
+    ASHLAR_TRY(ashlar__file_write(file, text, bytes));
+    return ashlar__file_write(file, padding, padding_bytes);
 }
 
 static ashlar_status write_file(const char *path, const ashlar_safetensors_entry *const *order,
                                 size_t count, const char *header, size_t header_bytes) {
     ashlar_file *file;
-    ashlar_status status = ashlar__file_create(path, &file);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = write_header(file, header, header_bytes);
+    ASHLAR_TRY(ashlar__file_create(path, &file));
+    ashlar_status status = write_header(file, header, header_bytes);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         size_t bytes;
         status = ashlar__safetensors_entry_bytes(order[i], &bytes);
@@ -241,10 +217,7 @@ static ashlar_status write_file(const char *path, const ashlar_safetensors_entry
 ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetensors_entry *entries,
                                         size_t count, const ashlar_safetensors_pair *metadata,
                                         size_t metadata_count) {
-    ashlar_status status = check_arguments(entries, count, metadata, metadata_count);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_arguments(entries, count, metadata, metadata_count));
     const ashlar_safetensors_entry **order = ashlar__host_calloc(count + 1, sizeof *order);
     if (order == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %zu tensors to %s", count,
@@ -260,7 +233,7 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
     ashlar__json_writer_init(&json, 0);
     const char *header = NULL;
     size_t header_bytes = 0;
-    status = build_header(&json, order, count, metadata, metadata_count);
+    ashlar_status status = build_header(&json, order, count, metadata, metadata_count);
     if (status == ASHLAR_OK) {
         status = ashlar__json_writer_text(&json, &header, &header_bytes);
     }

@@ -9,6 +9,7 @@
 #define ASHLAR_INSTRUCTION_SET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "arena/compute/element.h"
 
@@ -21,6 +22,17 @@
 #define ASHLAR_RUNS_baseline true
 #define ASHLAR_RUNS_avx2 \
     (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
+
+/* Which of ASHLAR_SETS is the best that this processor can run; the last, baseline, always is. */
+#define ASHLAR_RUNS_ROW(set) ASHLAR_RUNS_##set,
+static inline size_t ashlar__best_set(void) {
+    const bool runs[] = {ASHLAR_SETS(ASHLAR_RUNS_ROW)};
+    size_t i = 0;
+    while (!runs[i]) {
+        i++;
+    }
+    return i;
+}
 
 /* Bytes of a vector register. */
 #define ASHLAR_VECTOR_BYTES ASHLAR_JOIN(ASHLAR_VECTOR_BYTES_, ASHLAR_SET)

@@ -9,8 +9,10 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
+    ashlar_layout layout;
 } region_info[] = {
-#define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
+#define X(name, text, tag, layout) \
+    [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
@@ -20,11 +22,14 @@ const char *ashlar_region_text(ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? region_info[region].text : NULL;
 }
 
+ashlar_layout ashlar__region_layout(ashlar_region region) {
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
+    return region_info[region].layout;
+}
+
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
-    ashlar_arena *arena = ashlar__host_calloc(1, sizeof *arena);
-    if (arena == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an arena");
-    }
+    ashlar_arena *arena;
+    ASHLAR_HOST_NEW(arena, 1, "no host memory for an arena");
     *arena = (ashlar_arena){.bucket_bytes = SIZE_MAX, .world_size = 1};
     *out = arena;
     return ASHLAR_OK;
@@ -139,11 +144,8 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
                             "parameters; use ASHLAR_REGIONS_ALL for training",
                             regions);
     }
-    ashlar_status status = ashlar__arena_place(arena);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = take_zeroed(arena, allocator, stream, regions);
+    ASHLAR_TRY(ashlar__arena_place(arena));
+    const ashlar_status status = take_zeroed(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
         arena->allocator = allocator;
         ASHLAR_CHECK3(ashlar_arena_check(arena) == ASHLAR_OK);

@@ -68,9 +68,6 @@ ashlar_layout ashlar__region_layout(ashlar_region region);
  * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
 
-/* "F32" and so on; "unknown" for a value that is no type. */
-const char *ashlar__dtype_text(ashlar_dtype dtype);
-
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
 

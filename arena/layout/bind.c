@@ -91,12 +91,9 @@ ashlar_status ashlar_arena_bind(ashlar_arena *arena, ashlar_region region, size_
 
 ashlar_status ashlar_arena_bind_view(ashlar_arena *arena, ashlar_region region, size_t tensor,
                                      ashlar_tensor_view *view) {
-    const ashlar_status status = bind_to(
+    ASHLAR_TRY(bind_to(
         arena, &(ashlar_arena_binding){
-                   .pointer = &view->data, .view = view, .region = region, .tensor = tensor});
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+                   .pointer = &view->data, .view = view, .region = region, .tensor = tensor}));
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
     view->dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region));
     view->rank = info->rank;

@@ -215,10 +215,11 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
     const char *text = ashlar_region_text(binding->region);
     const ashlar_dtype dtype =
         ashlar__layout_dtype(info->dtype, ashlar__region_layout(binding->region));
+    const char *got = ashlar_dtype_name(view->dtype);
     if (view->dtype != dtype) {
         return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
-                            info->name, text, ashlar__dtype_text(dtype),
-                            ashlar__dtype_text(view->dtype), (int)view->dtype);
+                            info->name, text, ashlar_dtype_name(dtype),
+                            got != NULL ? got : "unknown", (int)view->dtype);
     }
     if (view->rank != info->rank) {
         return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",

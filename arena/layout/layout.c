@@ -9,25 +9,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Make room in *array for `extra` items behind its `count` items. False: no host memory. */
-static bool reserve(void **array, size_t count, size_t extra, size_t *capacity, size_t item_bytes) {
-    ASHLAR_CHECK2(count <= *capacity);
-    if (*capacity - count >= extra) {
-        return true;
-    }
-    const size_t wanted = count + extra + count / 2;
-    void *grown = ashlar__host_realloc(*array, wanted, item_bytes);
-    if (grown == NULL) {
-        return false;
-    }
-    *array = grown;
-    *capacity = wanted;
-    return true;
-}
-
-static ashlar_status no_host_memory(const char *name) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to declare tensor %s", name);
-}
+#define NO_HOST_MEMORY "no host memory to declare tensor %s"
 
 /* ---- names ---- */
 
@@ -53,6 +35,14 @@ static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     return &arena->names[i];
 }
 
+static void enter_names(ashlar_arena *arena, size_t first) {
+    for (size_t i = first; i < arena->tensor_count; i++) {
+        size_t *slot = name_entry(arena, arena->tensors[i].name);
+        ASHLAR_CHECK2(*slot == 0); /* no two tensors have one name */
+        *slot = i + 1;
+    }
+}
+
 /* Make room for `extra` more names: at most two thirds of the table will be in use. */
 static bool reserve_names(ashlar_arena *arena, size_t extra) {
     size_t capacity = arena->name_capacity == 0 ? 16 : arena->name_capacity;
@@ -69,11 +59,7 @@ static bool reserve_names(ashlar_arena *arena, size_t extra) {
     ashlar__host_free(arena->names);
     arena->names = names;
     arena->name_capacity = capacity;
-    for (size_t i = 0; i < arena->tensor_count; i++) {
-        size_t *slot = name_entry(arena, arena->tensors[i].name);
-        ASHLAR_CHECK2(*slot == 0); /* no two tensors have the same name */
-        *slot = i + 1;
-    }
+    enter_names(arena, 0);
     return true;
 }
 
@@ -122,13 +108,10 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
                : ashlar__fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
 }
 
-/* Check that spec `at` is aligned, inside its group, and overlaps no spec before it. */
+/* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
 static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
     size_t elements, bytes, end;
-    ashlar_status status = measure(&specs[at], &elements, &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(&specs[at], &elements, &bytes));
     const size_t begin = specs[at].group_offset;
     if (!ashlar__add(begin, bytes, &end) || end > group_bytes ||
         begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
@@ -139,10 +122,7 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
     }
     for (size_t i = 0; i < at; i++) {
         size_t other_elements, other_bytes;
-        status = measure(&specs[i], &other_elements, &other_bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(measure(&specs[i], &other_elements, &other_bytes));
         if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
             return ashlar__fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
                                 specs[at].name, specs[i].name);
@@ -167,30 +147,22 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
             return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
                                 specs[0].name, specs[i].name);
         }
-        const ashlar_status status = check_place(specs, i, bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_place(specs, i, bytes));
     }
     return ASHLAR_OK;
 }
 
-/* Append one checked tensor. There must be room for it. Errors: ASHLAR_EHOSTMEM (for its name). */
+/* Append one checked tensor. Errors: ASHLAR_EHOSTMEM. */
 static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec) {
     ashlar_tensor_info info = {.dtype = spec->dtype, .rank = spec->rank};
-    const ashlar_status status = measure(spec, &info.elements, &info.bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(spec, &info.elements, &info.bytes));
     memcpy(info.shape, spec->shape, spec->rank * sizeof info.shape[0]);
-    const size_t length = strlen(spec->name);
-    char *name = ashlar__host_calloc(length + 1, 1);
-    if (name == NULL) {
-        return no_host_memory(spec->name);
-    }
-    memcpy(name, spec->name, length);
+    ASHLAR_HOST_GROW(arena->tensors, &arena->tensor_capacity, arena->tensor_count, NO_HOST_MEMORY,
+                     spec->name);
+    char *name;
+    ASHLAR_HOST_NEW(name, strlen(spec->name) + 1, NO_HOST_MEMORY, spec->name);
+    memcpy(name, spec->name, strlen(spec->name));
     info.name = name;
-    ASHLAR_CHECK2(arena->tensor_count < arena->tensor_capacity);
     ASHLAR_CHECK2(info.bytes > 0 && info.bytes / ashlar_dtype_bytes(info.dtype) == info.elements);
     arena->tensors[arena->tensor_count++] =
         (ashlar_arena_entry){.name = name,
@@ -200,29 +172,16 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     return ASHLAR_OK;
 }
 
-static bool reserve_all(ashlar_arena *arena, size_t count) {
-    void *tensors = arena->tensors, *groups = arena->groups;
-    const bool has_capacity = reserve(&tensors, arena->tensor_count, count, &arena->tensor_capacity,
-                                    sizeof *arena->tensors) &&
-                          reserve(&groups, arena->group_count, 1, &arena->group_capacity,
-                                    sizeof *arena->groups);
-    arena->tensors = tensors; /* this array may have moved even if the other could not grow */
-    arena->groups = groups;
-    ASHLAR_CHECK2(!has_capacity || (arena->group_count < arena->group_capacity &&
-                                    arena->tensor_capacity - arena->tensor_count >= count));
-    return has_capacity && reserve_names(arena, count);
-}
-
 ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
                                      const ashlar_tensor_spec *specs, size_t count, size_t *first) {
-    ashlar_status status = check_specs(arena, bytes, specs, count);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    if (!reserve_all(arena, count)) {
-        return no_host_memory(specs[0].name);
+    ASHLAR_TRY(check_specs(arena, bytes, specs, count));
+    ASHLAR_HOST_GROW(arena->groups, &arena->group_capacity, arena->group_count, NO_HOST_MEMORY,
+                     specs[0].name);
+    if (!reserve_names(arena, count)) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, NO_HOST_MEMORY, specs[0].name);
     }
     const size_t before = arena->tensor_count;
+    ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = append(arena, &specs[i]);
     }
@@ -232,11 +191,7 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         }
         return status;
     }
-    for (size_t i = before; i < arena->tensor_count; i++) {
-        size_t *slot = name_entry(arena, arena->tensors[i].name);
-        ASHLAR_CHECK2(*slot == 0);
-        *slot = i + 1;
-    }
+    enter_names(arena, before);
     arena->groups[arena->group_count++] =
         (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
     ASHLAR_CHECK2(arena->tensors[before].group == arena->group_count - 1);
@@ -253,10 +208,7 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
         memcpy(spec.shape, shape, rank * sizeof spec.shape[0]);
     }
     size_t elements = 0, bytes = 0;
-    const ashlar_status status = measure(&spec, &elements, &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(&spec, &elements, &bytes));
     return ashlar_arena_add_group(arena, bytes, &spec, 1, tensor);
 }
 

@@ -39,7 +39,7 @@ static void put_buckets(const ashlar_arena *arena, text *t) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
         ASHLAR_CHECK2(bucket->tensor_count > 0 && bucket->bytes > 0);
         put(t, "%-6zu %14zu %14zu  %-4s %8zu\n", i, bucket->offset, bucket->bytes,
-            ashlar__dtype_text(bucket->dtype), bucket->tensor_count);
+            ashlar_dtype_name(bucket->dtype), bucket->tensor_count);
     }
 }
 
@@ -76,7 +76,7 @@ static void put_tensors(const ashlar_arena *arena, text *t) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const ashlar_tensor_info *info = &arena->tensors[arena->order[i]].info;
         put(t, "%14zu %14zu %7zu  %-4s  %s [", info->offset[ASHLAR_LAYOUT_STORAGE], info->bytes,
-            padding_behind(arena, i), ashlar__dtype_text(info->dtype), info->name);
+            padding_behind(arena, i), ashlar_dtype_name(info->dtype), info->name);
         for (size_t d = 0; d < info->rank; d++) {
             put(t, "%s%zu", d == 0 ? "" : ", ", info->shape[d]);
         }

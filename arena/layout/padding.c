@@ -84,11 +84,9 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
         at += from->bytes;
     }
     ASHLAR_CHECK2(at == g->bytes);
-    ashlar_status status = ashlar_copy_batch(device, g->spans, g->count, stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(device, host, block, g->bytes, stream);
-    }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
+    ASHLAR_TRY(ashlar_copy_batch(device, g->spans, g->count, stream));
+    ASHLAR_TRY(ashlar_copy_to_host(device, host, block, g->bytes, stream));
+    return ashlar_stream_synchronize(device, stream);
 }
 
 static ashlar_status fetch_and_compare(const gaps *g, ashlar_stream stream) {

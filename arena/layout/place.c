@@ -11,18 +11,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-static const ashlar_layout region_layouts[] = {
-#define X(name, text, tag, layout) [ASHLAR_REGION_##name] = ASHLAR_LAYOUT_##layout,
-    ASHLAR_REGION_MAP(X)
-#undef X
-};
-ASHLAR_TABLE_IS_FULL(region_layouts, ASHLAR_REGION_COUNT);
-
-ashlar_layout ashlar__region_layout(ashlar_region region) {
-    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
-    return region_layouts[region];
-}
-
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
     const bool is_narrow = ashlar_dtype_is_narrow(dtype);
     ASHLAR_CHECK2(storage_bytes % ashlar_dtype_bytes(dtype) == 0);
@@ -35,16 +23,6 @@ size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_lay
     size_t bytes = SIZE_MAX;
     (void)ashlar__mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
     return bytes;
-}
-
-const char *ashlar__dtype_text(ashlar_dtype dtype) {
-    static const char *const texts[] = {
-#define X(name, bytes, text) [ASHLAR_##name] = text,
-        ASHLAR_DTYPE_MAP(X)
-#undef X
-    };
-    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_DTYPE_COUNT);
-    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
 }
 
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {

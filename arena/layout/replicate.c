@@ -42,11 +42,9 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
 
 /* Declare in `copy` everything that `source` declares, and place `copy`. */
 static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source) {
-    ashlar_tensor_spec *specs = ashlar__host_calloc(source->tensor_count, sizeof *specs);
-    if (specs == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to replicate an arena of %zu tensors",
-                            source->tensor_count);
-    }
+    ashlar_tensor_spec *specs;
+    ASHLAR_HOST_NEW(specs, source->tensor_count,
+                    "no host memory to replicate an arena of %zu tensors", source->tensor_count);
     ashlar_status status = declare_groups(copy, source, specs);
     ashlar__host_free(specs);
     for (size_t i = 0; i < source->tensor_count && status == ASHLAR_OK; i++) {
@@ -71,8 +69,8 @@ typedef struct side {
 
 /* Work queued on `later` from now on waits for all work queued on `earlier` so far. */
 static ashlar_status order(side earlier, ashlar_event event, side later) {
-    const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
-    return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
+    ASHLAR_TRY(ashlar_event_record(earlier.device, event, earlier.stream));
+    return ashlar_stream_wait(later.device, later.stream, event);
 }
 
 static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar_arena *from,
@@ -89,23 +87,21 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     return status;
 }
 
+static ashlar_status copy_between(const ashlar_arena *to, side dst, const ashlar_arena *from,
+                                  side src, unsigned regions, ashlar_event *before,
+                                  ashlar_event *after) {
+    ASHLAR_TRY(ashlar_event_create(src.device, before));
+    ASHLAR_TRY(ashlar_event_create(dst.device, after));
+    ASHLAR_TRY(order(src, *before, dst));
+    ASHLAR_TRY(copy_regions(to, dst, from, src, regions));
+    return order(dst, *after, src);
+}
+
 /* Copy after all work queued on the source's stream so far, and before work queued there later. */
 static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                    side src, unsigned regions) {
     ashlar_event before = NULL, after = NULL; /* recorded before all copies; after them */
-    ashlar_status status = ashlar_event_create(src.device, &before);
-    if (status == ASHLAR_OK) {
-        status = ashlar_event_create(dst.device, &after);
-    }
-    if (status == ASHLAR_OK) {
-        status = order(src, before, dst);
-    }
-    if (status == ASHLAR_OK) {
-        status = copy_regions(to, dst, from, src, regions);
-    }
-    if (status == ASHLAR_OK) {
-        status = order(dst, after, src);
-    }
+    const ashlar_status status = copy_between(to, dst, from, src, regions, &before, &after);
     if (status != ASHLAR_OK) {
         /* The source's stream does not wait for copies that are queued already: wait here. */
         const ashlar_status waited = ashlar_stream_synchronize(dst.device, dst.stream);
@@ -144,37 +140,23 @@ static ashlar_status fill_replica(ashlar_arena *copy, ashlar_allocator *allocato
                                   ashlar_stream stream, const ashlar_arena *source,
                                   ashlar_stream source_stream, unsigned regions) {
     unsigned taken = 0;
-    ashlar_status status = declare_like(copy, source);
-    if (status == ASHLAR_OK) {
-        status = ashlar__arena_take(copy, allocator, stream, regions, &taken);
-    }
-    if (status == ASHLAR_OK) {
-        copy->allocator = allocator; /* from here on ashlar_arena_destroy() frees the regions */
-        status =
-            copy_in_order(copy, (side){ashlar_allocator_device(allocator), stream}, source,
-                          (side){ashlar_allocator_device(source->allocator), source_stream}, taken);
-    }
-    return status;
+    ASHLAR_TRY(declare_like(copy, source));
+    ASHLAR_TRY(ashlar__arena_take(copy, allocator, stream, regions, &taken));
+    copy->allocator = allocator; /* from here on ashlar_arena_destroy() frees the regions */
+    return copy_in_order(copy, (side){ashlar_allocator_device(allocator), stream}, source,
+                         (side){ashlar_allocator_device(source->allocator), source_stream}, taken);
 }
 
 ashlar_status ashlar_arena_replicate(const ashlar_arena *source, ashlar_stream source_stream,
                                      ashlar_allocator *allocator, ashlar_stream stream,
                                      unsigned regions, ashlar_arena **out) {
-    ashlar_arena *copy = NULL;
-    ashlar_status status = check_regions(source, regions, &regions);
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_create(&copy);
-    }
-    if (status == ASHLAR_OK) {
-        status = fill_replica(copy, allocator, stream, source, source_stream, regions);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar_arena_destroy(copy);
-        return status;
-    }
-    ASHLAR_CHECK3(ashlar_arena_check(copy) == ASHLAR_OK);
-    *out = copy;
-    return ASHLAR_OK;
+    ashlar_arena *copy;
+    ASHLAR_TRY(check_regions(source, regions, &regions));
+    ASHLAR_TRY(ashlar_arena_create(&copy));
+    const ashlar_status status =
+        fill_replica(copy, allocator, stream, source, source_stream, regions);
+    ASHLAR_CHECK3(status != ASHLAR_OK || ashlar_arena_check(copy) == ASHLAR_OK);
+    ASHLAR_HAND_OUT(status, copy, ashlar_arena_destroy, out);
 }
 
 static bool have_same_layout(const ashlar_arena *a, const ashlar_arena *b) {

@@ -47,11 +47,9 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
 }
 
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ashlar_status status = ashlar_optimizer_check(config);
-    if (status == ASHLAR_OK) {
-        status = check_arena(arena, ashlar_optimizer_regions(config));
-    }
-    return status == ASHLAR_OK ? ashlar__workers_check() : status;
+    ASHLAR_TRY(ashlar_optimizer_check(config));
+    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
+    return ashlar__workers_check();
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
@@ -78,13 +76,9 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_scalars scalars = {.factor = 1, .bias1 = 1, .bias2 = 1};
     scalars.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
-    ashlar_status status =
-        ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_device(o->device, o->runs, o->table.runs,
-                                       o->table.count * sizeof *o->runs, stream);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream));
+    return ashlar_copy_to_device(o->device, o->runs, o->table.runs,
+                                 o->table.count * sizeof *o->runs, stream);
 }
 
 static ashlar_status open_device(ashlar_optimizer *o) {
@@ -95,37 +89,24 @@ static ashlar_status open_device(ashlar_optimizer *o) {
                                            : ASHLAR_OK;
 }
 
+static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
+    ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
+    ASHLAR_TRY(open_device(o));
+    ASHLAR_TRY(take_block(o, stream));
+    return fill_block(o, stream);
+}
+
 ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
                                       ashlar_stream stream, ashlar_optimizer **out) {
-    ashlar_status status = check(arena, config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_optimizer *o = ashlar__host_calloc(1, sizeof *o);
-    if (o == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
-    }
+    ASHLAR_TRY(check(arena, config));
+    ashlar_optimizer *o;
+    ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config),
                                       .config = *config};
-    status = ashlar__optimizer_table_init(&o->table, arena, &o->rule);
-    if (status == ASHLAR_OK) {
-        status = open_device(o);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_block(o, stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = fill_block(o, stream);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar_optimizer_destroy(o);
-        return status;
-    }
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
-    *out = o;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
 }
 
 void ashlar_optimizer_destroy(ashlar_optimizer *o) {
@@ -217,10 +198,7 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
 
 ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
                                    ashlar_stream stream) {
-    const ashlar_status status = check_range(o, offset, bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_range(o, offset, bytes));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
     ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
@@ -228,10 +206,7 @@ ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t by
 
 ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale,
                                       ashlar_stream stream) {
-    const ashlar_status status = check_gradient_scale(gradient_scale);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_DECIDE);
     job.gradient_scale = gradient_scale;
     return launch(o, &job, stream);

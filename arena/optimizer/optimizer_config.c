@@ -147,6 +147,6 @@ ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
         return ashlar__fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
                             (int)ASHLAR_OPTIMIZER_COUNT);
     }
-    const ashlar_status status = check_kind(config);
-    return status == ASHLAR_OK ? check_scaling(config) : status;
+    ASHLAR_TRY(check_kind(config));
+    return check_scaling(config);
 }

@@ -13,28 +13,6 @@ typedef struct share {
     size_t pieces;
 } share;
 
-/* The elements of one chunk that the job covers. */
-typedef struct clipped_chunk {
-    const ashlar_optimizer_run *run;
-    size_t first, count; /* elements of the run */
-} clipped_chunk;
-
-/* The part of `chunk` that the job covers. *run: any run up to the chunk's; becomes the chunk's. */
-static clipped_chunk clip_chunk(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
-    while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
-        ++*run;
-    }
-    const ashlar_optimizer_run *r = &job->runs[*run];
-    size_t first = (chunk - r->first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
-    size_t end = first + ASHLAR_OPTIMIZER_CHUNK;
-    const size_t low = *run == 0 ? job->first : 0;
-    const size_t high = *run + 1 == job->run_count ? job->end : r->elements;
-    first = first > low ? first : low;
-    end = end < high ? end : high;
-    ASHLAR_CHECK2(r->first_chunk <= chunk && first < end && end <= r->elements);
-    return (clipped_chunk){.run = r, .first = first, .count = end - first};
-}
-
 /* Piece i of the job has the chunks [*first, *end). */
 static void piece_chunks(const share *s, size_t i, size_t *first, size_t *end) {
     const size_t chunks = s->job->end_chunk - s->job->first_chunk;
@@ -53,42 +31,48 @@ static void sum_piece(void *context, size_t i) {
     const share *s = context;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);
-    for (size_t run = ashlar__formula_find_run(s->job, chunk); chunk < end; chunk++) {
-        const clipped_chunk p = clip_chunk(s->job, chunk, &run);
-        const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
-        s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
+    for (; chunk < end; chunk++) {
+        size_t first, count;
+        const ashlar_optimizer_run *run =
+            &s->job->runs[ashlar__formula_clip(s->job, chunk, &first, &count)];
+        const void *values = at(run->gradients, first, ashlar_dtype_bytes(run->dtype));
+        s->job->partials[chunk] = s->kernels->sum[run->dtype](values, count);
     }
 }
 
-static void update_chunk(const share *s, const clipped_chunk *p,
-                         const ashlar_optimizer_factors *factors) {
-    const size_t width = ashlar_dtype_bytes(p->run->dtype);
-    ASHLAR_CHECK2(p->run->parameters != NULL && p->run->gradients != NULL);
-    const size_t state_width = p->run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
-    ashlar_optimizer_run piece = *p->run;
-    piece.parameters = at(piece.parameters, p->first, width);
-    piece.gradients = at(piece.gradients, p->first, width);
-    piece.moment1 = at(piece.moment1, p->first, state_width);
-    piece.moment2 = at(piece.moment2, p->first, state_width);
-    piece.master = at(piece.master, p->first, sizeof(float));
-    piece.elements = p->count;
-    (*s->kernels->update[piece.dtype])[s->job->rule.algorithm](factors, &piece);
+/* The elements first .. first + count - 1 of a run, as a run. */
+static ashlar_optimizer_run cut(const ashlar_optimizer_run *run, size_t first, size_t count) {
+    const size_t width = ashlar_dtype_bytes(run->dtype);
+    const size_t state_width = run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
+    ashlar_optimizer_run piece = *run;
+    ASHLAR_CHECK2(run->parameters != NULL && run->gradients != NULL);
+    ASHLAR_CHECK2(count > 0 && first + count <= run->elements);
+    piece.parameters = at(piece.parameters, first, width);
+    piece.gradients = at(piece.gradients, first, width);
+    piece.moment1 = at(piece.moment1, first, state_width);
+    piece.moment2 = at(piece.moment2, first, state_width);
+    piece.master = at(piece.master, first, sizeof(float));
+    piece.elements = count;
+    return piece;
 }
 
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* the run whose factors these are */
+    const ashlar_optimizer_run *known = NULL; /* the run that `factors` are of */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);
-    for (size_t run = ashlar__formula_find_run(job, chunk); chunk < end; chunk++) {
-        const clipped_chunk p = clip_chunk(job, chunk, &run);
-        if (p.run != known) {
-            factors = ashlar__formula_factors(&job->rule, job->scalars, p.run, job->learning_rate);
-            known = p.run;
+    for (; chunk < end; chunk++) {
+        size_t first, count;
+        const ashlar_optimizer_run *run =
+            &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
+        if (run != known) {
+            factors = ashlar__formula_factors(&job->rule, job->scalars, run, job->learning_rate);
+            known = run;
         }
-        update_chunk(s, &p, &factors);
+        const ashlar_optimizer_run piece = cut(run, first, count);
+        (*s->kernels->update[piece.dtype])[job->rule.algorithm](&factors, &piece);
     }
 }
 

@@ -34,19 +34,12 @@ struct ashlar_optimizer_cuda {
 };
 
 ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device, ashlar_optimizer_cuda **out) {
-    ashlar_optimizer_cuda *cuda = ashlar__host_calloc(1, sizeof *cuda);
-    if (cuda == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
-    }
+    ashlar_optimizer_cuda *cuda;
+    ASHLAR_HOST_NEW(cuda, 1, "no host memory for the optimizer's kernels");
     cuda->device = device;
-    const ashlar_status status = ashlar__cuda_kernels_load(
-        device, &image, kernel_names, KERNEL_COUNT, &cuda->module, cuda->kernels);
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(cuda);
-        return status;
-    }
-    *out = cuda;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(ashlar__cuda_kernels_load(device, &image, kernel_names, KERNEL_COUNT,
+                                              &cuda->module, cuda->kernels),
+                    cuda, ashlar__host_free, out);
 }
 
 void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {

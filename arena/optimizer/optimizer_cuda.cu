@@ -12,15 +12,9 @@ enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_sum
 
 static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
                                   ashlar_optimizer_piece *p) {
-    const size_t run = ashlar__formula_find_run(job, chunk);
-    p->run = job->runs[run];
-    const size_t begin = (chunk - p->run.first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
-    const size_t low = run == 0 ? job->first : 0;
-    const size_t high = run + 1 == job->run_count ? job->end : p->run.elements;
-    const size_t full = begin + ASHLAR_OPTIMIZER_CHUNK;
-    const size_t end = full < high ? full : high;
-    p->first = begin > low ? begin : low;
-    p->count = (unsigned)(end - p->first);
+    size_t count = 0;
+    p->run = job->runs[ashlar__formula_clip(job, chunk, &p->first, &count)];
+    p->count = (unsigned)count;
 }
 
 /* ---- element types ---- */

@@ -32,6 +32,20 @@ ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job
     return low;
 }
 
+/* The run of a chunk, and which of its elements are in the chunk and covered by the job. */
+ASHLAR_SHARED_FN size_t ashlar__formula_clip(const ashlar_optimizer_job *job, size_t chunk,
+                                             size_t *first, size_t *count) {
+    const size_t run = ashlar__formula_find_run(job, chunk);
+    const ashlar_optimizer_run *r = &job->runs[run];
+    const size_t begin = (chunk - r->first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
+    const size_t low = run == 0 ? job->first : 0;
+    const size_t high = run + 1 == job->run_count ? job->end : r->elements;
+    const size_t full = begin + ASHLAR_OPTIMIZER_CHUNK;
+    *first = begin > low ? begin : low;
+    *count = (full < high ? full : high) - *first;
+    return run;
+}
+
 /* Update the loss scale as GradScaler does. `is_good`: every gradient was finite. */
 ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *config,
                                               ashlar_optimizer_state *state, bool is_good) {

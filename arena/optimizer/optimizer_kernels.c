@@ -23,14 +23,7 @@ ASHLAR_SETS(DEFINE_SET)
 _Static_assert(ASHLAR_DTYPE_COUNT == 4, "a table has a row for each element type");
 
 const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void) {
-#define ROW(set) {&ashlar__optimizer_kernels_##set, ASHLAR_RUNS_##set},
-    const struct {
-        const ashlar_optimizer_kernels *kernels;
-        bool runs;
-    } sets[] = {ASHLAR_SETS(ROW)}; /* the best one first, the baseline last */
-    size_t i = 0;
-    while (!sets[i].runs) {
-        i++;
-    }
-    return sets[i].kernels;
+#define ROW(set) &ashlar__optimizer_kernels_##set,
+    static const ashlar_optimizer_kernels *const sets[] = {ASHLAR_SETS(ROW)};
+    return sets[ashlar__best_set()];
 }

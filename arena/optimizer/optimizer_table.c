@@ -1,11 +1,48 @@
-/* optimizer_table.c - lists the runs of an arena that an optimizer updates, and selects those of a
- * job. */
+/*
+ * optimizer_table.c - the runs and chunks of a job, the same on every back end: all runs of an
+ * arena that an optimizer updates, and those in a range of bytes.
+ */
 #include "arena/optimizer/optimizer_table.h"
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+
+static size_t count_chunks(size_t elements) {
+    return elements / ASHLAR_OPTIMIZER_CHUNK + (elements % ASHLAR_OPTIMIZER_CHUNK != 0);
+}
+
+size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count) {
+    size_t chunk = 0;
+    for (size_t i = 0; i < count; i++) {
+        runs[i].first_chunk = chunk;
+        chunk += count_chunks(runs[i].elements);
+    }
+    return chunk;
+}
+
+void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
+                             size_t count) {
+    job->runs = runs;
+    job->run_count = count;
+    job->first = 0;
+    job->end = 0;
+    job->first_chunk = 0;
+    job->end_chunk = 0;
+    job->elements = 0;
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(i == 0 || runs[i].first_chunk ==
+                                    runs[i - 1].first_chunk + count_chunks(runs[i - 1].elements));
+        job->elements += runs[i].elements;
+    }
+    if (count > 0) {
+        const ashlar_optimizer_run *last = &runs[count - 1];
+        job->end = last->elements;
+        job->first_chunk = runs[0].first_chunk;
+        job->end_chunk = last->first_chunk + count_chunks(last->elements);
+    }
+}
 
 /* The address at which a run begins in a region; NULL if the region is not among `regions`. */
 static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ashlar_region region,
@@ -18,7 +55,7 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
                                      unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
-    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0, which stands for 1, was replaced */
+    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0 stood for 1 and was replaced */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),

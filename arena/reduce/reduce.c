@@ -72,46 +72,36 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
     return ASHLAR_OK;
 }
 
-static void count_tensors(ashlar_reducer *r) {
+static ashlar_status build(ashlar_reducer *r) {
+    r->buckets = ashlar__host_calloc(r->arena->bucket_count, sizeof *r->buckets);
+    r->is_frozen = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_frozen);
+    r->is_final = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_final);
+    if (r->buckets == NULL || r->is_frozen == NULL || r->is_final == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                            r->arena->tensor_count);
+    }
     for (size_t i = 0; i < r->arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &r->arena->tensors[i];
         ASHLAR_CHECK2(r->arena->groups[tensor->group].bucket < r->arena->bucket_count);
         r->is_frozen[i] = tensor->info.options.is_frozen;
         r->buckets[r->arena->groups[tensor->group].bucket].tensors += !r->is_frozen[i];
     }
+    return ashlar_event_create(r->device, &r->event);
 }
 
 ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
                                     const ashlar_collectives *collectives,
                                     ashlar_reduction reduction, ashlar_stream stream,
                                     ashlar_reducer **out) {
-    ashlar_status status = check_arguments(arena, collectives, reduction);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_reducer *r = ashlar__host_calloc(1, sizeof *r);
-    if (r == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
-    }
+    ASHLAR_TRY(check_arguments(arena, collectives, reduction));
+    ashlar_reducer *r;
+    ASHLAR_HOST_NEW(r, 1, "no host memory for a reducer");
     *r = (ashlar_reducer){.arena = arena,
                           .device = ashlar_allocator_device(arena->allocator),
                           .collectives = *collectives,
                           .reduction = reduction,
                           .stream = stream};
-    r->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *r->buckets);
-    r->is_frozen = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_frozen);
-    r->is_final = ashlar__host_calloc(arena->tensor_count, sizeof *r->is_final);
-    status = r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
-                 ? ashlar_event_create(r->device, &r->event)
-                 : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
-                                arena->tensor_count);
-    if (status != ASHLAR_OK) {
-        ashlar_reducer_destroy(r);
-        return status;
-    }
-    count_tensors(r);
-    *out = r;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(r), r, ashlar_reducer_destroy, out);
 }
 
 void ashlar_reducer_destroy(ashlar_reducer *r) {
@@ -132,8 +122,8 @@ static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashla
     if (earlier == later) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_event_record(r->device, r->event, earlier);
-    return status == ASHLAR_OK ? ashlar_stream_wait(r->device, later, r->event) : status;
+    ASHLAR_TRY(ashlar_event_record(r->device, r->event, earlier));
+    return ashlar_stream_wait(r->device, later, r->event);
 }
 
 /* Call a collective for bucket `i` of a region. */
@@ -151,10 +141,7 @@ static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
     ASHLAR_CHECK2(i == r->next && r->buckets[i].missing == 0 && r->buckets[i].streams != 0);
     for (size_t s = 0; s < r->stream_count; s++) {
         if ((r->buckets[i].streams >> s & 1) != 0) {
-            const ashlar_status status = order(r, r->streams[s], r->stream);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(order(r, r->streams[s], r->stream));
         }
     }
     return send_range(r,
@@ -308,11 +295,9 @@ static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
 }
 
 ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_stream stream) {
-    ashlar_status status = order(r, stream, r->stream);
-    if (status == ASHLAR_OK) {
-        status = send_parameters(r, root);
-    }
-    return status == ASHLAR_OK ? order(r, r->stream, stream) : status;
+    ASHLAR_TRY(order(r, stream, r->stream));
+    ASHLAR_TRY(send_parameters(r, root));
+    return order(r, r->stream, stream);
 }
 
 ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {

@@ -57,7 +57,7 @@ static void shuffle_batches(ashlar_batch_sampler *s) {
     }
 }
 
-static ashlar_status allocate(ashlar_batch_sampler *s) {
+static ashlar_status build(ashlar_batch_sampler *s, const ashlar_batch_sampler_item *items) {
     size_t places;
     if (!ashlar__mul(s->window, s->batch, &places)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
@@ -68,11 +68,17 @@ static ashlar_status allocate(ashlar_batch_sampler *s) {
     s->drawn = ashlar__host_calloc(places, sizeof *s->drawn);
     s->ready = ashlar__host_calloc(places, sizeof *s->ready);
     s->batch_order = ashlar__host_calloc(s->window, sizeof *s->batch_order);
-    return s->items != NULL && s->drawn != NULL && s->ready != NULL && s->batch_order != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EHOSTMEM,
-                              "batch sampler: no host memory for %zu items and a window of %zu",
-                              s->item_count, places);
+    if (s->items == NULL || s->drawn == NULL || s->ready == NULL || s->batch_order == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM,
+                            "batch sampler: no host memory for %zu items and a window of %zu",
+                            s->item_count, places);
+    }
+    memcpy(s->items, items, s->item_count * sizeof *items);
+    for (size_t i = 0; i < s->window; i++) {
+        s->batch_order[i] = i;
+    }
+    s->drawn_count = s->item_count; /* so that the first draw starts an epoch */
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
@@ -84,24 +90,11 @@ ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *item
                             : batch == 0 ? "batch"
                                          : "window");
     }
-    ashlar_batch_sampler *s = ashlar__host_calloc(1, sizeof *s);
-    if (s == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "batch sampler: no host memory");
-    }
+    ashlar_batch_sampler *s;
+    ASHLAR_HOST_NEW(s, 1, "batch sampler: no host memory");
     *s = (ashlar_batch_sampler){.batch = batch, .window = window, .item_count = count};
     ashlar__random_init(&s->random, seed);
-    const ashlar_status status = allocate(s);
-    if (status != ASHLAR_OK) {
-        ashlar__batch_sampler_destroy(s);
-        return status;
-    }
-    memcpy(s->items, items, count * sizeof *items);
-    for (size_t i = 0; i < window; i++) {
-        s->batch_order[i] = i;
-    }
-    s->drawn_count = count; /* so that the first draw starts an epoch */
-    *out = s;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(s, items), s, ashlar__batch_sampler_destroy, out);
 }
 
 void ashlar__batch_sampler_destroy(ashlar_batch_sampler *s) {

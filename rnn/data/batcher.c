@@ -7,7 +7,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/data/batch_sampler.h"
 
 /* Steps first .. first + steps - 1 of a record's sequence. */
 typedef struct piece {
@@ -78,11 +77,8 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
                             "a smaller batch or max_steps",
                             batcher->batch, batcher->longest);
     }
-    batcher->pieces = ashlar__host_calloc(batcher->piece_count, sizeof *batcher->pieces);
-    if (batcher->pieces == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces",
-                            batcher->piece_count);
-    }
+    ASHLAR_HOST_NEW(batcher->pieces, batcher->piece_count, "batcher: no host memory for %zu pieces",
+                    batcher->piece_count);
     const size_t cut = cut_records(batcher, config);
     ASHLAR_ASSERT(cut == batcher->piece_count);
     (void)cut;
@@ -91,10 +87,8 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
 
 static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     const size_t count = batcher->piece_count;
-    ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);
-    if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces", count);
-    }
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, count, "batcher: no host memory for %zu pieces", count);
     for (size_t i = 0; i < count; i++) {
         items[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
     }
@@ -119,22 +113,15 @@ ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
                             "at most that",
                             filled.stride, config->max_steps);
     }
-    ashlar_batcher *batcher = ashlar__host_calloc(1, sizeof *batcher);
-    if (batcher == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
-    }
+    ashlar_batcher *batcher;
+    ASHLAR_HOST_NEW(batcher, 1, "batcher: no host memory");
     batcher->corpus = corpus;
     batcher->batch = filled.batch;
     ashlar_status status = cut_into_pieces(batcher, &filled);
     if (status == ASHLAR_OK) {
         status = sample_pieces(batcher, &filled);
     }
-    if (status != ASHLAR_OK) {
-        ashlar__batcher_destroy(batcher);
-        return status;
-    }
-    *out = batcher;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, batcher, ashlar__batcher_destroy, out);
 }
 
 void ashlar__batcher_destroy(ashlar_batcher *batcher) {
@@ -178,12 +165,8 @@ void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
     batch->epoch = ashlar__batch_sampler_epochs(batcher->batch_sampler);
 }
 
-void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
-    ashlar__batch_sampler_skip(batcher->batch_sampler, batches);
-}
-
-ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher) {
-    return ashlar__batch_sampler_random(batcher->batch_sampler);
+ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher) {
+    return batcher->batch_sampler;
 }
 
 size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher) {

@@ -23,7 +23,7 @@
 #include <ashlar/status.h>
 
 #include "rnn/data/corpus.h"
-#include "allocator/base/random.h"
+#include "rnn/data/batch_sampler.h"
 
 enum {
     ASHLAR_BATCHER_MARK = 0,      /* the symbol before and after a record */
@@ -78,10 +78,7 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 /* Fill in the next batch. */
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
-/* Skip the next `batches` batches, as if they had been handed out. */
-void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
-
-/* The random generator's state, equal in batchers at the same point of the same order. */
-ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
+/* The batch sampler of the pieces, owned by the batcher: its position is the batcher's. */
+ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

@@ -3,163 +3,104 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 
-typedef struct record_span {
-    size_t offset; /* in corpus->text */
-    size_t bytes;
-} record_span;
-
-/* Identity of a file: names with equal ids lead to the same file. */
+/* Identity of a file: two names with equal ids lead to the same file. */
 typedef struct file_id {
     dev_t device;
     ino_t inode;
 } file_id;
 
 /*
- * Invariants: each span lies inside text[0, text_bytes) and holds no byte 0
- *             record_bytes = sum of the spans' bytes
+ * Invariants: each record lies inside one of the texts and holds no byte 0
+ *             record_bytes = sum of the records' bytes
  */
 struct ashlar_corpus {
-    unsigned char *text; /* the files that were read, one after the other */
-    size_t text_bytes;
-    size_t text_capacity;
-    record_span *records;
-    size_t record_count;
-    size_t record_capacity;
+    char **texts; /* [text_count] the files that gave a record, in memory of their own */
+    size_t text_count, text_capacity;
+    ashlar_record *records;
+    size_t record_count, record_capacity;
     size_t record_bytes;
     file_id *read; /* files read so far, skipped ones too */
-    size_t read_count;
-    size_t read_capacity;
-    size_t file_count;
+    size_t read_count, read_capacity;
     size_t skipped_count;
-    size_t repeat_count; /* names of files that were read before under another name */
+    size_t repeat_count; /* names of files that were already in `read` */
 };
 
 /* Paths of a folder's files. */
 typedef struct path_list {
     char **paths;
-    size_t count;
-    size_t capacity;
+    size_t count, capacity;
 } path_list;
-
-/*
- * Return `items` with room for `need` > 0 items of `bytes` bytes each, reallocated if it was too
- * small. NULL: no host memory; the error detail is set, and `items` is still valid and unchanged.
- */
-static void *reserve(void *items, size_t *capacity, size_t need, size_t bytes) {
-    if (need <= *capacity) {
-        return items;
-    }
-    /* By half, so that at most a third of the memory is unused. */
-    size_t more;
-    if (!ashlar__add(need, need / 2, &more)) {
-        more = need;
-    }
-    void *grown = ashlar__host_realloc(items, more, bytes);
-    if (grown == NULL) {
-        (void)ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory for %zu items of %zu bytes",
-                           more, bytes);
-        return NULL;
-    }
-    *capacity = more;
-    return grown;
-}
 
 /* --- cutting a text into records ------------------------------------------------------------- */
 
-typedef struct text_line {
-    size_t start;
-    size_t end;  /* excludes the line end */
-    size_t next; /* start of the following line */
-} text_line;
-
-/* The line that starts at `start` < `bytes`. */
-static text_line line_at(const unsigned char *text, size_t start, size_t bytes) {
-    const unsigned char *newline = memchr(text + start, '\n', bytes - start);
-    if (newline == NULL) {
-        return (text_line){start, bytes, bytes};
-    }
-    size_t end = (size_t)(newline - text);
-    const size_t next = end + 1;
-    if (end > start && text[end - 1] == '\r') {
-        end--;
-    }
-    return (text_line){start, end, next};
+/* The next line of a text that is followed by a 0, without its line end. */
+static ashlar_piece cut_line(ashlar_piece *rest) {
+    ashlar_piece line = ashlar__piece_cut(rest, '\n');
+    line.bytes -=
+        line.bytes > 0 && line.text[line.bytes] == '\n' && line.text[line.bytes - 1] == '\r';
+    return line;
 }
 
-static bool is_separator(const unsigned char *text, text_line line) {
-    return line.end - line.start == 1 && text[line.start] == '%';
-}
-
-static bool is_blank(const unsigned char *text, text_line line) {
-    for (size_t i = line.start; i < line.end; i++) {
-        if (text[i] != ' ' && text[i] != '\t') {
+static bool is_blank(ashlar_piece line) {
+    for (size_t i = 0; i < line.bytes; i++) {
+        if (line.text[i] != ' ' && line.text[i] != '\t') {
             return false;
         }
     }
     return true;
 }
 
-static bool has_separator(const unsigned char *text, size_t start, size_t bytes) {
-    while (start < bytes) {
-        const text_line line = line_at(text, start, bytes);
-        if (is_separator(text, line)) {
+static bool has_separator(ashlar_piece rest) {
+    while (rest.bytes > 0) {
+        if (ashlar__piece_is(cut_line(&rest), "%")) {
             return true;
         }
-        start = line.next;
     }
     return false;
 }
 
-static ashlar_status add_record(ashlar_corpus *corpus, size_t start, size_t end) {
-    record_span *records = reserve(corpus->records, &corpus->record_capacity,
-                                   corpus->record_count + 1, sizeof *records);
-    if (records == NULL) {
-        return ASHLAR_EHOSTMEM;
-    }
-    corpus->records = records;
-    corpus->records[corpus->record_count++] = (record_span){start, end - start};
-    corpus->record_bytes += end - start;
+static ashlar_status add_record(ashlar_corpus *corpus, const char *start, const char *end) {
+    ASHLAR_HOST_GROW(corpus->records, &corpus->record_capacity, corpus->record_count,
+                     "corpus: no host memory for %zu items", corpus->record_count);
+    corpus->records[corpus->record_count++] =
+        (ashlar_record){(const unsigned char *)start, (size_t)(end - start)};
+    corpus->record_bytes += (size_t)(end - start);
     return ASHLAR_OK;
 }
 
-/* Cut text[start, text_bytes), one file, into records. */
-static ashlar_status split_file(ashlar_corpus *corpus, size_t start) {
-    const unsigned char *text = corpus->text;
-    const size_t bytes = corpus->text_bytes;
-    const bool fortune = has_separator(text, start, bytes);
-    bool open = false; /* whether a line since the end of the last record is not blank */
-    size_t record_start = start;
-    size_t record_end = start;
-    while (start < bytes) {
-        const text_line line = line_at(text, start, bytes);
-        const bool blank = is_blank(text, line);
-        if (fortune ? is_separator(text, line) : blank) {
+/* Cut a file's text into records. */
+static ashlar_status split_file(ashlar_corpus *corpus, ashlar_piece rest) {
+    const bool fortune = has_separator(rest);
+    bool open = false; /* whether a line since the last record's end is not blank */
+    const char *start = rest.text, *end = start;
+    while (rest.bytes > 0) {
+        const ashlar_piece line = cut_line(&rest);
+        const bool blank = is_blank(line);
+        if (fortune ? ashlar__piece_is(line, "%") : blank) {
             if (open) {
-                ASHLAR_TRY(add_record(corpus, record_start, record_end));
+                ASHLAR_TRY(add_record(corpus, start, end));
             }
             open = false;
-            record_start = line.next;
+            start = rest.text;
         } else {
             open = open || !blank;
         }
-        record_end = line.end;
-        start = line.next;
+        end = line.text + line.bytes;
     }
-    return open ? add_record(corpus, record_start, record_end) : ASHLAR_OK;
+    return open ? add_record(corpus, start, end) : ASHLAR_OK;
 }
 
 /* --- reading files --------------------------------------------------------------------------- */
@@ -170,116 +111,63 @@ static ashlar_status fail_errno(const char *verb, const char *path) {
                         verb, path, strerror(error));
 }
 
-/* Append the whole file `fd` to corpus->text. `hint` is its size in bytes, 0 if unknown. */
-static ashlar_status append_file(ashlar_corpus *corpus, int fd, size_t hint, const char *path) {
-    enum { READ_STEP = 4096 };
-    size_t room = hint;
-    for (;;) {
-        size_t need;
-        /* A byte more than the hint, so that the end of the file needs no second growth. */
-        if (!ashlar__add(corpus->text_bytes, room, &need) || !ashlar__add(need, 1, &need)) {
-            return ashlar__fail(ASHLAR_EOVERFLOW, "corpus: %s is too large", path);
-        }
-        unsigned char *text = reserve(corpus->text, &corpus->text_capacity, need, 1);
-        if (text == NULL) {
-            return ASHLAR_EHOSTMEM;
-        }
-        corpus->text = text;
-        const ssize_t got =
-            read(fd, text + corpus->text_bytes, corpus->text_capacity - corpus->text_bytes);
-        if (got == 0) {
-            return ASHLAR_OK;
-        }
-        if (got < 0 && errno != EINTR) {
-            return fail_errno("read", path);
-        }
-        corpus->text_bytes += got > 0 ? (size_t)got : 0;
-        room = READ_STEP;
-    }
-}
-
-/* Set *met to whether this file was read before. If it was not, add it to the files read. */
+/* Set *met to whether this file was read before; if it was not, remember it. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
     /* Linear: with some thousands of files it costs less than reading them. */
-    for (size_t i = 0; i < corpus->read_count; i++) {
-        if (corpus->read[i].inode == info->st_ino && corpus->read[i].device == info->st_dev) {
-            corpus->repeat_count++;
-            *met = true;
-            return ASHLAR_OK;
-        }
-    }
-    file_id *ids =
-        reserve(corpus->read, &corpus->read_capacity, corpus->read_count + 1, sizeof *ids);
-    if (ids == NULL) {
-        return ASHLAR_EHOSTMEM;
-    }
-    corpus->read = ids;
-    corpus->read[corpus->read_count++] = (file_id){info->st_dev, info->st_ino};
     *met = false;
-    return ASHLAR_OK;
-}
-
-/* Read and cut one open file. A file without text is an error if `named`, else it is skipped. */
-static ashlar_status add_open_file(ashlar_corpus *corpus, int fd, const char *path, bool named) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return fail_errno("stat", path);
+    for (size_t i = 0; i < corpus->read_count && !*met; i++) {
+        *met = corpus->read[i].inode == info->st_ino && corpus->read[i].device == info->st_dev;
     }
-    bool met;
-    ashlar_status status = meet_file(corpus, &info, &met);
-    if (status != ASHLAR_OK || met) {
-        return status;
-    }
-    const size_t start = corpus->text_bytes;
-    const size_t record_count = corpus->record_count;
-    status = append_file(corpus, fd, info.st_size > 0 ? (size_t)info.st_size : 0, path);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    const size_t bytes = corpus->text_bytes - start;
-    const bool binary = bytes > 0 && memchr(corpus->text + start, 0, bytes) != NULL;
-    if (!binary) {
-        status = split_file(corpus, start);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    if (corpus->record_count > record_count) {
-        corpus->file_count++;
+    if (*met) {
+        corpus->repeat_count++;
         return ASHLAR_OK;
     }
-    corpus->text_bytes = start;
-    corpus->skipped_count++;
-    if (named) {
-        return ashlar__fail(ASHLAR_EFORMAT, "corpus: %s %s; give plain text files", path,
-                            binary ? "is not text (it holds a byte 0)" : "has no text in it");
-    }
+    ASHLAR_HOST_GROW(corpus->read, &corpus->read_capacity, corpus->read_count,
+                     "corpus: no host memory for %zu items", corpus->read_count);
+    corpus->read[corpus->read_count++] = (file_id){info->st_dev, info->st_ino};
     return ASHLAR_OK;
 }
 
-static ashlar_status add_file(ashlar_corpus *corpus, const char *path, bool named) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return fail_errno("open", path);
+/* Read and cut one file. A file without text is an error if `named`, else it is skipped. */
+static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const struct stat *info,
+                              bool named) {
+    const size_t record_count = corpus->record_count;
+    ashlar_piece text;
+    char *bytes;
+    bool met;
+    ASHLAR_TRY(meet_file(corpus, info, &met));
+    if (met) {
+        return ASHLAR_OK;
     }
-    const ashlar_status status = add_open_file(corpus, fd, path, named);
-    (void)close(fd); /* nothing was written: close has nothing to report */
-    return status;
+    ASHLAR_HOST_GROW(corpus->texts, &corpus->text_capacity, corpus->text_count,
+                     "corpus: no host memory for %zu items", corpus->text_count);
+    /* A file of /proc has no size, but may have text. */
+    ASHLAR_TRY(info->st_size > 0 ? ashlar__file_read(path, &bytes, &text.bytes)
+                                 : ashlar__file_read_stream(path, &bytes, &text.bytes));
+    corpus->texts[corpus->text_count++] = bytes;
+    text.text = bytes;
+    const bool binary = memchr(bytes, 0, text.bytes) != NULL;
+    if (!binary) {
+        ASHLAR_TRY(split_file(corpus, text));
+    }
+    if (corpus->record_count > record_count) {
+        return ASHLAR_OK;
+    }
+    ashlar__host_free(corpus->texts[--corpus->text_count]);
+    corpus->skipped_count++;
+    return named ? ashlar__fail(ASHLAR_EFORMAT, "corpus: %s %s; give plain text files", path,
+                                binary ? "is not text (it holds a byte 0)" : "has no text in it")
+                 : ASHLAR_OK;
 }
 
 /* --- folders --------------------------------------------------------------------------------- */
 
 static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
-    char **paths = reserve(list->paths, &list->capacity, list->count + 1, sizeof *paths);
-    if (paths == NULL) {
-        return ASHLAR_EHOSTMEM;
-    }
-    list->paths = paths;
+    ASHLAR_HOST_GROW(list->paths, &list->capacity, list->count,
+                     "corpus: no host memory for %zu items", list->count);
     const size_t bytes = strlen(folder) + strlen(name) + sizeof "/";
-    char *path = ashlar__host_calloc(bytes, 1);
-    if (path == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory to list %s", folder);
-    }
+    char *path;
+    ASHLAR_HOST_NEW(path, bytes, "corpus: no host memory to list %s", folder);
     (void)snprintf(path, bytes, "%s/%s", folder, name);
     list->paths[list->count++] = path;
     return ASHLAR_OK;
@@ -320,7 +208,7 @@ static ashlar_status add_listed(ashlar_corpus *corpus, const path_list *list) {
         if (stat(list->paths[i], &info) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
-        ASHLAR_TRY(add_file(corpus, list->paths[i], false));
+        ASHLAR_TRY(add_file(corpus, list->paths[i], &info, false));
     }
     return ASHLAR_OK;
 }
@@ -360,7 +248,7 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
                             "corpus: %s is neither a file nor a folder; give plain text files",
                             path);
     }
-    return add_file(corpus, path, true);
+    return add_file(corpus, path, &info, true);
 }
 
 /* --- the interface --------------------------------------------------------------------------- */
@@ -369,26 +257,23 @@ ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar
     if (count == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
     }
-    ashlar_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
-    if (corpus == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "corpus: no host memory");
+    ashlar_corpus *corpus;
+    ASHLAR_HOST_NEW(corpus, 1, "corpus: no host memory");
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = add_named(corpus, paths[i]);
     }
-    for (size_t i = 0; i < count; i++) {
-        const ashlar_status status = add_named(corpus, paths[i]);
-        if (status != ASHLAR_OK) {
-            ashlar__corpus_destroy(corpus);
-            return status;
-        }
-    }
-    *out = corpus;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, corpus, ashlar__corpus_destroy, out);
 }
 
 void ashlar__corpus_destroy(ashlar_corpus *corpus) {
     if (corpus == NULL) {
         return;
     }
-    ashlar__host_free(corpus->text);
+    for (size_t i = 0; i < corpus->text_count; i++) {
+        ashlar__host_free(corpus->texts[i]);
+    }
+    ashlar__host_free(corpus->texts);
     ashlar__host_free(corpus->records);
     ashlar__host_free(corpus->read);
     ashlar__host_free(corpus);
@@ -400,8 +285,7 @@ size_t ashlar__corpus_count(const ashlar_corpus *corpus) {
 
 ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i) {
     ASHLAR_ASSERT(i < corpus->record_count);
-    const record_span span = corpus->records[i];
-    return (ashlar_record){corpus->text + span.offset, span.bytes};
+    return corpus->records[i];
 }
 
 size_t ashlar__corpus_bytes(const ashlar_corpus *corpus) {
@@ -409,23 +293,25 @@ size_t ashlar__corpus_bytes(const ashlar_corpus *corpus) {
 }
 
 size_t ashlar__corpus_file_count(const ashlar_corpus *corpus) {
-    return corpus->file_count;
+    return corpus->text_count;
 }
 
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
     return corpus->skipped_count;
 }
 
-/* Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
+/*
+ * Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
  * attacker. The shift in the last line marks the record's end: the same bytes cut into other
- * records give another checksum. */
+ * records give another checksum.
+ */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);
     uint64_t word;
     for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
         memcpy(&word, bytes, sizeof word);
         sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* or high bits would never reach low ones */
+        sum ^= sum >> 29; /* else high bits would never reach low ones */
     }
     for (; count > 0; count--, bytes++) {
         sum = (sum ^ *bytes) * prime;

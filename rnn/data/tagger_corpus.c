@@ -8,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 #include "rnn/data/vocabulary.h"
 
 enum { BYTE_VALUES = 256 };
@@ -43,10 +44,6 @@ typedef struct reading {
     size_t open_count; /* words of the unfinished sentence */
 } reading;
 
-static ashlar_status fail_memory(const char *path) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
-}
-
 /* --- lines ----------------------------------------------------------------------------------- */
 
 static ashlar_status end_sentence(reading *r) {
@@ -54,12 +51,8 @@ static ashlar_status end_sentence(reading *r) {
     if (r->open_count == 0) {
         return ASHLAR_OK;
     }
-    void *sentences = c->sentences;
-    if (!ashlar__host_grow(&sentences, &c->sentence_capacity, c->counts.sentences,
-                           sizeof *c->sentences)) {
-        return fail_memory(r->path);
-    }
-    c->sentences = sentences;
+    ASHLAR_HOST_GROW(c->sentences, &c->sentence_capacity, c->counts.sentences,
+                     "tags: no host memory to read %s", r->path);
     c->sentences[c->counts.sentences++] =
         (token_span){c->counts.tokens - r->open_count, r->open_count};
     r->open_count = 0;
@@ -71,11 +64,8 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     ashlar_tagger_corpus *c = r->corpus;
     size_t word_number, tag_number;
     const unsigned char *bytes = (const unsigned char *)word;
-    void *tokens = c->tokens;
-    if (!ashlar__host_grow(&tokens, &c->token_capacity, c->counts.tokens, sizeof *c->tokens)) {
-        return fail_memory(r->path);
-    }
-    c->tokens = tokens;
+    ASHLAR_HOST_GROW(c->tokens, &c->token_capacity, c->counts.tokens,
+                     "tags: no host memory to read %s", r->path);
     if (c->counts.tokens == INT32_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
                             r->path, r->line);
@@ -132,31 +122,22 @@ static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
 }
 
 static ashlar_status read_text(reading *r, const char *text, size_t bytes) {
-    ashlar_status status = ASHLAR_OK;
-    const char *const end = text + bytes;
-    r->line = 0;
-    for (const char *line = text; line < end && status == ASHLAR_OK;) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        const char *stop = newline != NULL ? newline : end;
-        const char *next = newline != NULL ? newline + 1 : end;
-        stop -= stop > line && stop[-1] == '\r';
-        r->line++;
-        status = read_line(r, line, (size_t)(stop - line));
-        line = next;
+    ashlar_piece rest = {text, bytes};
+    for (r->line = 1; rest.bytes > 0; r->line++) {
+        ashlar_piece line = ashlar__piece_cut(&rest, '\n');
+        line.bytes -= line.bytes > 0 && line.text[line.bytes - 1] == '\r';
+        ASHLAR_TRY(read_line(r, line.text, line.bytes));
     }
-    return status == ASHLAR_OK ? end_sentence(r) : status;
+    return end_sentence(r);
 }
 
 static ashlar_status read_file(reading *r, const char *path) {
     ashlar_tagger_corpus *c = r->corpus;
     const size_t sentences = c->counts.sentences;
     size_t bytes;
-    ashlar_status status = ashlar__file_read(path, &c->texts[c->text_count], &bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__file_read(path, &c->texts[c->text_count], &bytes));
     r->path = path;
-    status = read_text(r, c->texts[c->text_count++], bytes);
+    const ashlar_status status = read_text(r, c->texts[c->text_count++], bytes);
     return status == ASHLAR_OK && c->counts.sentences == sentences
                ? ashlar__fail(ASHLAR_EFORMAT,
                               "%s: no sentence in it; give a file of words and tags", path)
@@ -261,13 +242,7 @@ ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
     }
     corpus->config = *config;
     corpus->texts = texts;
-    const ashlar_status status = read_files(corpus, paths, count);
-    if (status != ASHLAR_OK) {
-        ashlar__tagger_corpus_destroy(corpus);
-        return status;
-    }
-    *out = corpus;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(read_files(corpus, paths, count), corpus, ashlar__tagger_corpus_destroy, out);
 }
 
 void ashlar__tagger_corpus_destroy(ashlar_tagger_corpus *corpus) {

@@ -75,10 +75,8 @@ static ashlar_status grow(ashlar_vocabulary *v) {
 }
 
 ashlar_status ashlar__vocabulary_create(ashlar_vocabulary **out) {
-    ashlar_vocabulary *vocabulary = ashlar__host_calloc(1, sizeof *vocabulary);
-    if (vocabulary == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory");
-    }
+    ashlar_vocabulary *vocabulary;
+    ASHLAR_HOST_NEW(vocabulary, 1, "vocabulary: no host memory");
     *out = vocabulary;
     return ASHLAR_OK;
 }

@@ -6,14 +6,7 @@
 #ifndef ASHLAR_BACKEND_H
 #define ASHLAR_BACKEND_H
 
-#include <ashlar/rnn.h>
-
-typedef enum ashlar_rnn_pass {
-    ASHLAR_RNN_FORWARD,
-    ASHLAR_RNN_BACKWARD_DATA,
-    ASHLAR_RNN_BACKWARD_WEIGHTS,
-    ASHLAR_RNN_PASS_COUNT
-} ashlar_rnn_pass;
+#include "rnn/layer/rnn_cpu.h"
 
 typedef struct ashlar_rnn_backend {
     const char *name;

@@ -6,7 +6,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/layer/rnn_cpu.h"
 #include "arena/compute/workers.h"
 
 /* What a queued pass carries. The launch copies all of it, lengths included. */
@@ -33,41 +32,6 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
                               ashlar_dtype_name(layout->config.dtype));
 }
 
-static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
-    const ashlar_rnn_cpu_passes *passes = ashlar__rnn_cpu_passes_of(dtype);
-    ashlar_rnn_cpu_pass *const functions[] = {
-        [ASHLAR_RNN_FORWARD] = passes->forward,
-        [ASHLAR_RNN_BACKWARD_DATA] = passes->backward_data,
-        [ASHLAR_RNN_BACKWARD_WEIGHTS] = passes->backward_weights,
-    };
-    ASHLAR_TABLE_IS_FULL(functions, ASHLAR_RNN_PASS_COUNT);
-    return functions[pass];
-}
-
-static ashlar_rnn_cpu_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
-    return (ashlar_rnn_cpu_args){
-        .steps = batch->steps,
-        .batch = batch->batch,
-        .reserve = b->reserve,
-        .work = b->work,
-        .dropout_seed = batch->dropout_seed,
-        .x = b->x,
-        .hx = b->hx,
-        .cx = b->cx,
-        .weights = b->weights,
-        .y = b->y,
-        .hy = b->hy,
-        .cy = b->cy,
-        .dy = b->dy,
-        .dhy = b->dhy,
-        .dcy = b->dcy,
-        .dx = b->dx,
-        .dhx = b->dhx,
-        .dcx = b->dcx,
-        .dweights = b->dweights,
-    };
-}
-
 static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream) {
@@ -81,9 +45,12 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu",
                             batch->batch);
     }
-    c->run = pass_function(rnn->layout.config.dtype, pass);
+    c->run = ashlar__rnn_cpu_passes_of(rnn->layout.config.dtype)[pass];
     c->layout = rnn->layout;
-    c->args = arguments(batch, buffers);
+    c->args = (ashlar_rnn_cpu_args){.steps = batch->steps,
+                                    .batch = batch->batch,
+                                    .dropout_seed = batch->dropout_seed,
+                                    .b = *buffers};
     memcpy(c->lengths, batch->lengths, lengths_bytes);
     const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
     ashlar__host_free(c);

@@ -102,10 +102,8 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
  * in cuDNN 9.19, which would refuse a pass whose buffers are too small. The lock must be held. */
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
-    int32_t *lengths = ashlar__host_calloc(sizes->batch, sizeof *lengths);
-    if (lengths == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", sizes->batch);
-    }
+    int32_t *lengths;
+    ASHLAR_HOST_NEW(lengths, sizes->batch, "no host memory for %zu lengths", sizes->batch);
     for (size_t b = 0; b < sizes->batch; b++) {
         lengths[b] = (int32_t)sizes->steps;
     }
@@ -142,16 +140,10 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);
-    ashlar_status status = build_for(rnn, batch);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(build_for(rnn, batch));
     if (s->newest.steps != steps || s->newest.batch != batch || s->newest.training != training) {
         ashlar_cudnn_sizes sizes = {.steps = steps, .batch = batch, .training = training};
-        status = ask(rnn, &sizes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ask(rnn, &sizes));
         s->newest = sizes;
     }
     *out = s->newest;

@@ -12,22 +12,20 @@
 #include <stddef.h>
 
 /*
- * c = alpha * op(a) * op(b) + beta * c, all row-major; op(x) is x transposed if trans_x is true.
+ * c = op(a) * op(b), or c += if `adds`, all row-major; op(x) is x transposed if trans_x is true.
  *
  * op(a) is [m, k], op(b) is [k, n], c is [m, n]; ld* is the distance between the rows of a matrix
  * as it is stored, at least their length. Any dimension may be 0; with k == 0 the product is
- * zero. c must not overlap a or b. With beta == 0, c is not read: it may hold anything, NaN too.
+ * zero. c must not overlap a or b. If it is not added to, c may hold anything before, NaN too.
  *
  * Row i of c depends on no row of op(a) but row i, so a NaN in one row does not spread to others.
  * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
  * less than half a MiB of stack.
  */
-void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, float alpha,
-                      const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
-                      size_t ldc);
-void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, double alpha,
-                      const double *a, size_t lda, const double *b, size_t ldb, double beta,
-                      double *c, size_t ldc);
+void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
+                      size_t lda, const float *b, size_t ldb, bool adds, float *c, size_t ldc);
+void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,
+                      size_t lda, const double *b, size_t ldb, bool adds, double *c, size_t ldc);
 
 /* The name of the implementation, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar__blas_name(void);

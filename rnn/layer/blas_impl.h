@@ -8,11 +8,10 @@
 
 #include "rnn/layer/blas.h"
 
-/* c = or += scale * op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
+/* c = or += op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
 typedef struct ashlar_gemm_args {
     bool trans_a, trans_b;
     size_t m, n, k;
-    double scale;
     const void *a;
     size_t lda;
     const void *b;

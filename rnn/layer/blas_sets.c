@@ -8,11 +8,5 @@
 const ashlar_gemm_kernels *ashlar__blas_best(void) {
 #define ROW(set) {NAME_##set, ashlar__gemm_kernel_f32_##set, ashlar__gemm_kernel_f64_##set},
     static const ashlar_gemm_kernels sets[] = {ASHLAR_SETS(ROW)};
-#define RUNS(set) ASHLAR_RUNS_##set,
-    const bool runs[] = {ASHLAR_SETS(RUNS)}; /* the best one first, the baseline last */
-    size_t i = 0;
-    while (!runs[i]) {
-        i++;
-    }
-    return &sets[i];
+    return &sets[ashlar__best_set()];
 }

@@ -26,13 +26,8 @@ static void gru_forward_row(size_t hidden, real *restrict gates, const real *res
     }
 }
 
-void gru_forward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        gru_forward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->bias, s->state + p * h,
-                        s->output + p * h);
-    }
-}
+CELL_FUNCTION(gru_forward, gru_forward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->bias,
+                                           s->state + p * h, s->output + p * h))
 
 static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict sums,
                              const real *restrict state, real *restrict doutput) {
@@ -57,10 +52,5 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
     }
 }
 
-void gru_backward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->state + p * h,
-                         s->doutput + p * h);
-    }
-}
+CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
+                                             s->state + p * h, s->doutput + p * h))

@@ -24,13 +24,8 @@ static void lstm_forward_row(size_t hidden, real *restrict gates, const real *re
     }
 }
 
-void lstm_forward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        lstm_forward_row(h, s->gates + p * 4 * h, s->bias, s->cell + p * h, s->next_cell + p * h,
-                         s->output + p * h);
-    }
-}
+CELL_FUNCTION(lstm_forward, lstm_forward_row(h, s->gates + p * 4 * h, s->bias, s->cell + p * h,
+                                             s->next_cell + p * h, s->output + p * h))
 
 static void lstm_backward_row(size_t hidden, real *restrict gates, const real *restrict cell,
                               const real *restrict next_cell, const real *restrict doutput,
@@ -55,10 +50,6 @@ static void lstm_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-void lstm_backward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
-                          s->doutput + p * h, s->dcell + p * h);
-    }
-}
+CELL_FUNCTION(lstm_backward,
+              lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
+                                s->doutput + p * h, s->dcell + p * h))

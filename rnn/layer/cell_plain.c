@@ -9,12 +9,7 @@ static void tanh_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-void tanh_forward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
-    }
-}
+CELL_FUNCTION(tanh_forward, tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
 
 static void tanh_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
                               const real *restrict doutput) {
@@ -23,12 +18,8 @@ static void tanh_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-void tanh_backward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);
-    }
-}
+CELL_FUNCTION(tanh_backward,
+              tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
 
 /* A NaN stays a NaN, because it is not below 0. */
 static void relu_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
@@ -39,12 +30,7 @@ static void relu_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-void relu_forward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
-    }
-}
+CELL_FUNCTION(relu_forward, relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
 
 static void relu_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
                               const real *restrict doutput) {
@@ -53,9 +39,5 @@ static void relu_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-void relu_backward(const cell_step *s, some_rows rows) {
-    const size_t h = s->hidden;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
-        relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);
-    }
-}
+CELL_FUNCTION(relu_backward,
+              relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))

@@ -41,4 +41,13 @@ typedef void cell_function(const cell_step *s, some_rows rows);
 cell_function lstm_forward, gru_forward, tanh_forward, relu_forward;
 cell_function lstm_backward, gru_backward, tanh_backward, relu_backward;
 
+/* Define a cell's function by what it does to row p of width h. */
+#define CELL_FUNCTION(name, row)                                      \
+    void name(const cell_step *s, some_rows rows) {                   \
+        const size_t h = s->hidden;                                   \
+        for (size_t p = rows.first; p < rows.end; p += rows.stride) { \
+            row;                                                      \
+        }                                                             \
+    }
+
 #endif /* ASHLAR_CELL_STEP_H */

@@ -108,10 +108,7 @@ ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
     }
     for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (size_t number = 0; number < numbers; number++) {
-            const ashlar_status status = check_linear(layout, s, pseudo_layer, number);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(check_linear(layout, s, pseudo_layer, number));
         }
     }
     return ASHLAR_OK;

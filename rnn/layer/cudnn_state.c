@@ -207,17 +207,14 @@ static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state 
 
 ashlar_status ashlar__cudnn_state_create(const ashlar_rnn *rnn, ashlar_cudnn_state **out) {
     const ashlar_cudnn *cudnn;
-    ashlar_status status = ashlar__cudnn_open(&cudnn);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__cudnn_open(&cudnn));
     ashlar_cudnn_state *s = ashlar__host_calloc(1, sizeof *s);
     if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
         ashlar__host_free(s);
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an rnn of cuDNN");
     }
     s->cudnn = cudnn;
-    status = build_in_context(rnn, s);
+    const ashlar_status status = build_in_context(rnn, s);
     if (status != ASHLAR_OK) {
         pthread_mutex_destroy(&s->lock);
         ashlar__host_free(s);

@@ -89,8 +89,8 @@ static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *til
         for (size_t column = tile->column; column < tile->column_end; column += BLOCK_COLUMNS) {
             const size_t left = tile->column_end - column;
             const size_t width = left < BLOCK_COLUMNS ? left : BLOCK_COLUMNS;
-            pack_panels(p->trans_b, width, depth, right_at(p, k, column), p->ldb, (real)p->scale,
-                        depth * PANEL, panels);
+            pack_panels(p->trans_b, width, depth, right_at(p, k, column), p->ldb, depth * PANEL,
+                        panels);
             pass_rows(p, tile, k, depth, column, width, panels);
         }
     }
@@ -126,8 +126,8 @@ static real dot(const real *a, size_t stride, const real *b, size_t count) {
 static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     for (size_t column = tile->column; column < tile->column_end; column++) {
         for (size_t row = tile->row; row < tile->row_end; row++) {
-            const real sum = (real)p->scale * dot(left_at(p, row, 0), p->trans_a ? p->lda : 1,
-                                                  right_at(p, 0, column), p->k);
+            const real sum =
+                dot(left_at(p, row, 0), p->trans_a ? p->lda : 1, right_at(p, 0, column), p->k);
             real *const c = sum_at(p, row, column);
             *c = p->adds ? *c + sum : sum;
         }
@@ -143,7 +143,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
             c[j] = 0;
         }
         for (size_t k = 0; k < p->k; k++) {
-            const real factor = (real)p->scale * *left_at(p, row, k);
+            const real factor = *left_at(p, row, k);
             const real *restrict b = right_at(p, k, tile->column);
             for (size_t j = 0; j < width; j++) {
                 c[j] += factor * b[j];

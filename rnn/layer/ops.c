@@ -9,22 +9,12 @@ ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashl
     ashlar_device_get_info(device, &info);
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
-    ashlar_status status = backend->check(dtype);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_ops *ops = ashlar__host_calloc(1, sizeof *ops);
-    if (ops == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
-    }
+    ASHLAR_TRY(backend->check(dtype));
+    ashlar_ops *ops;
+    ASHLAR_HOST_NEW(ops, 1, "no host memory for a model's operations");
     *ops = (ashlar_ops){.device = device, .backend = backend, .dtype = dtype};
-    status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(ops);
-        return status;
-    }
-    *out = ops;
-    return ASHLAR_OK;
+    const ashlar_status status = backend->open != NULL ? backend->open(ops) : ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, ops, ashlar__host_free, out);
 }
 
 void ashlar__ops_destroy(ashlar_ops *ops) {
@@ -41,39 +31,9 @@ size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
     return ops->backend->loss_work_bytes(positions);
 }
 
-ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
-                                            const ashlar_embedding_args *args,
-                                            ashlar_stream stream) {
-    return ops->backend->embedding_forward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
-                                             const ashlar_embedding_args *args,
-                                             ashlar_stream stream) {
-    return ops->backend->embedding_backward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
-                                         ashlar_stream stream) {
-    return ops->backend->linear_forward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
-                                          ashlar_stream stream) {
-    return ops->backend->linear_backward(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
-                               ashlar_stream stream) {
-    return ops->backend->loss(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_columns(const ashlar_ops *ops, const ashlar_columns_args *args,
-                                  ashlar_stream stream) {
-    return ops->backend->columns(ops, args, stream);
-}
-
-ashlar_status ashlar__ops_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
-                                 ashlar_stream stream) {
-    return ops->backend->argmax(ops, args, stream);
-}
+#define DEFINE_OP(op, kind)                                                                 \
+    ashlar_status ashlar__ops_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
+                                   ashlar_stream stream) {                                  \
+        return ops->backend->op(ops, args, stream);                                         \
+    }
+ASHLAR_OPS_MAP(DEFINE_OP)

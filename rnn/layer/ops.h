@@ -40,6 +40,32 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ops_create(ashlar_device *device, ashlar
                                                    ashlar_ops **out);
 void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
 
+/*
+ * The operations: name, arguments. Each is queued by ashlar__ops_NAME(ops, args, stream).
+ *
+ *   embedding_forward    for each position, out = the row of the table that its token names
+ *   embedding_backward   for each position, add its row of dout to its token's row of dtable, in
+ *                        the order of positions; to keep that order, a CUDA device compares every
+ *                        token with every row: V * T * B comparisons
+ *   linear_forward       y = x weight^T + bias
+ *   linear_backward      dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows
+ *   loss                 loss += weight * the sum over all valid positions of
+ *                        -log softmax(logits)[target], in nats; dlogits is the gradient of the
+ *                        addend, times the scale. With weight 0 the addend is the mean over the
+ *                        valid positions, of which there must be at least one
+ *   columns              to = from: copies some columns of one matrix to columns of another
+ *   argmax               for each row, label = the class of the largest value, the first if several
+ *                        are equal. A NaN is never the largest; if all are NaN, the label is 0
+ */
+#define ASHLAR_OPS_MAP(X)            \
+    X(embedding_forward, embedding)  \
+    X(embedding_backward, embedding) \
+    X(linear_forward, linear)        \
+    X(linear_backward, linear)       \
+    X(loss, loss)                    \
+    X(columns, columns)              \
+    X(argmax, argmax)
+
 typedef struct ashlar_embedding_args {
     size_t steps;           /* T */
     size_t batch;           /* B */
@@ -52,18 +78,6 @@ typedef struct ashlar_embedding_args {
     const void *dout;       /* [T, B, E], backward */
     void *dtable;           /* [V, E], backward, ADDED TO */
 } ashlar_embedding_args;
-
-/* For each position, out = the row of the table that its token names. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_forward(const ashlar_ops *ops,
-                                                              const ashlar_embedding_args *args,
-                                                              ashlar_stream stream);
-/*
- * For each position, add its row of dout to its token's row of dtable, in the order of positions.
- * To keep that order, a CUDA device compares every token with every row: V * T * B comparisons.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_embedding_backward(const ashlar_ops *ops,
-                                                               const ashlar_embedding_args *args,
-                                                               ashlar_stream stream);
 
 /* Every row is computed with, also those of padding, which must not hold a NaN or an infinity. */
 typedef struct ashlar_linear_args {
@@ -80,15 +94,6 @@ typedef struct ashlar_linear_args {
     void *dbias;        /* [O], backward, ADDED TO; NULL = not wanted */
 } ashlar_linear_args;
 
-/* y = x weight^T + bias. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_forward(const ashlar_ops *ops,
-                                                           const ashlar_linear_args *args,
-                                                           ashlar_stream stream);
-/* dx = dy weight, dweight += dy^T x, dbias += the sum of dy's rows. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_linear_backward(const ashlar_ops *ops,
-                                                            const ashlar_linear_args *args,
-                                                            ashlar_stream stream);
-
 typedef struct ashlar_loss_args {
     size_t steps;           /* T */
     size_t batch;           /* B */
@@ -103,15 +108,6 @@ typedef struct ashlar_loss_args {
     double *loss;           /* ADDED TO */
 } ashlar_loss_args;
 
-/*
- * loss += weight * the sum over all valid positions of -log softmax(logits)[target], in nats.
- * dlogits is the gradient of the addend, times the scale. With weight 0 the addend is the mean over
- * the valid positions, of which there must be at least one.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_loss(const ashlar_ops *ops,
-                                                 const ashlar_loss_args *args,
-                                                 ashlar_stream stream);
-
 /* The bytes of scratch for a loss over `positions` = T * B. If 0, work may be NULL. */
 size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
@@ -122,13 +118,7 @@ typedef struct ashlar_columns_args {
     size_t from_stride;
     void *to; /* [N, width], rows `to_stride` elements apart */
     size_t to_stride;
-    bool adds; /* to is ADDED TO */
 } ashlar_columns_args;
-
-/* to = from, or to += from: copies some columns of one matrix to columns of another. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_columns(const ashlar_ops *ops,
-                                                    const ashlar_columns_args *args,
-                                                    ashlar_stream stream);
 
 typedef struct ashlar_argmax_args {
     size_t rows;        /* N */
@@ -137,10 +127,9 @@ typedef struct ashlar_argmax_args {
     int32_t *labels;    /* [N] */
 } ashlar_argmax_args;
 
-/* For each row, label = the class of the largest value, the first if several are equal. A NaN is
- * never the largest; if all values are NaN, the label is 0. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ops_argmax(const ashlar_ops *ops,
-                                                   const ashlar_argmax_args *args,
-                                                   ashlar_stream stream);
+#define ASHLAR_OPS_DECLARE(op, kind)                  \
+    ASHLAR_MUST_CHECK ashlar_status ashlar__ops_##op( \
+        const ashlar_ops *ops, const ashlar_##kind##_args *args, ashlar_stream stream);
+ASHLAR_OPS_MAP(ASHLAR_OPS_DECLARE)
 
 #endif /* ASHLAR_OPS_H */

@@ -16,15 +16,10 @@ typedef struct ashlar_ops_backend {
     /* Whether the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
     ashlar_status (*check)(ashlar_dtype dtype);
     size_t (*loss_work_bytes)(size_t positions);
-    ashlar_status (*embedding_forward)(const ashlar_ops *, const ashlar_embedding_args *,
-                                       ashlar_stream);
-    ashlar_status (*embedding_backward)(const ashlar_ops *, const ashlar_embedding_args *,
-                                        ashlar_stream);
-    ashlar_status (*linear_forward)(const ashlar_ops *, const ashlar_linear_args *, ashlar_stream);
-    ashlar_status (*linear_backward)(const ashlar_ops *, const ashlar_linear_args *, ashlar_stream);
-    ashlar_status (*loss)(const ashlar_ops *, const ashlar_loss_args *, ashlar_stream);
-    ashlar_status (*columns)(const ashlar_ops *, const ashlar_columns_args *, ashlar_stream);
-    ashlar_status (*argmax)(const ashlar_ops *, const ashlar_argmax_args *, ashlar_stream);
+#define X(op, kind) \
+    ashlar_status (*op)(const ashlar_ops *, const ashlar_##kind##_args *, ashlar_stream);
+    ASHLAR_OPS_MAP(X)
+#undef X
 } ashlar_ops_backend;
 
 struct ashlar_ops {

@@ -34,39 +34,8 @@ static size_t loss_work_bytes(size_t positions) {
                              sizeof *args);                                                    \
     }
 
-DEFINE_OP(embedding_forward, embedding)
-DEFINE_OP(embedding_backward, embedding)
-DEFINE_OP(linear_forward, linear)
-DEFINE_OP(linear_backward, linear)
-DEFINE_OP(columns, columns)
-DEFINE_OP(argmax, argmax)
+ASHLAR_OPS_MAP(DEFINE_OP)
 
-static void run_loss_f32(void *copied) {
-    const ashlar_loss_args *args = copied;
-    *args->loss += ashlar__loss_f32(args);
-}
-
-static void run_loss_f64(void *copied) {
-    const ashlar_loss_args *args = copied;
-    *args->loss += ashlar__loss_f64(args);
-}
-
-static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
-                                ashlar_stream stream) {
-    return ashlar_launch(ops->device, stream,
-                         ops->dtype == ASHLAR_F32 ? run_loss_f32 : run_loss_f64, args,
-                         sizeof *args);
-}
-
+#define ROW(op, kind) .op = queue_##op,
 const ashlar_ops_backend ashlar__ops_backend_cpu = {
-    .name = "cpu",
-    .check = check,
-    .loss_work_bytes = loss_work_bytes,
-    .embedding_forward = queue_embedding_forward,
-    .embedding_backward = queue_embedding_backward,
-    .linear_forward = queue_linear_forward,
-    .linear_backward = queue_linear_backward,
-    .loss = queue_loss,
-    .columns = queue_columns,
-    .argmax = queue_argmax,
-};
+    .name = "cpu", .check = check, .loss_work_bytes = loss_work_bytes, ASHLAR_OPS_MAP(ROW)};

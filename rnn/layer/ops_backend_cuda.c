@@ -170,11 +170,8 @@ static size_t loss_work_bytes(size_t positions) {
 
 static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                           ashlar_stream stream) {
-    ashlar_status status = ashlar__device_enter(ops->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
+    ashlar_status status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
     if (status == ASHLAR_OK) {
         status = launch(ops, KERNEL_loss_sum, 1, args, stream);
     }
@@ -308,17 +305,10 @@ static ashlar_status linear_backward(const ashlar_ops *ops, const ashlar_linear_
     return status;
 }
 
-const ashlar_ops_backend ashlar__ops_backend_cuda = {
-    .name = "cuda",
-    .open = open_cuda,
-    .close = close_cuda,
-    .check = check,
-    .loss_work_bytes = loss_work_bytes,
-    .embedding_forward = embedding_forward,
-    .embedding_backward = embedding_backward,
-    .linear_forward = linear_forward,
-    .linear_backward = linear_backward,
-    .loss = loss,
-    .columns = columns,
-    .argmax = argmax,
-};
+#define ROW(op, kind) .op = op,
+const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "cuda",
+                                                     .open = open_cuda,
+                                                     .close = close_cuda,
+                                                     .check = check,
+                                                     .loss_work_bytes = loss_work_bytes,
+                                                     ASHLAR_OPS_MAP(ROW)};

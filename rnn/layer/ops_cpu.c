@@ -133,7 +133,7 @@ void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
         memcpy(y + row * args->out, bias, args->out * sizeof(real));
     }
     REAL(ashlar__gemm)
-    (false, true, args->rows, args->out, args->in, 1, args->x, args->in, args->weight, args->in,
+    (false, true, args->rows, args->out, args->in, args->x, args->in, args->weight, args->in,
      bias != NULL, y, args->out);
 }
 
@@ -141,12 +141,12 @@ void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
     const real *const dy = args->dy;
     if (args->dx != NULL) {
         REAL(ashlar__gemm)
-        (false, false, args->rows, args->in, args->out, 1, dy, args->out, args->weight, args->in, 0,
-         args->dx, args->in);
+        (false, false, args->rows, args->in, args->out, dy, args->out, args->weight, args->in,
+         false, args->dx, args->in);
     }
     if (args->dweight != NULL) {
         REAL(ashlar__gemm)
-        (true, false, args->out, args->in, args->rows, 1, dy, args->out, args->x, args->in, 1,
+        (true, false, args->out, args->in, args->rows, dy, args->out, args->x, args->in, true,
          args->dweight, args->in);
     }
     for (size_t row = 0; args->dbias != NULL && row < args->rows; row++) {
@@ -172,7 +172,7 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     return log((double)sum) + gap;
 }
 
-double REAL(ashlar__loss)(const ashlar_loss_args *args) {
+void REAL(ashlar__loss)(const ashlar_loss_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const dlogits = args->dlogits;
@@ -198,7 +198,7 @@ double REAL(ashlar__loss)(const ashlar_loss_args *args) {
         loss += drow == NULL ? position_loss(row, classes, target)
                              : position_gradient(row, classes, target, weight, drow);
     }
-    return args->weight == 0 ? loss / (double)valid : loss * args->weight;
+    *args->loss += args->weight == 0 ? loss / (double)valid : loss * args->weight;
 }
 
 void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
@@ -218,13 +218,8 @@ void REAL(ashlar__columns)(const ashlar_columns_args *args) {
     const real *const from = args->from;
     real *const to = args->to;
     for (size_t row = 0; row < args->rows; row++) {
-        const real *const source = from + row * args->from_stride;
-        real *const target = to + row * args->to_stride;
-        if (args->adds) {
-            add_row(target, source, args->width);
-        } else {
-            memcpy(target, source, args->width * sizeof(real));
-        }
+        memcpy(to + row * args->to_stride, from + row * args->from_stride,
+               args->width * sizeof(real));
     }
 }
 

@@ -11,22 +11,10 @@
 
 #include "rnn/layer/ops.h"
 
-void ashlar__embedding_forward_f32(const ashlar_embedding_args *args);
-void ashlar__embedding_forward_f64(const ashlar_embedding_args *args);
-void ashlar__embedding_backward_f32(const ashlar_embedding_args *args);
-void ashlar__embedding_backward_f64(const ashlar_embedding_args *args);
-void ashlar__linear_forward_f32(const ashlar_linear_args *args);
-void ashlar__linear_forward_f64(const ashlar_linear_args *args);
-void ashlar__linear_backward_f32(const ashlar_linear_args *args);
-void ashlar__linear_backward_f64(const ashlar_linear_args *args);
-void ashlar__columns_f32(const ashlar_columns_args *args);
-void ashlar__columns_f64(const ashlar_columns_args *args);
-void ashlar__argmax_f32(const ashlar_argmax_args *args);
-void ashlar__argmax_f64(const ashlar_argmax_args *args);
-
-/* Returns the loss instead of adding it to *args->loss. */
-double ashlar__loss_f32(const ashlar_loss_args *args);
-double ashlar__loss_f64(const ashlar_loss_args *args);
+#define ASHLAR_OPS_DECLARE_CPU(op, kind)                       \
+    void ashlar__##op##_f32(const ashlar_##kind##_args *args); \
+    void ashlar__##op##_f64(const ashlar_##kind##_args *args);
+ASHLAR_OPS_MAP(ASHLAR_OPS_DECLARE_CPU)
 
 typedef struct ashlar_softmax_args {
     size_t rows;        /* N */

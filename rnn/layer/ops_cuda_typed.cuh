@@ -156,9 +156,7 @@ static __device__ void ASHLAR_NAME(columns)(const ashlar_columns_args *args) {
             return;
         }
         const size_t row = i / args->width, column = i % args->width;
-        const ASHLAR_STORED value = from[row * args->from_stride + column];
-        ASHLAR_STORED *place = &to[row * args->to_stride + column];
-        *place = args->adds ? ASHLAR_NARROW(ASHLAR_WIDEN(*place) + ASHLAR_WIDEN(value)) : value;
+        to[row * args->to_stride + column] = from[row * args->from_stride + column];
     }
 }
 

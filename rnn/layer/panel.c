@@ -7,7 +7,7 @@
 
 /* ---- packing ---- */
 
-void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld, real scale,
+void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels) {
     for (size_t j = 0; j < columns; j += PANEL) {
         real *restrict panel = panels + j / PANEL * stride;
@@ -19,11 +19,11 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
             const real *restrict row = trans ? from + j * ld + p : from + p * ld + j;
             if (trans) {
                 for (size_t x = 0; x < width; x++) {
-                    panel[p * PANEL + x] = scale * row[x * ld];
+                    panel[p * PANEL + x] = row[x * ld];
                 }
             } else {
-                for (size_t x = 0; x < width; x++) {
-                    panel[p * PANEL + x] = scale * row[x];
+                for (size_t x = 0; x < width; x++) { /* faster than memcpy() of so few bytes */
+                    panel[p * PANEL + x] = row[x];
                 }
             }
         }

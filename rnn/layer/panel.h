@@ -51,11 +51,11 @@ static inline size_t block_start(size_t count, size_t i) {
 #define multiply_panels ASHLAR_VARIANT(ashlar__multiply_panels)
 
 /*
- * Pack a factor [depth, columns], times `scale`, into panels. `trans`: it is stored transposed.
+ * Pack a factor [depth, columns] into panels. `trans`: it is stored transposed.
  *
  * stride   elements from one panel to the next, at least depth * PANEL
  */
-void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld, real scale,
+void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels);
 
 /* c [count, columns] = or += rows times panels that are `stride` apart. depth is at most DEPTH: for

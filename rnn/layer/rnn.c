@@ -7,30 +7,17 @@
 ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
                                 ashlar_rnn **out) {
     ashlar_rnn_layout layout;
-    ashlar_status status = ashlar_rnn_layout_init(&layout, config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_rnn_layout_init(&layout, config));
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
-    status = backend->check(&layout);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_rnn *rnn = ashlar__host_calloc(1, sizeof *rnn);
-    if (rnn == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
-    }
+    ASHLAR_TRY(backend->check(&layout));
+    ashlar_rnn *rnn;
+    ASHLAR_HOST_NEW(rnn, 1, "no host memory for an rnn");
     *rnn = (ashlar_rnn){.device = device, .backend = backend, .layout = layout};
-    status = backend->create == NULL ? ASHLAR_OK : backend->create(rnn);
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(rnn);
-        return status;
-    }
-    *out = rnn;
-    return ASHLAR_OK;
+    const ashlar_status status = backend->create == NULL ? ASHLAR_OK : backend->create(rnn);
+    ASHLAR_HAND_OUT(status, rnn, ashlar__host_free, out);
 }
 
 void ashlar_rnn_destroy(ashlar_rnn *rnn) {

@@ -65,7 +65,8 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
     const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
-                 direction = pseudo_layer->direction;
+                 before = side_before(pseudo_layer->direction, t),
+                 after = side_after(pseudo_layer->direction, t);
     const size_t output = batch->layout->output;
     const bool has_sums = batch->split < batch->gate_rows;
     add_rows(run->dh, run->dy + batch->start[t] * output, output, rows, state);
@@ -73,10 +74,10 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
         .hidden = hidden,
         .gates = pseudo_layer->gates + batch->start[t] * batch->gate_width,
         .sums = run->sums,
-        .state = pseudo_layer->states + states_before(batch, direction, t) * state,
-        .cell = pseudo_layer->cells + cells_before(batch, direction, t) * hidden,
-        .next_cell = pseudo_layer->cells + cells_after(batch, direction, t) * hidden,
-        .output = pseudo_layer->states + states_after(batch, direction, t) * state,
+        .state = pseudo_layer->states + ashlar__rnn_rows_state(batch, before) * state,
+        .cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, before) * hidden,
+        .next_cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, after) * hidden,
+        .output = pseudo_layer->states + ashlar__rnn_rows_state(batch, after) * state,
         .doutput = backward_projection(run, rows, t),
         .dcell = run->dc,
     };
@@ -105,51 +106,53 @@ static void backward_shard(void *context, size_t strand) {
 
 static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                   const pseudo_layer_view *pseudo_layer, const real *dy) {
+    real *const own[] = {in_work(args, batch->map.dh), in_work(args, batch->map.dc)};
     backward_run run = {
         .batch = batch,
         .pseudo_layer = pseudo_layer,
         .dy = dy + pseudo_layer->direction * pseudo_layer->state,
         .sums = in_work(args, batch->map.sums),
         .full = in_work(args, batch->map.full),
-        .dh = in_work(args, batch->map.dh),
-        .dc = in_work(args, batch->map.dc),
-        .recurrent = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_R], false,
+        .dh = own[0],
+        .dc = own[1],
+        .recurrent = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_R], false,
                                  in_work(args, batch->map.recurrent)),
-        .project = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
+        .project = open_factor(batch, args->b.weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
                                in_work(args, batch->map.project)),
     };
-    read_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
+    read_states(batch, args, pseudo_layer, STATE_GRADIENTS,
+                (const void *const[]){args->b.dhy, args->b.dcy}, own);
     ashlar__workers_run(batch->shards, backward_shard, &run);
-    write_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
+    write_states(batch, args, pseudo_layer, STATE_GRADIENTS, own,
+                 (void *const[]){args->b.dhx, args->b.dcx});
 }
 
 void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) {
-    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
-    const real *const weights = args->weights;
+    const real *const weights = args->b.weights;
     real *const flow = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->dy, batch.layout->output, flow);
+    pack_rows(&batch, args->b.dy, batch.layout->output, flow);
     for (size_t l = config->layers; l-- > 0;) {
         for (size_t d = 0; d < config->directions; d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             backward_pseudo_layer(&batch, args, &pseudo_layer, flow);
         }
         /* Overwrite `flow` only now, when both directions have read it. */
-        for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
+        for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
-            (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, 1,
-             pseudo_layer.gates, batch.gate_width,
-             weights + pseudo_layer.place[ASHLAR_RNN_W].offset, pseudo_layer.input, d > 0, flow,
-             pseudo_layer.input);
+            (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, pseudo_layer.gates,
+             batch.gate_width, weights + pseudo_layer.place[ASHLAR_RNN_W].offset,
+             pseudo_layer.input, d > 0, flow, pseudo_layer.input);
         }
         if (l > 0 && batch.is_dropping) {
             drop_rows(&batch, *kept_seed(&batch, args), l, flow);
         }
     }
-    if (args->dx != NULL) {
-        unpack_rows(&batch, flow, config->input, args->dx);
+    if (args->b.dx != NULL) {
+        unpack_rows(&batch, flow, config->input, args->b.dx);
     }
 }
 
@@ -177,10 +180,11 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
             continue;
         }
         REAL(ashlar__gemm)
-        (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
+        (true, false, end - first, width, batch->start[t + 1] - batch->start[from],
          gates + batch->start[from] * batch->gate_width, batch->gate_width,
-         pseudo_layer->states + states_before(batch, pseudo_layer->direction, from) * width, width,
-         1, dr + first * width, width);
+         pseudo_layer->states +
+             ashlar__rnn_rows_state(batch, side_before(pseudo_layer->direction, from)) * width,
+         width, true, dr + first * width, width);
         from = t + 1;
     }
 }
@@ -213,21 +217,21 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
                                           const ashlar_rnn_cpu_args *args,
                                           const pseudo_layer_view *pseudo_layer,
                                           const real *input) {
-    real *const dweights = args->dweights;
+    real *const dweights = args->b.dweights;
     real *const dr = dweights + pseudo_layer->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = pseudo_layer->place[ASHLAR_RNN_WP];
     REAL(ashlar__gemm)
-    (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, 1, pseudo_layer->gates,
-     batch->gate_width, input, pseudo_layer->input, 1,
+    (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, pseudo_layer->gates,
+     batch->gate_width, input, pseudo_layer->input, true,
      dweights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input);
     add_recurrent(batch, pseudo_layer, 0, batch->split, dr);
     add_recurrent(batch, pseudo_layer, batch->split, batch->gate_rows, dr);
     add_bias(batch, pseudo_layer, in_work(args, batch->map.bias), dweights);
     if (project.rows > 0) {
         REAL(ashlar__gemm)
-        (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count, 1,
-         pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden, 1,
-         dweights + project.offset, pseudo_layer->hidden);
+        (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count,
+         pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden,
+         true, dweights + project.offset, pseudo_layer->hidden);
     }
 }
 
@@ -242,11 +246,11 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 }
 
 void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *args) {
-    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->x, config->input, rows);
+    pack_rows(&batch, args->b.x, config->input, rows);
     for (size_t l = 0; l < config->layers; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {

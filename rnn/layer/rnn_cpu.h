@@ -20,46 +20,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/rnn.h>
 
-#include <ashlar/rnn_layout.h>
+typedef enum ashlar_rnn_pass {
+    ASHLAR_RNN_FORWARD,       /* writes in the reserve, if any, what the other passes need */
+    ASHLAR_RNN_BACKWARD_DATA, /* once after each forward: overwrites the gates in the reserve */
+    ASHLAR_RNN_BACKWARD_WEIGHTS,
+    ASHLAR_RNN_PASS_COUNT
+} ashlar_rnn_pass;
 
 /*
- * The arguments of all three calls; each call uses only the fields listed for it. Elements are of
- * type layout->config.dtype, which must be the type of the pass called (asserted).
- * Outputs are overwritten except dweights, and must not overlap each other or any input, except
- * that hy may be hx and cy may be cx: a running state is then updated in place. Cells other than
- * the LSTM have no c: cx, cy, dcy and dcx are not touched then.
+ * The arguments of all three calls. Elements are of type layout->config.dtype, which must be the
+ * type of the pass called (asserted). Unlike in rnn.h, hy may be hx and cy may be cx: a running
+ * state is then updated in place.
  */
 typedef struct ashlar_rnn_cpu_args {
-    /* all three */
     const ashlar_rnn_layout *layout;
-    size_t steps;           /* T, 1.. */
-    size_t batch;           /* B, 1.. */
+    size_t steps, batch;    /* T and B, 1.. */
     const int32_t *lengths; /* [B], each 1..T, any order */
-    void *reserve; /* reserve_bytes, 64-byte aligned; forward: NULL = inference, no backward */
-    void *work;    /* work_bytes, 64-byte aligned; scratch of one call */
-
-    /* forward */
-    uint64_t dropout_seed; /* used with dropout and a reserve; forward keeps it in the reserve */
-    const void *x;         /* [T, B, I], also read by backward_weights */
-    const void *hx;        /* [L*D, B, P], NULL = zeros */
-    const void *cx;        /* [L*D, B, H], NULL = zeros */
-    const void *weights;   /* [layout->elements], also read by backward_data */
-    void *y;               /* [T, B, D*P] */
-    void *hy;              /* [L*D, B, P], NULL = not wanted */
-    void *cy;              /* [L*D, B, H], NULL = not wanted */
-
-    /* backward_data */
-    const void *dy;  /* [T, B, D*P], NULL = zeros */
-    const void *dhy; /* [L*D, B, P], NULL = zeros */
-    const void *dcy; /* [L*D, B, H], NULL = zeros */
-    void *dx;        /* [T, B, I], NULL = not wanted */
-    void *dhx;       /* [L*D, B, P], NULL = not wanted */
-    void *dcx;       /* [L*D, B, H], NULL = not wanted */
-
-    /* backward_weights */
-    void *dweights; /* [layout->elements], ADDED to */
+    uint64_t dropout_seed;  /* used with dropout and a reserve; forward keeps it in the reserve */
+    ashlar_rnn_buffers b;   /* in plain memory; reserve and work are 64-byte aligned */
 } ashlar_rnn_cpu_args;
 
 /*
@@ -78,32 +58,22 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *l
 
 typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 
-/* The calls for one element type. */
-typedef struct ashlar_rnn_cpu_passes {
-    /* y, hy, cy from x, hx, cx. If there is a reserve, writes there what the other passes need. */
-    ashlar_rnn_cpu_pass *forward;
-    /* dx, dhx, dcx from dy, dhy, dcy. Call it once after each forward: it overwrites the gates in
-     * the reserve with their gradients. */
-    ashlar_rnn_cpu_pass *backward_data;
-    /* dweights += the gradient. Call it after backward_data, with its reserve and forward's x. */
-    ashlar_rnn_cpu_pass *backward_weights;
-} ashlar_rnn_cpu_passes;
-
 /*
  * The passes for each instruction set (meson.build). With fused multiply-add they round less often:
  * their results have other bits than the baseline's, but the same bits on every such processor.
  */
-#define ASHLAR_DECLARE_PASSES(type, set)                                          \
-    ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;                        \
-    ashlar_rnn_cpu_pass ashlar__rnn_backward_data_##type##_##set;                  \
-    ashlar_rnn_cpu_pass ashlar__rnn_backward_weights_##type##_##set;               \
-    extern const ashlar_rnn_cpu_passes ashlar__rnn_cpu_##type##_##set;
+#define ASHLAR_DECLARE_PASSES(type, set)                             \
+    ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;          \
+    ashlar_rnn_cpu_pass ashlar__rnn_backward_data_##type##_##set;    \
+    ashlar_rnn_cpu_pass ashlar__rnn_backward_weights_##type##_##set; \
+    extern ashlar_rnn_cpu_pass *const ashlar__rnn_cpu_##type##_##set[];
 ASHLAR_DECLARE_PASSES(f32, baseline)
 ASHLAR_DECLARE_PASSES(f64, baseline)
 ASHLAR_DECLARE_PASSES(f32, avx2)
 ASHLAR_DECLARE_PASSES(f64, avx2)
 
-/* The passes for a type, of the best set that this processor can run. NULL: not on the CPU. */
-const ashlar_rnn_cpu_passes *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
+/* The passes of a type, [ASHLAR_RNN_PASS_COUNT], of the best set that this processor can run. NULL:
+ * not on the CPU. */
+ashlar_rnn_cpu_pass *const *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

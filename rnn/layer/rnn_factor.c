@@ -11,7 +11,7 @@
 static void pack_some(const factor *f, size_t first, size_t end) {
     const size_t column = first * PANEL, last = end * PANEL;
     pack_panels(f->trans, (last < f->columns ? last : f->columns) - column, f->depth,
-                f->weights + column * (f->trans ? f->ld : 1), f->ld, 1, f->depth * PANEL,
+                f->weights + column * (f->trans ? f->ld : 1), f->ld, f->depth * PANEL,
                 f->panels + column * f->depth);
 }
 
@@ -89,8 +89,8 @@ static void multiply(factor_product p) {
         ashlar__workers_run(f->pieces, multiply_piece, &p);
     } else {
         REAL(ashlar__gemm)
-        (false, f->trans, p.count, f->columns, f->depth, 1, p.a, p.lda, f->weights, f->ld, p.adds,
-         p.c, p.ldc);
+        (false, f->trans, p.count, f->columns, f->depth, p.a, p.lda, f->weights, f->ld, p.adds, p.c,
+         p.ldc);
     }
 }
 

@@ -47,10 +47,11 @@ static void forward_step(const forward_run *run, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
     const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
-                 direction = pseudo_layer->direction;
+                 before = side_before(pseudo_layer->direction, t),
+                 next = side_after(pseudo_layer->direction, t);
     const bool has_sums = batch->split < batch->gate_rows;
     const bool is_projected = run->project.columns > 0;
-    real *const after = pseudo_layer->states + states_after(batch, direction, t) * state;
+    real *const after = pseudo_layer->states + ashlar__rnn_rows_state(batch, next) * state;
     real *const fulls =
         batch->training ? pseudo_layer->fulls + batch->start[t] * hidden : run->full;
     const cell_step step = {
@@ -58,9 +59,9 @@ static void forward_step(const forward_run *run, some_rows rows, size_t t) {
         .bias = run->bias,
         .gates = pseudo_layer->gates + batch->start[t] * batch->gate_width,
         .sums = run->sums,
-        .state = pseudo_layer->states + states_before(batch, direction, t) * state,
-        .cell = pseudo_layer->cells + cells_before(batch, direction, t) * hidden,
-        .next_cell = pseudo_layer->cells + cells_after(batch, direction, t) * hidden,
+        .state = pseudo_layer->states + ashlar__rnn_rows_state(batch, before) * state,
+        .cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, before) * hidden,
+        .next_cell = pseudo_layer->cells + ashlar__rnn_rows_cell(batch, next) * hidden,
         .output = is_projected ? fulls : after,
     };
     multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
@@ -87,15 +88,17 @@ static void forward_shard(void *context, size_t strand) {
 /* Run one pseudo-layer, from its layer's input [N, in] to its last states. */
 static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  const pseudo_layer_view *pseudo_layer, const real *input) {
-    const real *const weights = args->weights;
+    const real *const weights = args->b.weights;
     real *const bias = in_work(args, batch->map.bias);
+    real *const own[] = {pseudo_layer->states, pseudo_layer->cells};
     /* Read the input before writing any states: in inference they may share its memory. */
     REAL(ashlar__gemm)
-    (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, 1, input,
+    (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, input,
      pseudo_layer->input, weights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input,
-     0, pseudo_layer->gates, batch->gate_width);
+     false, pseudo_layer->gates, batch->gate_width);
     gather_bias(batch, pseudo_layer, weights, bias);
-    read_first_states(batch, args, pseudo_layer);
+    read_states(batch, args, pseudo_layer, FIRST_STATES,
+                (const void *const[]){args->b.hx, args->b.cx}, own);
     forward_run run = {
         .batch = batch,
         .pseudo_layer = pseudo_layer,
@@ -108,7 +111,8 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
                                in_work(args, batch->map.project)),
     };
     ashlar__workers_run(batch->shards, forward_shard, &run);
-    write_last_states(batch, args, pseudo_layer);
+    write_states(batch, args, pseudo_layer, LAST_STATES, own,
+                 (void *const[]){args->b.hy, args->b.cy});
 }
 
 /* The input of layer l > 0, made from the outputs of layer l - 1. */
@@ -131,11 +135,11 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
-    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->reserve != NULL);
+    const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->b.reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
     const real *input = rows;
-    pack_rows(&batch, args->x, config->input, rows);
+    pack_rows(&batch, args->b.x, config->input, rows);
     if (batch.is_dropping) {
         *kept_seed(&batch, args) = args->dropout_seed;
     }
@@ -149,6 +153,6 @@ void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     for (size_t d = 0; d < config->directions; d++) {
         const pseudo_layer_view pseudo_layer =
             open_pseudo_layer(&batch, args, config->layers - 1, d);
-        write_outputs(&batch, &pseudo_layer, args->y);
+        write_outputs(&batch, &pseudo_layer, args->b.y);
     }
 }

@@ -51,11 +51,7 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
             if (ashlar_rnn_layout_view(layout, pseudo_layer, tensor).rows == 0) {
                 continue;
             }
-            const ashlar_status status =
-                describe(layout, prefix, pseudo_layer, tensor, names[count], &specs[count]);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
+            ASHLAR_TRY(describe(layout, prefix, pseudo_layer, tensor, names[count], &specs[count]));
             count++;
         }
     }

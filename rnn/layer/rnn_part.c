@@ -91,85 +91,44 @@ static size_t state_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *p
            batch->order[p];
 }
 
-/* Copy row `row` of `from` to `to`; zeros if `from` is NULL. */
-static void put_state(const real *from, size_t row, size_t width, real *to) {
-    if (from == NULL) {
-        memset(to, 0, width * sizeof(real));
-    } else {
-        memcpy(to, from + row * width, width * sizeof(real));
-    }
+/* The row of ours that holds a state of sequence p (rnn_rows.h). Gradients are in the batch's
+ * order. */
+static size_t own_row(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                      const pseudo_layer_view *pseudo_layer, state_kind kind, bool is_cell,
+                      size_t p) {
+    const bool is_begin = (kind == FIRST_STATES) == (pseudo_layer->direction == 0);
+    const size_t t = is_begin ? 0 : (size_t)args->lengths[batch->order[p]];
+    return p + (kind == STATE_GRADIENTS ? 0
+                : is_cell               ? ashlar__rnn_rows_cell(batch, t)
+                                        : ashlar__rnn_rows_state(batch, t));
 }
 
-/* Copy `from` to row `row` of `to`, unless `to` is NULL. */
-static void take_state(const real *from, real *to, size_t row, size_t width) {
-    if (to != NULL) {
-        memcpy(to + row * width, from, width * sizeof(real));
-    }
-}
-
-/* The t of state(t) (rnn_rows.h) that a sequence of this length begins, or ends, with. */
-static size_t first_side(const pseudo_layer_view *pseudo_layer, size_t length) {
-    return pseudo_layer->direction == 0 ? 0 : length;
-}
-
-static size_t last_side(const pseudo_layer_view *pseudo_layer, size_t length) {
-    return pseudo_layer->direction == 0 ? length : 0;
-}
-
-void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                       const pseudo_layer_view *pseudo_layer) {
-    const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
-    for (size_t p = 0; p < batch->batch; p++) {
-        const size_t side = first_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
-        const size_t row = state_row(batch, pseudo_layer, p);
-        put_state(args->hx, row, pseudo_layer->state,
-                  pseudo_layer->states +
-                      (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state);
-        if (has_cells) {
-            put_state(args->cx, row, pseudo_layer->hidden,
-                      pseudo_layer->cells +
-                          (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden);
+void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                 const pseudo_layer_view *pseudo_layer, state_kind kind, const void *const from[2],
+                 real *const own[2]) {
+    for (size_t i = 0; i < 1 + (size_t)(batch->layout->config.cell == ASHLAR_RNN_LSTM); i++) {
+        const size_t width = i == 0 ? pseudo_layer->state : pseudo_layer->hidden;
+        for (size_t p = 0; p < batch->batch; p++) {
+            real *to = own[i] + own_row(batch, args, pseudo_layer, kind, i > 0, p) * width;
+            if (from[i] == NULL) {
+                memset(to, 0, width * sizeof(real));
+            } else {
+                memcpy(to, (const real *)from[i] + state_row(batch, pseudo_layer, p) * width,
+                       width * sizeof(real));
+            }
         }
     }
 }
 
-void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                       const pseudo_layer_view *pseudo_layer) {
-    const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
-    for (size_t p = 0; p < batch->batch; p++) {
-        const size_t side = last_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
-        const size_t row = state_row(batch, pseudo_layer, p);
-        take_state(pseudo_layer->states +
-                       (ashlar__rnn_rows_state(batch, side) + p) * pseudo_layer->state,
-                   args->hy, row, pseudo_layer->state);
-        if (has_cells) {
-            take_state(pseudo_layer->cells +
-                           (ashlar__rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden,
-                       args->cy, row, pseudo_layer->hidden);
-        }
-    }
-}
-
-void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                          const pseudo_layer_view *pseudo_layer, real *dh, real *dc) {
-    const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
-    for (size_t p = 0; p < batch->batch; p++) {
-        const size_t row = state_row(batch, pseudo_layer, p);
-        put_state(args->dhy, row, pseudo_layer->state, dh + p * pseudo_layer->state);
-        if (has_cells) {
-            put_state(args->dcy, row, pseudo_layer->hidden, dc + p * pseudo_layer->hidden);
-        }
-    }
-}
-
-void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                           const pseudo_layer_view *pseudo_layer, const real *dh, const real *dc) {
-    const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
-    for (size_t p = 0; p < batch->batch; p++) {
-        const size_t row = state_row(batch, pseudo_layer, p);
-        take_state(dh + p * pseudo_layer->state, args->dhx, row, pseudo_layer->state);
-        if (has_cells) {
-            take_state(dc + p * pseudo_layer->hidden, args->dcx, row, pseudo_layer->hidden);
+void write_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                  const pseudo_layer_view *pseudo_layer, state_kind kind, real *const own[2],
+                  void *const to[2]) {
+    for (size_t i = 0; i < 1 + (size_t)(batch->layout->config.cell == ASHLAR_RNN_LSTM); i++) {
+        const size_t width = i == 0 ? pseudo_layer->state : pseudo_layer->hidden;
+        for (size_t p = 0; to[i] != NULL && p < batch->batch; p++) {
+            memcpy((real *)to[i] + state_row(batch, pseudo_layer, p) * width,
+                   own[i] + own_row(batch, args, pseudo_layer, kind, i > 0, p) * width,
+                   width * sizeof(real));
         }
     }
 }

@@ -26,7 +26,7 @@ typedef struct pseudo_layer_view {
 
 /* The address in `work` at a byte offset of the map. */
 static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
-    return (real *)(void *)((char *)args->work + offset);
+    return (real *)(void *)((char *)args->b.work + offset);
 }
 
 static inline pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
@@ -53,22 +53,13 @@ static inline pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
     return view;
 }
 
-/* The first row of the states, or of the cells, that step t of a direction starts from. */
-static inline size_t states_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_state(batch, direction == 0 ? t : t + 1);
+/* The t of state(t) that step t of a direction starts from, and the one that it leaves. */
+static inline size_t side_before(size_t direction, size_t t) {
+    return direction == 0 ? t : t + 1;
 }
 
-static inline size_t cells_before(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_cell(batch, direction == 0 ? t : t + 1);
-}
-
-/* The first row of the states, or of the cells, that step t of a direction writes. */
-static inline size_t states_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_state(batch, direction == 0 ? t + 1 : t);
-}
-
-static inline size_t cells_after(const ashlar_rnn_rows *batch, size_t direction, size_t t) {
-    return ashlar__rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
+static inline size_t side_after(size_t direction, size_t t) {
+    return direction == 0 ? t + 1 : t;
 }
 
 /* A pseudo-layer's outputs as packed rows. Forward direction only: in reverse they have gaps. */
@@ -81,7 +72,8 @@ static inline const real *forward_outputs(const ashlar_rnn_rows *batch,
 static inline const real *output_row(const ashlar_rnn_rows *batch,
                                      const pseudo_layer_view *pseudo_layer, size_t t, size_t p) {
     return pseudo_layer->states +
-           (states_after(batch, pseudo_layer->direction, t) + p) * pseudo_layer->state;
+           (ashlar__rnn_rows_state(batch, side_after(pseudo_layer->direction, t)) + p) *
+               pseudo_layer->state;
 }
 
 /* The column of gates that row `row` of R, or of R's biases, belongs to. */
@@ -92,14 +84,14 @@ static inline size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) 
 /* The copy that layer l > 0 has of its input. In inference all layers share one buffer for it. */
 static inline real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                  size_t l) {
-    char *const reserve = args->reserve;
+    char *const reserve = args->b.reserve;
     return batch->training
                ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
                : in_work(args, batch->map.rows);
 }
 
 static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
-    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
+    return (uint64_t *)(void *)((char *)args->b.reserve + batch->map.seed);
 }
 
 #define pack_rows ASHLAR_VARIANT(ashlar__pack_rows)
@@ -107,10 +99,8 @@ static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn
 #define write_outputs ASHLAR_VARIANT(ashlar__write_outputs)
 #define join_outputs ASHLAR_VARIANT(ashlar__join_outputs)
 #define drop_rows ASHLAR_VARIANT(ashlar__drop_rows)
-#define read_first_states ASHLAR_VARIANT(ashlar__read_first_states)
-#define write_last_states ASHLAR_VARIANT(ashlar__write_last_states)
-#define read_state_gradients ASHLAR_VARIANT(ashlar__read_state_gradients)
-#define write_state_gradients ASHLAR_VARIANT(ashlar__write_state_gradients)
+#define read_states ASHLAR_VARIANT(ashlar__read_states)
+#define write_states ASHLAR_VARIANT(ashlar__write_states)
 
 /* packed [N, width] = padded [T, B, width]; padded NULL = zeros. */
 void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed);
@@ -122,14 +112,19 @@ void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo
 void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *input);
 /* Multiply rows [N, D*P], the input of `layer` or its gradient, by the dropout mask. */
 void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows);
-void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                       const pseudo_layer_view *pseudo_layer);
-void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                       const pseudo_layer_view *pseudo_layer);
-/* Fill dh [B, P], and for the LSTM dc [B, H], with the gradients of the last states. */
-void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                          const pseudo_layer_view *pseudo_layer, real *dh, real *dc);
-void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                           const pseudo_layer_view *pseudo_layer, const real *dh, const real *dc);
+
+/* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
+typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;
+
+/*
+ * Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
+ * pair, and ours. Only the LSTM has a c. NULL: zeros if it is read, not wanted if it is written.
+ */
+void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                 const pseudo_layer_view *pseudo_layer, state_kind kind, const void *const from[2],
+                 real *const own[2]);
+void write_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                  const pseudo_layer_view *pseudo_layer, state_kind kind, real *const own[2],
+                  void *const to[2]);
 
 #endif /* ASHLAR_RNN_PART_H */

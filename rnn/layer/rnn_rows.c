@@ -195,7 +195,7 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
     const bool fits = args->steps > 0 && args->batch > 0 && map_buffers(&batch);
     ASHLAR_ASSERT(fits);
     (void)fits;
-    char *const work = args->work;
+    char *const work = args->b.work;
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
     sort_lengths(&batch, args->lengths);
@@ -207,7 +207,7 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
                              size_t pseudo_layer) {
     const ashlar_rnn_map *map = &batch->map;
     return batch->training
-               ? (char *)args->reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
-               : (char *)args->work + map->slices +
+               ? (char *)args->b.reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
+               : (char *)args->b.work + map->slices +
                      pseudo_layer % batch->layout->config.directions * map->slice_bytes;
 }

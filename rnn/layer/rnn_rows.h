@@ -85,7 +85,7 @@ typedef struct ashlar_rnn_rows {
     size_t *start;            /* [T + 1], in work */
 } ashlar_rnn_rows;
 
-/* Sort args->lengths into args->work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
+/* Sort args->lengths into args->b.work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
 ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
 /* The slice of one pseudo-layer. */

@@ -4,45 +4,28 @@
 #include <math.h>
 
 #include "allocator/base/checked.h"
-#include "arena/compute/convert.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/random.h"
+#include "rnn/model/weights.h"
 
 enum { STATE_ALIGN = 256 }; /* bytes; for a set of states, and for c within it */
 
-/* Numbers of the model's tensors in the arena. */
-typedef struct tensors {
-    size_t embedding, stack, weight, bias;
-} tensors;
-
-static ashlar_status declare(ashlar_model *model, tensors *t) {
+static ashlar_weights weights_of(ashlar_model *model) {
     const ashlar_model_config *c = &model->config;
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
-    ashlar_arena *arena = model->arena;
-    ASHLAR_TRY(ashlar_arena_add(arena, "embedding.weight", c->dtype, 2,
-                                (size_t[]){c->classes, c->embedding}, &t->embedding));
-    ASHLAR_TRY(ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack));
-    ASHLAR_TRY(ashlar_arena_add(arena, "linear.weight", c->dtype, 2,
-                                (size_t[]){c->classes, layout->output}, &t->weight));
-    return ashlar_arena_add(arena, "linear.bias", c->dtype, 1, &c->classes, &t->bias);
-}
-
-static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tensors *t,
-                          ashlar_model_views *views) {
-    const struct {
-        size_t tensor;
-        void **pointer;
-    } all[] = {
-        {t->embedding, &views->embedding},
-        {t->stack, &views->stack},
-        {t->weight, &views->weight},
-        {t->bias, &views->bias},
+    ashlar_model_views *p = &model->parameters, *g = &model->gradients;
+    const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
+    const double bound = ashlar__weights_bound(output);
+    return (ashlar_weights){
+        .allocator = model->allocator,
+        .stream = model->stream,
+        .dtype = c->dtype,
+        .count = 4,
+        .list = {{"embedding.weight", 2, c->classes, c->embedding, NULL, sqrt(3.0), &p->embedding,
+                  &g->embedding}, /* standard deviation 1 */
+                 {"", 0, 0, 0, model->rnn, ashlar__weights_bound(c->hidden), &p->stack, &g->stack},
+                 {"linear.weight", 2, c->classes, output, NULL, bound, &p->weight, &g->weight},
+                 {"linear.bias", 1, c->classes, 0, NULL, bound, &p->bias, &g->bias}},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        ASHLAR_TRY(ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer));
-    }
-    return ASHLAR_OK;
 }
 
 static ashlar_status build(ashlar_model *model, unsigned regions) {
@@ -53,39 +36,24 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .projection = model->config.projection,
                                    .dropout = model->config.dropout,
                                    .dtype = model->config.dtype};
-    tensors t;
     ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
     ASHLAR_TRY(ashlar__ops_create(model->device, model->config.dtype, &model->ops));
-    ASHLAR_TRY(ashlar_arena_create(&model->arena));
-    ASHLAR_TRY(declare(model, &t));
-    ASHLAR_TRY(ashlar_arena_commit(model->arena, model->allocator, model->stream, regions));
-    ASHLAR_TRY(bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters));
-    if ((regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
-        ASHLAR_TRY(bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients));
-    }
-    return ASHLAR_OK;
+    const ashlar_weights weights = weights_of(model);
+    return ashlar__weights_open(&weights, regions, &model->arena);
 }
 
 ashlar_status ashlar__model_create(ashlar_allocator *allocator, ashlar_stream stream,
                                    const ashlar_model_config *config, unsigned regions,
                                    ashlar_model **out) {
-    ashlar_model *model = ashlar__host_calloc(1, sizeof *model);
-    if (model == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a model");
-    }
+    ashlar_model *model;
+    ASHLAR_HOST_NEW(model, 1, "no host memory for a model");
     *model = (ashlar_model){
         .config = *config,
         .device = ashlar_allocator_device(allocator),
         .allocator = allocator,
         .stream = stream,
     };
-    const ashlar_status status = build(model, regions);
-    if (status != ASHLAR_OK) {
-        ashlar__model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(model, regions), model, ashlar__model_destroy, out);
 }
 
 void ashlar__model_destroy(ashlar_model *model) {
@@ -98,73 +66,9 @@ void ashlar__model_destroy(ashlar_model *model) {
     ashlar__host_free(model);
 }
 
-/* Half the width of the uniform distribution that a tensor starts from. */
-static double init_bound(const ashlar_model *model, size_t tensor) {
-    const void *view = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, tensor);
-    if (view == model->parameters.embedding) {
-        return sqrt(3.0); /* standard deviation 1 */
-    }
-    const bool is_linear = view == model->parameters.weight || view == model->parameters.bias;
-    return 1.0 / sqrt((double)(is_linear ? ashlar_rnn_layout_of(model->rnn)->output
-                                         : model->config.hidden));
-}
-
-/* Add `value` to an element of the image. Elements are of the model's type. */
-static void add(const ashlar_model *model, void *image, size_t element, double value) {
-    const ashlar_dtype dtype = model->config.dtype;
-    void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
-    double sum = 0;
-    ashlar__convert(ASHLAR_F64, &sum, dtype, place, 1);
-    sum += value;
-    ashlar__convert(dtype, place, ASHLAR_F64, &sum, 1);
-}
-
-/* Add 1 to the first of each LSTM forget gate's two biases: cells then remember from the start. */
-static void raise_forget_bias(const ashlar_model *model, void *image, size_t stack) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
-    const size_t hidden = model->config.hidden;
-    if (model->config.cell != ASHLAR_RNN_LSTM) {
-        return;
-    }
-    for (size_t layer = 0; layer < model->config.layers; layer++) {
-        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
-        const size_t forget = stack + bias.offset + hidden; /* gates i f g o */
-        for (size_t j = forget; j < forget + hidden; j++) {
-            add(model, image, j, 1);
-        }
-    }
-}
-
 ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed) {
-    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
-    const size_t item = ashlar_dtype_bytes(model->config.dtype);
-    void *image = ashlar__host_calloc(bytes, 1); /* padding stays zero */
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
-    }
-    ashlar_random random;
-    ashlar__random_init(&random, seed);
-    const size_t stack_offset =
-        (size_t)((char *)model->parameters.stack -
-                 (char *)ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS));
-    for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(model->arena, i, &info);
-        const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
-        const double bound = init_bound(model, i);
-        for (size_t j = 0; j < info.elements; j++) {
-            add(model, image, first + j, bound * (2 * ashlar__random_uniform(&random) - 1));
-        }
-    }
-    raise_forget_bias(model, image, stack_offset / item);
-    ashlar_status status = ashlar_copy_to_device(
-        model->device, ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image, bytes,
-        model->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_synchronize(model->device, model->stream);
-    }
-    ashlar__host_free(image);
-    return status;
+    const ashlar_weights weights = weights_of(model);
+    return ashlar__weights_draw(&weights, model->arena, seed);
 }
 
 static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {

@@ -2,76 +2,44 @@
 #include "rnn/model/tagger.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/random.h"
-
-/* Numbers of the tagger's tensors in the arena. */
-typedef struct tensors {
-    size_t character_embedding, character_stack;
-    size_t word_embedding, word_stack;
-    size_t label_embedding; /* only with label feedback */
-    size_t weight, bias;
-} tensors;
+#include "rnn/model/weights.h"
 
 /* Width of the linear layer's input. */
 static size_t linear_inputs(const ashlar_tagger *tagger) {
     return ashlar_rnn_layout_of(tagger->word_rnn)->output + tagger->config.label_embedding;
 }
 
-static ashlar_status add_matrix(const ashlar_tagger *tagger, const char *name, size_t rows,
-                                size_t cols, size_t *tensor) {
-    return ashlar_arena_add(tagger->arena, name, tagger->config.dtype, 2, (size_t[]){rows, cols},
-                            tensor);
-}
-
-static ashlar_status add_stack(const ashlar_tagger *tagger, const char *prefix,
-                               const ashlar_rnn *rnn, size_t *first) {
-    char name[32];
-    (void)snprintf(name, sizeof name, "%s%s", prefix, ashlar_rnn_cell_name(tagger->config.cell));
-    return ashlar_rnn_declare(tagger->arena, name, ashlar_rnn_layout_of(rnn), first);
-}
-
-static ashlar_status declare(ashlar_tagger *tagger, tensors *t) {
+static ashlar_weights weights_of(ashlar_tagger *tagger) {
     const ashlar_tagger_config *c = &tagger->config;
-    ASHLAR_TRY(add_matrix(tagger, "char_embedding.weight", c->characters, c->character_embedding,
-                          &t->character_embedding));
-    ASHLAR_TRY(add_stack(tagger, "char_", tagger->character_rnn, &t->character_stack));
-    ASHLAR_TRY(add_matrix(tagger, "word_embedding.weight", c->words, c->word_embedding,
-                          &t->word_embedding));
-    ASHLAR_TRY(add_stack(tagger, "", tagger->word_rnn, &t->word_stack));
-    if (c->label_embedding > 0) {
-        ASHLAR_TRY(add_matrix(tagger, "label_embedding.weight", c->tags, c->label_embedding,
-                              &t->label_embedding));
-    }
-    ASHLAR_TRY(add_matrix(tagger, "linear.weight", c->tags, linear_inputs(tagger), &t->weight));
-    return ashlar_arena_add(tagger->arena, "linear.bias", c->dtype, 1, &c->tags, &t->bias);
-}
-
-static ashlar_status bind(const ashlar_tagger *tagger, ashlar_region region, const tensors *t,
-                          ashlar_tagger_views *views) {
-    const struct {
-        size_t tensor;
-        void **pointer; /* NULL: there is no such tensor */
-    } all[] = {
-        {t->character_embedding, &views->character_embedding},
-        {t->character_stack, &views->character_stack},
-        {t->word_embedding, &views->word_embedding},
-        {t->word_stack, &views->word_stack},
-        {t->label_embedding, tagger->config.label_embedding > 0 ? &views->label_embedding : NULL},
-        {t->weight, &views->weight},
-        {t->bias, &views->bias},
+    ashlar_tagger_views *p = &tagger->parameters, *g = &tagger->gradients;
+    const ashlar_rnn *characters = tagger->character_rnn, *words = tagger->word_rnn;
+    const size_t inputs = linear_inputs(tagger);
+    const double linear = ashlar__weights_bound(inputs), vector = sqrt(3.0); /* deviation 1 */
+    const ashlar_weight all[] = {
+        {"char_embedding.weight", 2, c->characters, c->character_embedding, NULL, vector,
+         &p->character_embedding, &g->character_embedding},
+        {"char_", 0, 0, 0, characters, ashlar__weights_bound(c->character_hidden),
+         &p->character_stack, &g->character_stack},
+        {"word_embedding.weight", 2, c->words, c->word_embedding, NULL, vector, &p->word_embedding,
+         &g->word_embedding},
+        {"", 0, 0, 0, words, ashlar__weights_bound(c->hidden), &p->word_stack, &g->word_stack},
+        {"label_embedding.weight", 2, c->tags, c->label_embedding, NULL, vector,
+         &p->label_embedding, &g->label_embedding},
+        {"linear.weight", 2, c->tags, inputs, NULL, linear, &p->weight, &g->weight},
+        {"linear.bias", 1, c->tags, 0, NULL, linear, &p->bias, &g->bias},
     };
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < sizeof all / sizeof all[0] && status == ASHLAR_OK; i++) {
-        if (all[i].pointer != NULL) {
-            status = ashlar_arena_bind(tagger->arena, region, all[i].tensor, all[i].pointer);
+    ashlar_weights w = {
+        .allocator = tagger->allocator, .stream = tagger->stream, .dtype = c->dtype};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].parameter != &p->label_embedding || c->label_embedding > 0) {
+            w.list[w.count++] = all[i];
         }
     }
-    return status;
+    return w;
 }
 
 static ashlar_status create_rnns(ashlar_tagger *tagger) {
@@ -101,39 +69,24 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
 }
 
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
-    tensors t = {0};
     ASHLAR_TRY(create_rnns(tagger));
     ASHLAR_TRY(ashlar__ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
-    ASHLAR_TRY(ashlar_arena_create(&tagger->arena));
-    ASHLAR_TRY(declare(tagger, &t));
-    ASHLAR_TRY(ashlar_arena_commit(tagger->arena, tagger->allocator, tagger->stream, regions));
-    ASHLAR_TRY(bind(tagger, ASHLAR_REGION_PARAMETERS, &t, &tagger->parameters));
-    if ((regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
-        ASHLAR_TRY(bind(tagger, ASHLAR_REGION_GRADIENTS, &t, &tagger->gradients));
-    }
-    return ASHLAR_OK;
+    const ashlar_weights weights = weights_of(tagger);
+    return ashlar__weights_open(&weights, regions, &tagger->arena);
 }
 
 ashlar_status ashlar__tagger_create(ashlar_allocator *allocator, ashlar_stream stream,
                                     const ashlar_tagger_config *config, unsigned regions,
                                     ashlar_tagger **out) {
-    ashlar_tagger *tagger = ashlar__host_calloc(1, sizeof *tagger);
-    if (tagger == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a tagger");
-    }
+    ashlar_tagger *tagger;
+    ASHLAR_HOST_NEW(tagger, 1, "no host memory for a tagger");
     *tagger = (ashlar_tagger){
         .config = *config,
         .device = ashlar_allocator_device(allocator),
         .allocator = allocator,
         .stream = stream,
     };
-    const ashlar_status status = build(tagger, regions);
-    if (status != ASHLAR_OK) {
-        ashlar__tagger_destroy(tagger);
-        return status;
-    }
-    *out = tagger;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(tagger, regions), tagger, ashlar__tagger_destroy, out);
 }
 
 void ashlar__tagger_destroy(ashlar_tagger *tagger) {
@@ -148,95 +101,9 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
     ashlar__host_free(tagger);
 }
 
-/* --- weights --------------------------------------------------------------------------------- */
-
-/* Whether a tensor, of which `view` is the address, belongs to a stack's weights. */
-static bool is_in(const ashlar_tagger *tagger, const void *view, const void *stack,
-                  const ashlar_rnn *rnn) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
-    const size_t bytes = layout->elements * ashlar_dtype_bytes(tagger->config.dtype);
-    return (const char *)view >= (const char *)stack &&
-           (const char *)view < (const char *)stack + bytes;
-}
-
-/* Half the width of the uniform distribution that a tensor starts from. */
-static double init_bound(const ashlar_tagger *tagger, size_t tensor) {
-    const ashlar_tagger_views *p = &tagger->parameters;
-    const void *view = ashlar_arena_view(tagger->arena, ASHLAR_REGION_PARAMETERS, tensor);
-    if (is_in(tagger, view, p->character_stack, tagger->character_rnn)) {
-        return 1.0 / sqrt((double)tagger->config.character_hidden);
-    }
-    if (is_in(tagger, view, p->word_stack, tagger->word_rnn)) {
-        return 1.0 / sqrt((double)tagger->config.hidden);
-    }
-    return view == p->weight || view == p->bias ? 1.0 / sqrt((double)linear_inputs(tagger))
-                                                : sqrt(3.0); /* standard deviation 1 */
-}
-
-static void put(const ashlar_tagger *tagger, void *image, size_t at, double value) {
-    if (tagger->config.dtype == ASHLAR_F64) {
-        ((double *)image)[at] = value;
-    } else {
-        ((float *)image)[at] = (float)value;
-    }
-}
-
-static double get(const ashlar_tagger *tagger, const void *image, size_t at) {
-    return tagger->config.dtype == ASHLAR_F64 ? ((const double *)image)[at]
-                                              : (double)((const float *)image)[at];
-}
-
-/* Add 1 to the first of each LSTM forget gate's two biases: cells then remember from the start. */
-static void raise_forget_bias(const ashlar_tagger *tagger, void *image, const void *stack,
-                              const ashlar_rnn *rnn) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
-    const char *const start = ashlar_arena_region(tagger->arena, ASHLAR_REGION_PARAMETERS);
-    const size_t item = ashlar_dtype_bytes(tagger->config.dtype);
-    const size_t first = (size_t)((const char *)stack - start) / item;
-    const size_t hidden = layout->config.hidden;
-    for (size_t pseudo_layer = 0;
-         tagger->config.cell == ASHLAR_RNN_LSTM && pseudo_layer < layout->pseudo_layers;
-         pseudo_layer++) {
-        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BW);
-        for (size_t j = 0; j < hidden; j++) { /* gates i f g o */
-            const size_t at = first + bias.offset + hidden + j;
-            put(tagger, image, at, get(tagger, image, at) + 1);
-        }
-    }
-}
-
-static void draw_weights(const ashlar_tagger *tagger, void *image, uint64_t seed) {
-    const size_t item = ashlar_dtype_bytes(tagger->config.dtype);
-    ashlar_random random;
-    ashlar__random_init(&random, seed);
-    for (size_t i = 0; i < ashlar_arena_tensor_count(tagger->arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(tagger->arena, i, &info);
-        const double bound = init_bound(tagger, i);
-        for (size_t j = 0; j < info.elements; j++) {
-            put(tagger, image, info.offset[ASHLAR_LAYOUT_STORAGE] / item + j,
-                bound * (2 * ashlar__random_uniform(&random) - 1));
-        }
-    }
-    raise_forget_bias(tagger, image, tagger->parameters.character_stack, tagger->character_rnn);
-    raise_forget_bias(tagger, image, tagger->parameters.word_stack, tagger->word_rnn);
-}
-
 ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) {
-    const size_t bytes = ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_PARAMETERS);
-    void *image = ashlar__host_calloc(bytes, 1); /* padding stays zero */
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
-    }
-    draw_weights(tagger, image, seed);
-    ashlar_status status = ashlar_copy_to_device(
-        tagger->device, ashlar_arena_region(tagger->arena, ASHLAR_REGION_PARAMETERS), image, bytes,
-        tagger->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_synchronize(tagger->device, tagger->stream);
-    }
-    ashlar__host_free(image);
-    return status;
+    const ashlar_weights weights = weights_of(tagger);
+    return ashlar__weights_draw(&weights, tagger->arena, seed);
 }
 
 /* --- sizes ----------------------------------------------------------------------------------- */

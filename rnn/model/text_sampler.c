@@ -28,7 +28,7 @@ struct ashlar_text_sampler {
     step_layout at;
     char *memory; /* device, at.bytes */
     unsigned now; /* which of the two pairs of states is current: 0 or 1 */
-    void *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
+    char *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
 };
 
 static size_t align_up(size_t bytes) {
@@ -70,52 +70,32 @@ static void *state(const ashlar_text_sampler *s, unsigned side, unsigned which) 
 static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config *sampling) {
     const ashlar_model *m = s->model;
     size_t reserve_bytes, work_bytes;
-    ashlar_status status = ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar__sampling_init(&s->sampling, m->config.classes, sampling);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes));
+    ASHLAR_TRY(ashlar__sampling_init(&s->sampling, m->config.classes, sampling));
     if (m->config.dtype != ASHLAR_F32) {
-        s->logits = ashlar__host_calloc(m->config.classes, ashlar_dtype_bytes(m->config.dtype));
-        if (s->logits == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
-        }
+        ASHLAR_HOST_NEW(s->logits, m->config.classes * ashlar_dtype_bytes(m->config.dtype),
+                        "no host memory for a sampler");
     }
     s->at = lay_out(&m->config, work_bytes);
     void *memory = NULL;
-    status =
-        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(
+        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory));
     s->memory = memory;
-    status = ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream); /* states start at zero */
-    if (status == ASHLAR_OK) {
-        const int32_t one = 1;
-        status =
-            ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream);
-    }
-    return status == ASHLAR_OK ? ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK) : status;
+    const int32_t one = 1;
+    ASHLAR_TRY(ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream)); /* zero states */
+    ASHLAR_TRY(
+        ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream));
+    return ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK);
 }
 
 ashlar_status ashlar__text_sampler_create(ashlar_model *model,
                                           const ashlar_text_sampler_config *config,
                                           ashlar_text_sampler **out) {
-    ashlar_text_sampler *s = ashlar__host_calloc(1, sizeof *s);
-    if (s == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
-    }
+    ashlar_text_sampler *s;
+    ASHLAR_HOST_NEW(s, 1, "no host memory for a sampler");
     s->model = model;
     ashlar__random_init(&s->random, config->seed);
-    const ashlar_status status = build(s, &config->sampling);
-    if (status != ASHLAR_OK) {
-        ashlar__text_sampler_destroy(s);
-        return status;
-    }
-    *out = s;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(s, &config->sampling), s, ashlar__text_sampler_destroy, out);
 }
 
 void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
@@ -182,19 +162,15 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
         .y = s->memory + s->at.logits,
     };
     const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
-    ashlar_status status = ashlar__ops_linear_forward(m->ops, &linear, m->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(m->device, s->logits != NULL ? s->logits : s->sampling.logits,
-                                     s->memory + s->at.logits, bytes, m->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_synchronize(m->device, m->stream);
-    }
-    if (status == ASHLAR_OK && s->logits != NULL) {
+    void *const host = s->logits != NULL ? (void *)s->logits : s->sampling.logits;
+    ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
+    ASHLAR_TRY(ashlar_copy_to_host(m->device, host, s->memory + s->at.logits, bytes, m->stream));
+    ASHLAR_TRY(ashlar_stream_synchronize(m->device, m->stream));
+    if (s->logits != NULL) {
         ashlar__convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
                         m->config.classes);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {

@@ -27,44 +27,34 @@ typedef struct command {
     bool wants_help;
 } command;
 
-static command defaults(void) {
-    return (command){
-        .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1},
-                 .bytes = 1000},
-    };
-}
+/* The defaults, and what is given on top of them. */
+static command given;
+static const command defaults = {
+    .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+};
 
-enum { OPTION_COUNT = 11 };
-
-static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
-    ashlar_sampling_config *sampling = &c->text.sampler.sampling;
-    const ashlar_option all[] = {
-        {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
-         "weights saved by ashlar-train --save"},
-        {"bytes", "N", ASHLAR_OPTION_COUNT, &c->text.bytes, 1, 1e12, "how much to write"},
-        {"temperature", "X", ASHLAR_OPTION_REAL, &sampling->temperature, 0, 100,
-         "below 1: more likely text, 0: the likeliest"},
-        {"top-k", "N", ASHLAR_OPTION_COUNT, &sampling->top_k, 0, ASHLAR_BATCHER_SYMBOLS,
-         "draw from the so many likeliest, 0: from all"},
-        {"top-p", "X", ASHLAR_OPTION_REAL, &sampling->top_p, 1e-6, 1,
-         "draw from the likeliest with this share"},
-        {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
-        {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &c->prime_file, 0, 0, "or a file's text"},
-        {"seed", "N", ASHLAR_OPTION_SEED, &c->text.sampler.seed, 0, 0,
-         "the same seed writes the same text"},
-        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0,
-         "auto, soft, soft:N, cuda, cuda:N"},
-        {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write speed and memory there"},
-        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
-    memcpy(options, all, sizeof all);
-}
+static const ashlar_option options[] = {
+    {"model", "FILE", ASHLAR_OPTION_TEXT, &given.model, 0, 0,
+     "weights saved by ashlar-train --save"},
+    {"bytes", "N", ASHLAR_OPTION_COUNT, &given.text.bytes, 1, 1e12, "how much to write"},
+    {"temperature", "X", ASHLAR_OPTION_REAL, &given.text.sampler.sampling.temperature, 0, 100,
+     "below 1: more likely text, 0: the likeliest"},
+    {"top-k", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.sampling.top_k, 0,
+     ASHLAR_BATCHER_SYMBOLS, "draw from the so many likeliest, 0: from all"},
+    {"top-p", "X", ASHLAR_OPTION_REAL, &given.text.sampler.sampling.top_p, 1e-6, 1,
+     "draw from the likeliest with this share"},
+    {"prime", "TEXT", ASHLAR_OPTION_TEXT, &given.prime, 0, 0, "text to begin with"},
+    {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &given.prime_file, 0, 0, "or a file's text"},
+    {"seed", "N", ASHLAR_OPTION_SEED, &given.text.sampler.seed, 0, 0,
+     "the same seed writes the same text"},
+    {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+    {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
+    {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},
+};
+enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
 static void print_help(void) {
-    command fresh = defaults();
-    ashlar_option options[OPTION_COUNT];
-    list_options(&fresh, options);
+    given = defaults;
     printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
     ashlar__options_print(stdout, options, OPTION_COUNT);
     printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
@@ -123,12 +113,7 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
         status =
             ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream);
     }
-    if (status != ASHLAR_OK) {
-        ashlar__model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, model, ashlar__model_destroy, out);
 }
 
 /* Write a text and its report. */
@@ -207,24 +192,22 @@ static ashlar_status check_command(const command *c) {
 }
 
 static int run_command(int argc, char **argv) {
-    command c = defaults();
-    ashlar_option options[OPTION_COUNT];
-    list_options(&c, options);
+    given = defaults;
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
+        (!given.wants_help && check_command(&given) != ASHLAR_OK)) {
         return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     }
-    if (c.wants_help) {
+    if (given.wants_help) {
         print_help();
         return 0;
     }
     ashlar__blas_set_threads(1); /* a product of one row has no work for a second thread */
     ashlar_device *device = NULL;
-    const int exit_status = ashlar__program_open_device(program, c.device, &device);
+    const int exit_status = ashlar__program_open_device(program, given.device, &device);
     if (exit_status != 0) {
         return exit_status;
     }
-    const ashlar_status status = run(&c, device);
+    const ashlar_status status = run(&given, device);
     ashlar_device_close(device);
     return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
 }

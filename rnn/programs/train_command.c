@@ -43,133 +43,96 @@ static ashlar_train_command defaults(bool is_tagger) {
     return c;
 }
 
+/* What is given, on top of the defaults. */
+static ashlar_train_command given;
+
+#define RANGE(kind, name, argument, field, min, max, help) \
+    { name, argument, ASHLAR_OPTION_##kind, &given.field, min, max, help }
+#define NUMBER(name, field, min, max, help) RANGE(COUNT, name, "N", field, min, max, help)
+#define REAL(name, field, min, max, help) RANGE(REAL, name, "X", field, min, max, help)
+#define TEXT(name, argument, field, help) RANGE(TEXT, name, argument, field, 0, 0, help)
+#define FLAG(name, field, help) RANGE(FLAG, name, NULL, field, 0, 0, help)
+
 /* The options of both models come first, then a text's, then a tagger's. */
+static const ashlar_option options[] = {
+    RANGE(LIST, "data", "PATH", data, 0, 0, "a text file or folder, or a column file; repeatable"),
+    TEXT("model", "NAME", model, "text, tagger"),
+    NUMBER("steps", train.steps, 1, 1e9, "training steps"),
+    NUMBER("batch", train.batch, 1, 65536, "sequences per step"),
+    NUMBER("max-length", train.max_length, 1, 1e6,
+           "longer ones are cut into pieces; tagger: refused"),
+    TEXT("cell", "NAME", cell, "lstm, gru, tanh, relu"),
+    NUMBER("layers", train.layers, 1, 64, "recurrent layers"),
+    NUMBER("hidden", train.hidden, 1, 16384, "width of a layer"),
+    NUMBER("projection", train.projection, 0, 16384, "width of an LSTM's output, 0: as hidden"),
+    REAL("dropout", train.dropout, 0, 0.99, "share of outputs dropped between layers"),
+    NUMBER("embedding", train.embedding, 1, 16384, "width of a symbol's vector, a word's"),
+    TEXT("optimizer", "NAME", rule.optimizer, "sgd, adam, adamw, adagrad, rmsprop"),
+    REAL("learning-rate", train.optimizer.learning_rate, 1e-12, 10, "the highest one"),
+    REAL("weight-decay", train.optimizer.weight_decay, 0, 10, "of any optimizer"),
+    FLAG("no-bias-decay", train.without_bias_decay, "of matrices only"),
+    REAL("momentum", train.optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"),
+    FLAG("nesterov", train.optimizer.nesterov, "look ahead, sgd with momentum"),
+    REAL("clip", train.optimizer.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"),
+    REAL("loss-scale", train.optimizer.loss_scale, 0, 1e30,
+         "scale gradients by this at first, 0: not"),
+    TEXT("schedule", "NAME", rule.schedule, "of the rate: constant, cosine, step"),
+    NUMBER("warmup-steps", rule.warmup_steps, 0, 1e9, "in which the rate rises"),
+    REAL("rate-floor", rule.floor, 0, 1, "cosine: share of the rate at the end"),
+    NUMBER("rate-every", rule.step_size, 1, 1e9, "step: so often, multiply the rate"),
+    REAL("rate-factor", rule.gamma, 1e-9, 1, "step: by this"),
+    RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
+    NUMBER("buckets", train.buckets, 1, 1e6, "ranges of lengths with a memory plan each"),
+    FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
+    TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
+    NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
+    TEXT("device", "NAME", device, "auto, soft, soft:N, cuda, cuda:N"),
+    TEXT("save", "FILE", train.save_file, "write the training there (safetensors)"),
+    NUMBER("save-every", train.save_every, 0, 1e9, "steps; 0: only at the end"),
+    TEXT("resume", "FILE", train.resume_file, "go on with a training that was saved"),
+    TEXT("losses", "FILE", losses, "write each step's loss there"),
+    TEXT("json", "FILE", json, "write the report there"),
+    TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (pickle)"),
+    FLAG("map", wants_map, "print where each weight lies"),
+    FLAG("memory", wants_memory, "print what each kind of memory takes and grows by"),
+    FLAG("quiet", is_quiet, "print nothing but errors"),
+    FLAG("help", wants_help, "print this"),
+    TEXT("dtype", "NAME", dtype, "text: f32, f64; on a GPU also f16, bf16"),
+    NUMBER("stride", train.stride, 0, 1e6, "text: a piece begins every N steps; 0: no overlap"),
+    NUMBER("accumulate", train.accumulate, 1, 65536, "text: pieces that a batch is worked off in"),
+    RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6,
+          "text: update every K steps, carry states on, 0: not"),
+    TEXT("recompute", "K", recompute, "text: hold K steps, run others twice; auto: 2 roots"),
+    NUMBER("sample", sample_bytes, 0, 1e9, "text: bytes of it to make at the end"),
+    FLAG("bidirectional", tags.is_bidirectional, "tagger: read both ways, as it does"),
+    FLAG("unidirectional", tags.tags.is_unidirectional, "tagger: read forward only"),
+    NUMBER("char-embedding", tags.tags.character_embedding, 1, 16384,
+           "tagger: width of a character's vector"),
+    NUMBER("char-hidden", tags.tags.character_hidden, 1, 16384,
+           "tagger: width of the characters' layer"),
+    FLAG("feed-labels", tags.feeds_labels, "tagger: label word by word, reading the label before"),
+    NUMBER("label-embedding", tags.label_embedding, 1, 16384,
+           "tagger: width of a fed label's vector"),
+    NUMBER("min-count", tags.corpus.min_count, 1, 1e9, "tagger: words seen less often are unknown"),
+    NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
+    NUMBER("held-out", tags.corpus.held_out, 0, 1e9,
+           "tagger: test on every Nth sentence, 0: on none"),
+};
 enum {
-    MODEL_COUNT = 11,
-    RULE_COUNT = 13,
-    RUN_COUNT = 16,
-    SHARED_COUNT = MODEL_COUNT + RULE_COUNT + RUN_COUNT,
-    TEXT_COUNT = 6,
-    OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TRAIN_TAGGER_OPTION_COUNT
+    SHARED_COUNT = 40,
+    TEXT_END = SHARED_COUNT + 6,
+    OPTION_COUNT = sizeof options / sizeof options[0]
 };
 
-static void list_model_options(ashlar_train_command *c, ashlar_option *options) {
-    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
-                             text = ASHLAR_OPTION_TEXT;
-    ashlar_train_config *t = &c->train;
-    const ashlar_option all[] = {
-        {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0,
-         "a text file or folder, or a column file; repeatable"},
-        {"model", "NAME", text, &c->model, 0, 0, "text, tagger"},
-        {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
-        {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
-        {"max-length", "N", count, &t->max_length, 1, 1e6,
-         "longer ones are cut into pieces; tagger: refused"},
-        {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
-        {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
-        {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
-        {"projection", "N", count, &t->projection, 0, 16384,
-         "width of an LSTM's output, 0: as hidden"},
-        {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
-        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector, a word's"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, MODEL_COUNT);
-    memcpy(options, all, sizeof all);
-}
-
-static void list_rule_options(ashlar_train_command *c, ashlar_option *options) {
-    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
-                             text = ASHLAR_OPTION_TEXT, flag = ASHLAR_OPTION_FLAG;
-    ashlar_train_config *t = &c->train;
-    const ashlar_option all[] = {
-        {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
-        {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
-        {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
-        {"no-bias-decay", NULL, flag, &t->without_bias_decay, 0, 0, "of matrices only"},
-        {"momentum", "X", real, &t->optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"},
-        {"nesterov", NULL, flag, &t->optimizer.nesterov, 0, 0, "look ahead, sgd with momentum"},
-        {"clip", "X", real, &t->optimizer.clip_norm, 0, 1e9,
-         "gradient norm to clip at, 0: not at all"},
-        {"loss-scale", "X", real, &t->optimizer.loss_scale, 0, 1e30,
-         "scale gradients by this at first, 0: not"},
-        {"schedule", "NAME", text, &c->rule.schedule, 0, 0, "of the rate: constant, cosine, step"},
-        {"warmup-steps", "N", count, &c->rule.warmup_steps, 0, 1e9, "in which the rate rises"},
-        {"rate-floor", "X", real, &c->rule.floor, 0, 1, "cosine: share of the rate at the end"},
-        {"rate-every", "N", count, &c->rule.step_size, 1, 1e9, "step: so often, multiply the rate"},
-        {"rate-factor", "X", real, &c->rule.gamma, 1e-9, 1, "step: by this"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, RULE_COUNT);
-    memcpy(options, all, sizeof all);
-}
-
-static void list_run_options(ashlar_train_command *c, ashlar_option *options) {
-    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, text = ASHLAR_OPTION_TEXT,
-                             flag = ASHLAR_OPTION_FLAG;
-    ashlar_train_config *t = &c->train;
-    const ashlar_option all[] = {
-        {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
-        {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
-        {"no-plan", NULL, flag, &t->without_plan, 0, 0,
-         "serve each block by itself, not from a plan of the step"},
-        {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
-        {"threads", "N", count, &c->threads, 1, 1024, "threads that compute on the CPU"},
-        {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
-        {"save", "FILE", text, &t->save_file, 0, 0, "write the training there (safetensors)"},
-        {"save-every", "N", count, &t->save_every, 0, 1e9, "steps; 0: only at the end"},
-        {"resume", "FILE", text, &t->resume_file, 0, 0, "go on with a training that was saved"},
-        {"losses", "FILE", text, &c->losses, 0, 0, "write each step's loss there"},
-        {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
-        {"snapshot", "FILE", text, &c->snapshot, 0, 0,
-         "write what the memory holds there (pickle)"},
-        {"map", NULL, flag, &c->wants_map, 0, 0, "print where each weight lies"},
-        {"memory", NULL, flag, &c->wants_memory, 0, 0,
-         "print what each kind of memory takes and grows by"},
-        {"quiet", NULL, flag, &c->is_quiet, 0, 0, "print nothing but errors"},
-        {"help", NULL, flag, &c->wants_help, 0, 0, "print this"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, RUN_COUNT);
-    memcpy(options, all, sizeof all);
-}
-
-static void list_text_options(ashlar_train_command *c, ashlar_option *options) {
-    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, text = ASHLAR_OPTION_TEXT;
-    ashlar_train_config *t = &c->train;
-    const ashlar_option all[] = {
-        {"dtype", "NAME", text, &c->dtype, 0, 0, "text: f32, f64; on a GPU also f16, bf16"},
-        {"stride", "N", count, &t->stride, 0, 1e6,
-         "text: a piece begins every N steps; 0: no overlap"},
-        {"accumulate", "N", count, &t->accumulate, 1, 65536,
-         "text: pieces that a batch is worked off in"},
-        {"bptt", "K", count, &t->bptt, 0, 1e6,
-         "text: update every K steps, carry states on, 0: not"},
-        {"recompute", "K", text, &c->recompute, 0, 0,
-         "text: hold K steps, run others twice; auto: 2 roots"},
-        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, TEXT_COUNT);
-    memcpy(options, all, sizeof all);
-}
-
-static void list_options(ashlar_train_command *c, ashlar_option options[static OPTION_COUNT]) {
-    list_model_options(c, options);
-    list_rule_options(c, options + MODEL_COUNT);
-    list_run_options(c, options + MODEL_COUNT + RULE_COUNT);
-    list_text_options(c, options + SHARED_COUNT);
-    ashlar__train_tagger_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
-}
-
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger) {
-    ashlar_train_command fresh = defaults(is_tagger);
-    ashlar_option options[OPTION_COUNT];
-    list_options(&fresh, options);
+    given = defaults(is_tagger);
     fprintf(out,
             "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
             "       %s --model tagger --data FILE [OPTION]...   a tagger on words\n",
             program, program);
-    ashlar__options_print(out, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
+    ashlar__options_print(out, options, is_tagger ? SHARED_COUNT : TEXT_END);
     if (is_tagger) {
-        ashlar__options_print(out, options + SHARED_COUNT + TEXT_COUNT,
-                              ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
+        ashlar__options_print(out, options + TEXT_END, OPTION_COUNT - TEXT_END);
     } else {
         fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
                 program);
@@ -298,11 +261,9 @@ static ashlar_status check_command(const ashlar_train_command *c) {
 }
 
 /* Fail if an option is given that only the other model has. */
-static ashlar_status check_model(const ashlar_train_command *c, const ashlar_option *options,
-                                 int argc, char **argv) {
-    const size_t text_end = SHARED_COUNT + TEXT_COUNT;
-    const size_t first = c->is_tagger ? SHARED_COUNT : text_end;
-    const size_t end = c->is_tagger ? text_end : OPTION_COUNT;
+static ashlar_status check_model(const ashlar_train_command *c, int argc, char **argv) {
+    const size_t first = c->is_tagger ? SHARED_COUNT : TEXT_END;
+    const size_t end = c->is_tagger ? TEXT_END : OPTION_COUNT;
     if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
                             c->model);
@@ -318,18 +279,16 @@ static ashlar_status check_model(const ashlar_train_command *c, const ashlar_opt
 
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     const char *model = ashlar__options_given("model", argc, argv); /* sets the defaults */
-    ashlar_train_command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
-    ashlar_option options[OPTION_COUNT];
-    list_options(&c, options);
+    given = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
-    ASHLAR_TRY(check_model(&c, options, argc, argv));
-    if (!c.wants_help) {
-        ASHLAR_TRY(read_stack(&c));
-        ASHLAR_TRY(read_recompute(&c));
-        ASHLAR_TRY(ashlar__train_rule_apply(&c.rule, &c.train));
-        ASHLAR_TRY(check_command(&c));
+    ASHLAR_TRY(check_model(&given, argc, argv));
+    if (!given.wants_help) {
+        ASHLAR_TRY(read_stack(&given));
+        ASHLAR_TRY(read_recompute(&given));
+        ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
+        ASHLAR_TRY(check_command(&given));
     }
-    *out = c;
+    *out = given;
     return ASHLAR_OK;
 }
 

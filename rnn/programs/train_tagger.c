@@ -1,8 +1,6 @@
 /* train_tagger.c - the tagger's options, defaults and messages in ashlar-train. */
 #include "rnn/programs/train_tagger.h"
 
-#include <string.h>
-
 #include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
 
@@ -18,32 +16,6 @@ void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
         .corpus = {.max_bytes = 64, .min_count = 2, .held_out = 10},
         .label_embedding = 32,
     };
-}
-
-void ashlar__train_tagger_list_options(
-    ashlar_train_tagger_options *o, ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]) {
-    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, flag = ASHLAR_OPTION_FLAG;
-    const ashlar_option all[] = {
-        {"bidirectional", NULL, flag, &o->is_bidirectional, 0, 0,
-         "tagger: read both ways, as it does"},
-        {"unidirectional", NULL, flag, &o->tags.is_unidirectional, 0, 0,
-         "tagger: read forward only"},
-        {"char-embedding", "N", count, &o->tags.character_embedding, 1, 16384,
-         "tagger: width of a character's vector"},
-        {"char-hidden", "N", count, &o->tags.character_hidden, 1, 16384,
-         "tagger: width of the characters' layer"},
-        {"feed-labels", NULL, flag, &o->feeds_labels, 0, 0,
-         "tagger: label word by word, reading the label before"},
-        {"label-embedding", "N", count, &o->label_embedding, 1, 16384,
-         "tagger: width of a fed label's vector"},
-        {"min-count", "N", count, &o->corpus.min_count, 1, 1e9,
-         "tagger: words seen less often are unknown"},
-        {"max-word", "N", count, &o->corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"},
-        {"held-out", "N", count, &o->corpus.held_out, 0, 1e9,
-         "tagger: test on every Nth sentence, 0: on none"},
-    };
-    ASHLAR_TABLE_IS_FULL(all, ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
-    memcpy(list, all, sizeof all);
 }
 
 ashlar_status ashlar__train_tagger_check_options(const ashlar_train_tagger_options *o) {

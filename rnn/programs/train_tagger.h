@@ -17,15 +17,9 @@ typedef struct ashlar_train_tagger_options {
     bool is_bidirectional; /* whether --bidirectional, the default, was given */
 } ashlar_train_tagger_options;
 
-enum { ASHLAR_TRAIN_TAGGER_OPTION_COUNT = 9 };
-
 /* Set the defaults of these options, and a tagger's defaults of options that both models have. */
 void ashlar__train_tagger_set_defaults(ashlar_train_config *train,
                                        ashlar_train_tagger_options *options);
-
-/* Fill in the table rows of these options; each help text has "tagger:" in it. */
-void ashlar__train_tagger_list_options(ashlar_train_tagger_options *options,
-                                       ashlar_option list[static ASHLAR_TRAIN_TAGGER_OPTION_COUNT]);
 
 /* Errors: ASHLAR_EINVAL (options that exclude each other, or leave nothing to train on). */
 ASHLAR_MUST_CHECK ashlar_status

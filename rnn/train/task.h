@@ -24,12 +24,12 @@
 #include <ashlar/arena.h>
 
 #include "allocator/base/json.h"
+#include "rnn/data/batch_sampler.h"
 
-enum { ASHLAR_TASK_BUFFERS = 2 };
+enum { ASHLAR_TASK_BUFFERS = 2, ASHLAR_TASK_BLOCKS = 2, ASHLAR_TASK_DATA_BYTES = 128 };
 
 typedef struct ashlar_task ashlar_task;
 typedef struct ashlar_task_listener ashlar_task_listener; /* task_options.h */
-typedef struct ashlar_metadata ashlar_metadata;           /* task_options.h */
 
 /* A batch that was drawn. */
 typedef struct ashlar_task_batch {
@@ -57,12 +57,11 @@ enum { ASHLAR_TASK_SAVINGS_MAX = 4 };
 typedef struct ashlar_task_table {
     /*
      * Build the model in device memory: the arena with `regions`, initial weights, buffers. The
-     * work is queued on `stream`, as that of all steps is. Sets task->arena. The caller must call
-     * close() after a failure too.
+     * work is queued on `stream`, as that of all steps is. Sets task->arena. Call it by
+     * ashlar__task_open(), and ashlar__task_close() after a failure too.
      */
-    ashlar_status (*open)(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
-                          unsigned regions);
-    void (*close)(ashlar_task *task);   /* give back all that open() took; no work may be running */
+    ashlar_status (*open)(ashlar_task *task, ashlar_stream stream, unsigned regions);
+    void (*close)(ashlar_task *task);   /* destroy the model, if there is one */
     void (*destroy)(ashlar_task *task); /* the task must be closed, or never have been opened */
 
     /* Draw the next batch into a buffer. */
@@ -93,12 +92,8 @@ typedef struct ashlar_task_table {
 
     /* Tell a listener of every option (task_options.h). */
     void (*list_options)(const ashlar_task *task, ashlar_task_listener *listener);
-    /* Add a checksum of the data: a training is resumed only on the same data. */
-    void (*add_data)(ashlar_task *task, ashlar_metadata *metadata);
-    /* Add the batch sampler's position. Skipping n batches from the beginning leads to the same
-     * position as drawing n batches. */
-    void (*position)(const ashlar_task *task, ashlar_metadata *metadata);
-    void (*skip)(ashlar_task *task, uint64_t batches);
+    /* Print sizes and a checksum of the data: a training is resumed only on the same data. */
+    void (*describe_data)(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]);
 
     /* Add the results of tests that followed the training. The pointer may be NULL: no results. */
     void (*put_results)(const ashlar_task *task, ashlar_json_writer *writer);
@@ -107,14 +102,30 @@ typedef struct ashlar_task_table {
 /* The first member of every task's own struct. */
 struct ashlar_task {
     const ashlar_task_table *table;
-    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
-    size_t max_length;        /* of a batch, in time steps */
-    size_t max_part_length;   /* of a part, in time steps; lengths up to this are warmed up */
-    size_t max_parts;         /* of a batch */
-    size_t batch;             /* sequences per batch */
-    size_t sequences;         /* sequences per epoch */
-    ashlar_arena *arena;      /* while open; the task owns it */
-    const double *loss_scale; /* in device memory; set by the trainer before the first step */
+    const char *unit;              /* what a token is, in reports; NULL: a "symbol" */
+    size_t max_length;             /* of a batch, in time steps */
+    size_t max_part_length;        /* of a part, in time steps; lengths up to this are warmed up */
+    size_t max_parts;              /* of a batch */
+    size_t batch;                  /* sequences per batch */
+    size_t sequences;              /* sequences per epoch */
+    ashlar_arena *arena;           /* while open; the task owns it */
+    const double *loss_scale;      /* in device memory; set by the trainer before the first step */
+    ashlar_batch_sampler *sampler; /* of all batches; its position is the task's */
+    char data[ASHLAR_TASK_DATA_BYTES]; /* what describe_data() printed; "": not asked for yet */
+    ashlar_allocator *allocator;       /* this and the rest: while open */
+    void *host;                        /* page-locked */
+    void *blocks[ASHLAR_TASK_BLOCKS];  /* device memory */
 };
+
+/* Open a task. ashlar__task_close() gives back all that was taken, also after a failure, or if the
+ * task was never opened; no work may be running. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_open(ashlar_task *task, ashlar_allocator *allocator,
+                                                  ashlar_stream stream, unsigned regions);
+void ashlar__task_close(ashlar_task *task);
+
+/* For open(): take task->host; take task->blocks[i]. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_take_host(ashlar_task *task, size_t bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_take_block(ashlar_task *task, size_t i, size_t bytes,
+                                                        ashlar_tag tag, ashlar_stream stream);
 
 #endif /* ASHLAR_TASK_H */

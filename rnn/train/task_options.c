@@ -1,4 +1,7 @@
-/* task_options.c - writes a task's options to its file, report and plans; builds metadata. */
+/*
+ * task_options.c - writes a task's options to its file, report and plans; builds metadata; takes a
+ * task's memory.
+ */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>
@@ -31,12 +34,6 @@ void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value
         digits++;
         (void)snprintf(text, ASHLAR_METADATA_TEXT_BYTES, "%.*g", digits, value);
     } while (digits < 17 && strtod(text, NULL) != value);
-}
-
-void ashlar__metadata_add_random(ashlar_metadata *f, const char *key, const ashlar_random *random) {
-    (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES,
-                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random->s[0],
-                   random->s[1], random->s[2], random->s[3]);
 }
 
 static const char prefix[] = "ashlar.";
@@ -106,7 +103,17 @@ void ashlar__option_stack(ashlar_task_listener *l, const ashlar_train_config *c)
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata) {
     ashlar_task_listener file = {.who = ASHLAR_FOR_FILE, .metadata = metadata};
     task->table->list_options(task, &file);
-    task->table->add_data(task, metadata);
+    if (task->data[0] == '\0') { /* only now, since it reads all data */
+        task->table->describe_data(task, task->data);
+    }
+    ashlar__metadata_add_text(metadata, "ashlar.text", task->data);
+}
+
+void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata) {
+    const ashlar_random r = ashlar__batch_sampler_random(task->sampler);
+    (void)snprintf(ashlar__metadata_add(metadata, "ashlar.random"), ASHLAR_METADATA_TEXT_BYTES,
+                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, r.s[0], r.s[1],
+                   r.s[2], r.s[3]);
 }
 
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes) {
@@ -117,4 +124,36 @@ void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t 
 void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer) {
     ashlar_task_listener report = {.who = ASHLAR_FOR_REPORT, .writer = writer};
     task->table->list_options(task, &report);
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+ashlar_status ashlar__task_take_host(ashlar_task *task, size_t bytes) {
+    return ashlar_device_host_alloc(ashlar_allocator_device(task->allocator), bytes, &task->host);
+}
+
+ashlar_status ashlar__task_take_block(ashlar_task *task, size_t i, size_t bytes, ashlar_tag tag,
+                                      ashlar_stream stream) {
+    return ashlar_alloc_tagged(task->allocator, bytes, tag, stream, &task->blocks[i]);
+}
+
+ashlar_status ashlar__task_open(ashlar_task *task, ashlar_allocator *allocator,
+                                ashlar_stream stream, unsigned regions) {
+    task->allocator = allocator;
+    return task->table->open(task, stream, regions);
+}
+
+void ashlar__task_close(ashlar_task *task) {
+    if (task->allocator == NULL) {
+        return;
+    }
+    task->table->close(task);
+    task->arena = NULL;
+    for (size_t i = 0; i < ASHLAR_TASK_BLOCKS; i++) {
+        const ashlar_status unused = ashlar_free(task->allocator, task->blocks[i]);
+        (void)unused; /* cannot fail: this allocator gave the block, or it is NULL */
+        task->blocks[i] = NULL;
+    }
+    ashlar_device_host_free(ashlar_allocator_device(task->allocator), task->host);
+    task->host = NULL;
 }

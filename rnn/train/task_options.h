@@ -7,16 +7,15 @@
 
 #include <ashlar/checkpoint.h>
 
-#include "allocator/base/random.h"
 #include "rnn/train/train.h"
 
 enum { ASHLAR_METADATA_MAX = 64, ASHLAR_METADATA_TEXT_BYTES = 768 };
 
-struct ashlar_metadata {
+typedef struct ashlar_metadata {
     ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* pairs[i].value is texts[i] */
     char texts[ASHLAR_METADATA_MAX][ASHLAR_METADATA_TEXT_BYTES];
     size_t count;
-};
+} ashlar_metadata;
 
 /* Add a value under a key; at most ASHLAR_METADATA_MAX of them. `key` must outlive the metadata.
  * ashlar__metadata_add() returns ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the value
@@ -26,8 +25,6 @@ char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
 void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
 void ashlar__metadata_add_count(ashlar_metadata *metadata, const char *key, uint64_t value);
 void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, double value);
-void ashlar__metadata_add_random(ashlar_metadata *metadata, const char *key,
-                                 const ashlar_random *random);
 
 /* Keys of a checkpoint's metadata that the model is built from. */
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"
@@ -67,6 +64,9 @@ void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_con
 
 /* Add what must be the same when a training resumes: the options and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
+
+/* Add the position of the task's batch sampler. */
+void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata);
 
 /* Print all options, except the length, on which the sizes of a step's buffers depend. */
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);

@@ -42,16 +42,11 @@ static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences
     return sum;
 }
 
-/* The checksum is computed at the first call, which comes only if a file is read or written. */
-static void add_data(ashlar_task *task, ashlar_metadata *f) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
-    if (!t->has_checksum) {
-        t->checksum = checksum_of(t->corpus, t->counts.sentences);
-        t->has_checksum = true;
-    }
-    (void)snprintf(ashlar__metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
-                   "%zu sentences, %zu words, %016" PRIx64, t->counts.sentences, t->counts.tokens,
-                   t->checksum);
+static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]) {
+    const ashlar_tagger_task *t = const_tagger_of(task);
+    (void)snprintf(text, ASHLAR_TASK_DATA_BYTES, "%zu sentences, %zu words, %016" PRIx64,
+                   t->counts.sentences, t->counts.tokens,
+                   checksum_of(t->corpus, t->counts.sentences));
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
@@ -69,15 +64,6 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
 }
 
-static void position(const ashlar_task *task, ashlar_metadata *f) {
-    const ashlar_random random = ashlar__batch_sampler_random(const_tagger_of(task)->batch_sampler);
-    ashlar__metadata_add_random(f, "ashlar.random", &random);
-}
-
-static void skip(ashlar_task *task, uint64_t batches) {
-    ashlar__batch_sampler_skip(ashlar__task_tagger_of(task)->batch_sampler, batches);
-}
-
 /* --- batches --------------------------------------------------------------------------------- */
 
 ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
@@ -87,12 +73,12 @@ ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_
 static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     ashlar_tagger_batch *batch = &t->buffers[buffer];
-    const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(t->batch_sampler);
+    const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(task->sampler);
     ashlar__tagger_batch_fill(batch, t->corpus, items, t->config.batch);
     return (ashlar_task_batch){.length = batch->shape.steps,
                                .tokens = batch->tokens,
                                .parts = 1,
-                               .epoch = ashlar__batch_sampler_epochs(t->batch_sampler)};
+                               .epoch = ashlar__batch_sampler_epochs(task->sampler)};
 }
 
 static void make_dummy(ashlar_task *task, size_t buffer, size_t length) {
@@ -159,30 +145,25 @@ static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
     const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
     const size_t labels = largest.steps * largest.batch;
     size_t bytes;
-    void *host = NULL, *device = NULL, *loss = NULL;
     ASHLAR_TRY(ashlar__tagger_batch_bytes(&largest, &bytes));
-    const size_t host_bytes =
-        sizeof(double) + ASHLAR_TASK_BUFFERS * bytes + labels * sizeof(int32_t);
-    ASHLAR_TRY(ashlar_device_host_alloc(ashlar_allocator_device(t->allocator), host_bytes, &host));
-    t->host = host; /* the double lies first, for its alignment */
-    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * bytes, ASHLAR_TAG_BATCH,
-                                   stream, &device));
-    t->device = device;
-    ASHLAR_TRY(
-        ashlar_alloc_tagged(t->allocator, sizeof *t->loss, ASHLAR_TAG_WORKSPACE, stream, &loss));
-    t->loss = loss;
+    ASHLAR_TRY(ashlar__task_take_host(&t->head, sizeof(double) + ASHLAR_TASK_BUFFERS * bytes +
+                                                    labels * sizeof(int32_t)));
+    ASHLAR_TRY(ashlar__task_take_block(&t->head, 0, ASHLAR_TASK_BUFFERS * bytes, ASHLAR_TAG_BATCH,
+                                       stream));
+    ASHLAR_TRY(ashlar__task_take_block(&t->head, 1, sizeof *t->loss, ASHLAR_TAG_WORKSPACE, stream));
+    t->host = t->head.host; /* the double lies first, for its alignment */
+    t->loss = t->head.blocks[1];
     const size_t words = bytes / sizeof(int32_t);
     int32_t *data = (int32_t *)(t->host + 1);
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
         t->buffers[i].data = data + i * words;
-        t->buffers[i].device = t->device + i * words;
+        t->buffers[i].device = (int32_t *)t->head.blocks[0] + i * words;
     }
     t->labels = data + ASHLAR_TASK_BUFFERS * words;
     return ASHLAR_OK;
 }
 
-static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
-                               unsigned regions) {
+static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned regions) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(task);
     const ashlar_train_config *c = &t->config;
     const ashlar_tagger_config config = {.words = t->counts.words,
@@ -199,8 +180,7 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                          .directions = t->tags.is_unidirectional ? 1 : 2,
                                          .label_embedding = t->tags.label_embedding,
                                          .dtype = ASHLAR_F32};
-    t->allocator = allocator;
-    ASHLAR_TRY(ashlar__tagger_create(allocator, stream, &config, regions, &t->tagger));
+    ASHLAR_TRY(ashlar__tagger_create(task->allocator, stream, &config, regions, &t->tagger));
     task->arena = t->tagger->arena;
     ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
     return take_memory(t, stream);
@@ -208,28 +188,13 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
 
 static void close_task(ashlar_task *task) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(task);
-    void *const blocks[] = {t->device, t->loss};
     ashlar__tagger_destroy(t->tagger);
-    for (size_t i = 0; i < 2; i++) {
-        if (blocks[i] != NULL) {
-            const ashlar_status unused = ashlar_free(t->allocator, blocks[i]);
-            (void)unused; /* cannot fail: this allocator gave the block */
-        }
-    }
-    if (t->host != NULL) {
-        ashlar_device_host_free(ashlar_allocator_device(t->allocator), t->host);
-    }
     t->tagger = NULL;
-    t->device = NULL;
-    t->loss = NULL;
-    t->host = NULL;
-    task->arena = NULL;
 }
 
 static void destroy_task(ashlar_task *task) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
-    ashlar__batch_sampler_destroy(t->batch_sampler);
-    ashlar__host_free(t);
+    ashlar__batch_sampler_destroy(task->sampler);
+    ashlar__host_free(ashlar__task_tagger_of(task));
 }
 
 static const ashlar_task_table table = {
@@ -244,29 +209,29 @@ static const ashlar_task_table table = {
     .dry_run = dry_run,
     .savings = savings,
     .list_options = list_options,
-    .add_data = add_data,
-    .position = position,
-    .skip = skip,
+    .describe_data = describe_data,
     .put_results = ashlar__task_tagger_put_results,
 };
 
-/* Create a batch sampler of all sentences that are not held out. */
-static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
-    const size_t count = t->counts.sentences - t->counts.held_out;
-    ashlar_batch_sampler_item *items = ashlar__host_calloc(count, sizeof *items);
-    if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences", count);
-    }
-    size_t used = 0;
+void ashlar__task_tagger_list(const ashlar_tagger_task *t, bool held_out,
+                              ashlar_batch_sampler_item *items) {
     for (size_t i = 0; i < t->counts.sentences; i++) {
         const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(t->corpus, i);
-        if (!s.is_held_out) {
-            items[used++] = (ashlar_batch_sampler_item){i, s.count};
+        if (s.is_held_out == held_out) {
+            *items++ = (ashlar_batch_sampler_item){i, s.count};
         }
     }
+}
+
+/* Create a batch sampler of all sentences that are not held out. */
+static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
+    const size_t count = t->head.sequences;
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, count, "no host memory for %zu sentences", count);
+    ashlar__task_tagger_list(t, false, items);
     const ashlar_status status =
         ashlar__batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
-                                     t->config.seed, &t->batch_sampler);
+                                     t->config.seed, &t->head.sampler);
     ashlar__host_free(items);
     return status;
 }
@@ -287,19 +252,11 @@ static ashlar_status build(ashlar_tagger_task *t) {
 ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                          const ashlar_train_config *config,
                                          const ashlar_task_tagger_config *tags, ashlar_task **out) {
-    ashlar_tagger_task *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
-    }
+    ashlar_tagger_task *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
     *t = (ashlar_tagger_task){.head = {.table = &table, .unit = "word"},
                               .config = *config,
                               .tags = *tags,
                               .corpus = corpus};
-    const ashlar_status status = build(t);
-    if (status != ASHLAR_OK) {
-        destroy_task(&t->head);
-        return status;
-    }
-    *out = &t->head;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
 }

@@ -16,17 +16,6 @@ static int longest_first(const void *a, const void *b) {
     return (x->number > y->number) - (x->number < y->number);
 }
 
-static void list_held_out(const ashlar_tagger_task *t, ashlar_batch_sampler_item *items) {
-    size_t used = 0;
-    for (size_t i = 0; i < t->counts.sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(t->corpus, i);
-        if (s.is_held_out) {
-            items[used++] = (ashlar_batch_sampler_item){i, s.count};
-        }
-    }
-    qsort(items, used, sizeof *items, longest_first);
-}
-
 /* Queue the prediction of the batch in buffer 0, and the copy of its loss to the host. */
 static ashlar_status queue_prediction(ashlar_tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
@@ -45,12 +34,9 @@ static ashlar_status predict(ashlar_tagger_task *t, ashlar_trainer *trainer) {
         return queue_prediction(t);
     }
     const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
-    ashlar_status status = ashlar_step_begin(t->allocator, t->tagger->stream, key);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = queue_prediction(t);
-    const ashlar_status ended = ashlar_step_end(t->allocator);
+    ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));
+    const ashlar_status status = queue_prediction(t);
+    const ashlar_status ended = ashlar_step_end(t->head.allocator);
     return status == ASHLAR_OK ? ended : status;
 }
 
@@ -95,14 +81,13 @@ static uint64_t management_calls(const ashlar_tagger_task *t) {
 ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger_evaluation *out) {
     ashlar_tagger_task *t = ashlar__task_tagger_of(ashlar__trainer_task(trainer));
     ashlar_tagger_evaluation test = {0};
-    ashlar_batch_sampler_item *items = ashlar__host_calloc(t->counts.held_out + 1, sizeof *items);
-    if (items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu sentences",
-                            t->counts.held_out);
-    }
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, t->counts.held_out + 1, "no host memory for %zu sentences",
+                    t->counts.held_out);
     ashlar_tagger_estimate estimate;
     const uint64_t before = management_calls(t);
-    list_held_out(t, items);
+    ashlar__task_tagger_list(t, true, items);
+    qsort(items, t->counts.held_out, sizeof *items, longest_first);
     ashlar_status status = ashlar__task_tagger_estimate(&t->head, &estimate);
     if (status == ASHLAR_OK) {
         status = run_test(t, trainer, items, &test);

@@ -10,14 +10,9 @@ typedef struct ashlar_tagger_task {
     ashlar_task_tagger_config tags;
     const ashlar_tagger_corpus *corpus;
     ashlar_tagger_counts counts; /* the corpus's */
-    uint64_t checksum;           /* of the corpus; valid if has_checksum */
-    bool has_checksum;
-    ashlar_batch_sampler *batch_sampler; /* of the sentences to train on */
-    ashlar_allocator *allocator;
     ashlar_tagger *tagger;
-    double *host;    /* page-locked: one loss, then both buffers' batches, then labels */
-    int32_t *device; /* both buffers' batches in device memory */
-    double *loss;    /* of a prediction, in device memory */
+    double *host;    /* head.host: one loss, then both buffers' batches, then labels */
+    double *loss;    /* of a prediction; the second block, behind that of both buffers' batches */
     int32_t *labels; /* in `host`: [T, B] of the largest batch */
     ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS];
     ashlar_tagger_evaluation test; /* the last evaluation */
@@ -31,6 +26,10 @@ ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *tags, si
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer,
                                                            ashlar_stream stream);
+
+/* List the held-out sentences, or all others. */
+void ashlar__task_tagger_list(const ashlar_tagger_task *tags, bool held_out,
+                              ashlar_batch_sampler_item *items);
 
 /* (task_tagger_evaluate.c) Add the results of the last evaluation. */
 void ashlar__task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *writer);

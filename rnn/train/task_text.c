@@ -20,22 +20,19 @@ typedef struct batch_buffer {
     int32_t *device; /* the image, in device memory */
 } batch_buffer;
 
+/* Blocks: both buffers; 2 sets of states for each micro-batch, if there are parts. */
+enum { DEVICE_BUFFERS, CARRIED };
+
 typedef struct text_task {
     ashlar_task head;
     ashlar_train_config config;
     const ashlar_corpus *corpus;
-    uint64_t checksum; /* of the corpus; valid if has_checksum */
-    bool has_checksum;
     ashlar_batcher *batcher;
     ashlar_batch_split_config split;
     int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
     ashlar_batch batch; /* its pointers lead into `drawn` */
-    ashlar_allocator *allocator;
     ashlar_model *model;
-    char *carried;      /* device: 2 sets of states for each micro-batch, if there are parts */
     size_t state_bytes; /* of one set of states */
-    void *host;         /* page-locked memory of both buffers */
-    void *device;       /* device memory of both buffers */
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
@@ -53,16 +50,11 @@ ashlar_model *ashlar__task_text_model(ashlar_task *task) {
 
 /* --- what must be the same ------------------------------------------------------------------- */
 
-/* The checksum is computed at the first call, which comes only if a file is read or written. */
-static void add_data(ashlar_task *task, ashlar_metadata *f) {
-    text_task *t = text_of(task);
-    if (!t->has_checksum) {
-        t->checksum = ashlar__corpus_checksum(t->corpus);
-        t->has_checksum = true;
-    }
-    (void)snprintf(ashlar__metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
-                   "%zu records, %zu bytes, %016" PRIx64, ashlar__corpus_count(t->corpus),
-                   ashlar__corpus_bytes(t->corpus), t->checksum);
+static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]) {
+    const ashlar_corpus *corpus = const_text_of(task)->corpus;
+    (void)snprintf(text, ASHLAR_TASK_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
+                   ashlar__corpus_count(corpus), ashlar__corpus_bytes(corpus),
+                   ashlar__corpus_checksum(corpus));
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
@@ -78,15 +70,6 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, no_plan, "ashlar.bptt", t->split.part);
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
-}
-
-static void position(const ashlar_task *task, ashlar_metadata *f) {
-    const ashlar_random random = ashlar__batcher_random(const_text_of(task)->batcher);
-    ashlar__metadata_add_random(f, "ashlar.random", &random);
-}
-
-static void skip(ashlar_task *task, uint64_t batches) {
-    ashlar__batcher_skip(text_of(task)->batcher, batches);
 }
 
 /* --- batches --------------------------------------------------------------------------------- */
@@ -137,7 +120,7 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
 /* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
  * other. */
 static void *carried_set(const text_task *t, size_t micro, size_t i) {
-    return t->carried + (2 * micro + i % 2) * t->state_bytes;
+    return (char *)t->head.blocks[CARRIED] + (2 * micro + i % 2) * t->state_bytes;
 }
 
 /* Each position's loss has the weight 1 / (tokens of the whole part). If the part is not split, a
@@ -242,13 +225,12 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                             largest.image);
     }
-    ASHLAR_TRY(ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
-                                        ASHLAR_TASK_BUFFERS * words * item, &t->host));
-    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * image, ASHLAR_TAG_BATCH,
-                                   stream, &t->device));
+    ASHLAR_TRY(ashlar__task_take_host(&t->head, ASHLAR_TASK_BUFFERS * words * item));
+    ASHLAR_TRY(ashlar__task_take_block(&t->head, DEVICE_BUFFERS, ASHLAR_TASK_BUFFERS * image,
+                                       ASHLAR_TAG_BATCH, stream));
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
-        t->buffers[i].host = (int32_t *)t->host + i * words;
-        t->buffers[i].device = (int32_t *)t->device + i * (image / item);
+        t->buffers[i].host = (int32_t *)t->head.host + i * words;
+        t->buffers[i].device = (int32_t *)t->head.blocks[DEVICE_BUFFERS] + i * (image / item);
     }
     return ASHLAR_OK;
 }
@@ -256,21 +238,17 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
 /* Take two sets of states for each micro-batch: those before and those after a part. */
 static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
-    void *carried = NULL;
     size_t bytes = 0;
     ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes));
     if (!ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
                             t->config.batch);
     }
-    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, stream, &carried));
-    t->carried = carried;
     t->state_bytes = sizes.state;
-    return ASHLAR_OK;
+    return ashlar__task_take_block(&t->head, CARRIED, bytes, ASHLAR_TAG_ACTIVATIONS, stream);
 }
 
-static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
-                               unsigned regions) {
+static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned regions) {
     text_task *t = text_of(task);
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,
@@ -280,32 +258,17 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                        .projection = t->config.projection,
                                        .dropout = t->config.dropout,
                                        .dtype = t->config.dtype};
-    t->allocator = allocator;
-    ASHLAR_TRY(ashlar__model_create(allocator, stream, &model, regions, &t->model));
+    ASHLAR_TRY(ashlar__model_create(task->allocator, stream, &model, regions, &t->model));
     task->arena = t->model->arena;
     ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));
     ASHLAR_TRY(take_buffers(t, stream));
     return task->max_parts > 1 ? take_carried(t, stream) : ASHLAR_OK;
 }
 
-static void give(const text_task *t, void *block) {
-    const ashlar_status unused = block == NULL ? ASHLAR_OK : ashlar_free(t->allocator, block);
-    (void)unused; /* cannot fail: this allocator gave the block */
-}
-
 static void close_task(ashlar_task *task) {
     text_task *t = text_of(task);
     ashlar__model_destroy(t->model);
     t->model = NULL;
-    task->arena = NULL;
-    give(t, t->device);
-    give(t, t->carried);
-    t->device = NULL;
-    t->carried = NULL;
-    if (t->host != NULL) {
-        ashlar_device_host_free(ashlar_allocator_device(t->allocator), t->host);
-        t->host = NULL;
-    }
 }
 
 static void destroy_task(ashlar_task *task) {
@@ -327,17 +290,13 @@ static const ashlar_task_table table = {
     .dry_run = dry_run,
     .savings = savings,
     .list_options = list_options,
-    .add_data = add_data,
-    .position = position,
-    .skip = skip,
+    .describe_data = describe_data,
 };
 
 static ashlar_status take_drawn(text_task *t) {
     const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
-    t->drawn = ashlar__host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
-    if (t->drawn == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
-    }
+    ASHLAR_HOST_NEW(t->drawn, 2 * grid + t->config.batch, "no host memory for a batch of %zu words",
+                    2 * grid);
     t->batch = (ashlar_batch){
         .inputs = t->drawn, .targets = t->drawn + grid, .lengths = t->drawn + 2 * grid};
     return ASHLAR_OK;
@@ -387,21 +346,14 @@ static ashlar_status build(text_task *t) {
     t->head.max_parts = split.parts;
     t->head.batch = t->config.batch;
     t->head.sequences = ashlar__batcher_piece_count(t->batcher);
+    t->head.sampler = ashlar__batcher_sampler(t->batcher);
     return take_drawn(t);
 }
 
 ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                        const ashlar_train_config *config, ashlar_task **out) {
-    text_task *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a task");
-    }
+    text_task *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
     *t = (text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
-    const ashlar_status status = build(t);
-    if (status != ASHLAR_OK) {
-        destroy_task(&t->head);
-        return status;
-    }
-    *out = &t->head;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
 }

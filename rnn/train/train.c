@@ -40,8 +40,8 @@ static ashlar_status build_model(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
     ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
-    ASHLAR_TRY(t->task->table->open(t->task, t->allocator, t->stream,
-                                    ashlar_optimizer_regions(&t->config.optimizer)));
+    ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
+                                 ashlar_optimizer_regions(&t->config.optimizer)));
     if (t->config.without_bias_decay) {
         ASHLAR_TRY(spare_biases(t->task->arena));
     }
@@ -60,10 +60,7 @@ static ashlar_status build(ashlar_trainer *t) {
     ashlar_device_get_counts(t->device, &t->at_start);
     ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
     const size_t lengths = t->task->max_length + 1;
-    t->seen_lengths = ashlar__host_calloc(lengths, sizeof *t->seen_lengths);
-    if (t->seen_lengths == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
-    }
+    ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     ASHLAR_TRY(build_model(t));
     if (t->config.resume_file == NULL) {
         return ASHLAR_OK;
@@ -83,13 +80,7 @@ ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
     t->config = *config;
     t->device = device;
     t->task = task;
-    const ashlar_status status = build(t);
-    if (status != ASHLAR_OK) {
-        ashlar__trainer_destroy(t);
-        return status;
-    }
-    *out = t;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t), t, ashlar__trainer_destroy, out);
 }
 
 void ashlar__trainer_destroy(ashlar_trainer *t) {
@@ -98,7 +89,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     }
     ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
     ashlar_optimizer_destroy(t->optimizer);
-    t->task->table->close(t->task);
+    ashlar__task_close(t->task);
     if (t->losses != NULL) {
         const ashlar_status unused = ashlar_free(t->allocator, t->losses);
         (void)unused; /* cannot fail: this allocator gave the block */

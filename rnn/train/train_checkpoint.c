@@ -161,8 +161,8 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
 static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
                                 uint64_t step) {
     ashlar_metadata here = {.count = 0};
-    task->table->skip(task, step);
-    task->table->position(task, &here);
+    ashlar__batch_sampler_skip(task->sampler, step);
+    ashlar__task_add_position(task, &here);
     for (size_t i = 0; i < here.count; i++) {
         const ashlar_checkpoint_pair *pair = &here.pairs[i];
         const char *text = ashlar_checkpoint_metadata(file, pair->key);
@@ -184,7 +184,7 @@ ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train
     ashlar_metadata all = {.count = 0};
     add_config(&all, context);
     ashlar__metadata_add_count(&all, "ashlar.step", state->step);
-    context->task->table->position(context->task, &all);
+    ashlar__task_add_position(context->task, &all);
     add_recent(&all, state);
     add_optimizer_state(&all, &state->optimizer);
     return ashlar_checkpoint_save(context->task->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,

@@ -33,12 +33,8 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
 /* Queue a part on the plan of its length. */
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
-    ashlar_status status =
-        ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length));
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = queue_part(t, step, part);
+    ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
+    const ashlar_status status = queue_part(t, step, part);
     const ashlar_status ended = ashlar_step_end(t->allocator);
     return status == ASHLAR_OK ? ended : status;
 }

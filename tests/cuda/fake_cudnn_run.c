@@ -19,8 +19,6 @@ typedef struct head {
     uint64_t sums[3]; /* of y, hx, cx as forward left them */
 } head;
 
-typedef enum pass_kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } pass_kind;
-
 static ashlar_dtype dtype_of(cudnnDataType_t type) {
     return type == CUDNN_DATA_DOUBLE  ? ASHLAR_F64
            : type == CUDNN_DATA_HALF  ? ASHLAR_F16
@@ -88,7 +86,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 /* ---- running ---- */
 
 typedef struct job {
-    pass_kind pass;
+    ashlar_rnn_pass pass;
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args;
     head *head;                /* NULL: inference */
@@ -143,21 +141,21 @@ static size_t widen_all(job *j, widened all[static WIDENED_MAX]) {
     const size_t h = l->pseudo_layers * a->batch * l->state,
                  c = l->pseudo_layers * a->batch * l->config.hidden;
     size_t used = 0;
-    widen(j, all, &used, &a->x, x, false);
-    widen(j, all, &used, &a->hx, h, false);
-    widen(j, all, &used, &a->weights, l->elements, false);
-    widen(j, all, &used, &a->y, y, true);
-    widen(j, all, &used, &a->hy, h, true);
-    widen(j, all, &used, &a->dy, y, false);
-    widen(j, all, &used, &a->dhy, h, false);
-    widen(j, all, &used, &a->dx, x, true);
-    widen(j, all, &used, &a->dhx, h, true);
-    widen(j, all, &used, &a->dweights, l->elements, true);
+    widen(j, all, &used, &a->b.x, x, false);
+    widen(j, all, &used, &a->b.hx, h, false);
+    widen(j, all, &used, &a->b.weights, l->elements, false);
+    widen(j, all, &used, &a->b.y, y, true);
+    widen(j, all, &used, &a->b.hy, h, true);
+    widen(j, all, &used, &a->b.dy, y, false);
+    widen(j, all, &used, &a->b.dhy, h, false);
+    widen(j, all, &used, &a->b.dx, x, true);
+    widen(j, all, &used, &a->b.dhx, h, true);
+    widen(j, all, &used, &a->b.dweights, l->elements, true);
     if (l->config.cell == ASHLAR_RNN_LSTM) {
-        widen(j, all, &used, &a->cx, c, false);
-        widen(j, all, &used, &a->cy, c, true);
-        widen(j, all, &used, &a->dcy, c, false);
-        widen(j, all, &used, &a->dcx, c, true);
+        widen(j, all, &used, &a->b.cx, c, false);
+        widen(j, all, &used, &a->b.cy, c, true);
+        widen(j, all, &used, &a->b.dcy, c, false);
+        widen(j, all, &used, &a->b.dcx, c, true);
     }
     return used;
 }
@@ -173,12 +171,9 @@ static void narrow_all(const job *j, const widened *all, size_t used) {
 }
 
 static void run_pass(job *j) {
-    const ashlar_rnn_cpu_passes *passes = ashlar__rnn_cpu_passes_of(j->layout.config.dtype);
     widened all[WIDENED_MAX];
     const size_t used = ashlar_dtype_is_narrow(j->dtype) ? widen_all(j, all) : 0;
-    (j->pass == FORWARD         ? passes->forward
-     : j->pass == BACKWARD_DATA ? passes->backward_data
-                                : passes->backward_weights)(&j->args);
+    ashlar__rnn_cpu_passes_of(j->layout.config.dtype)[j->pass](&j->args);
     narrow_all(j, all, used);
 }
 
@@ -186,7 +181,7 @@ static void run(void *user_data) {
     job *j = user_data;
     j->args.layout = &j->layout;
     j->args.lengths = j->lengths;
-    if (j->pass == FORWARD) {
+    if (j->pass == ASHLAR_RNN_FORWARD) {
         if (j->state != NULL && j->head != NULL) {
             j->args.dropout_seed = (*j->state)++;
         }
@@ -196,7 +191,8 @@ static void run(void *user_data) {
         }
     } else {
         const head now = head_of(j);
-        const bool has_cx = j->pass == BACKWARD_DATA; /* backward_weights is not given it */
+        const bool has_cx =
+            j->pass == ASHLAR_RNN_BACKWARD_DATA; /* backward_weights is not given it */
         if (memcmp(&now, j->head, sizeof now - (has_cx ? 0 : sizeof now.sums[2])) != 0) {
             (void)fake_misuse("backward gets another y, hx or cx than forward had");
         }
@@ -270,7 +266,7 @@ static cudnnStatus_t check(const common *a, const ashlar_rnn_layout *layout) {
 }
 
 /* NULL: no memory. args get what all passes have. */
-static job *new_job(const common *a, const ashlar_rnn_layout *layout, pass_kind pass) {
+static job *new_job(const common *a, const ashlar_rnn_layout *layout, ashlar_rnn_pass pass) {
     const size_t batch = (size_t)a->x->batch, item = fake_type_bytes(a->rnn->type);
     job *j = fake_keep(sizeof *j + batch * sizeof j->lengths[0]);
     if (j == NULL) {
@@ -286,8 +282,8 @@ static job *new_job(const common *a, const ashlar_rnn_layout *layout, pass_kind 
     j->c_bytes = layout->pseudo_layers * batch * layout->config.hidden * item;
     j->args.steps = (size_t)a->x->steps;
     j->args.batch = batch;
-    j->args.work = a->work;
-    j->args.reserve = a->training ? (char *)a->reserve + HEAD_BYTES : NULL;
+    j->args.b.work = a->work;
+    j->args.b.reserve = a->training ? (char *)a->reserve + HEAD_BYTES : NULL;
     memcpy(j->lengths, a->x->lengths, batch * sizeof j->lengths[0]);
     return j;
 }
@@ -297,7 +293,7 @@ static cudnnStatus_t queue(const common *a, job *j) {
                                                                 : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-static cudnnStatus_t begin(const common *a, pass_kind pass, job **out) {
+static cudnnStatus_t begin(const common *a, ashlar_rnn_pass pass, job **out) {
     static const char *const names[] = {"forward", "backward_data", "backward_weights"};
     ashlar_rnn_layout layout;
     fake_log("%s(%s) ", names[pass], a->training ? "training" : "inference");
@@ -344,18 +340,18 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
                       work,
                       reserve};
     job *j = NULL;
-    const cudnnStatus_t status = begin(&a, FORWARD, &j);
+    const cudnnStatus_t status = begin(&a, ASHLAR_RNN_FORWARD, &j);
     if (status != CUDNN_STATUS_SUCCESS) {
         return status;
     }
     remember(j, y, hx, cx);
-    j->args.x = x;
-    j->args.hx = hx;
-    j->args.cx = cx;
-    j->args.weights = weights;
-    j->args.y = y;
-    j->args.hy = hy;
-    j->args.cy = cy;
+    j->args.b.x = x;
+    j->args.b.hx = hx;
+    j->args.b.cx = cx;
+    j->args.b.weights = weights;
+    j->args.b.y = y;
+    j->args.b.hy = hy;
+    j->args.b.cy = cy;
     return x == NULL || y == NULL || weights == NULL ? fake_misuse("forward without x, y, weights")
                                                      : queue(&a, j);
 }
@@ -370,18 +366,18 @@ cudnnStatus_t cudnnRNNBackwardData_v8(
     const common a = {handle, rnn,          true,       dev_lengths,   x_desc, y_desc, h,
                       c,      weight_bytes, work_bytes, reserve_bytes, work,   reserve};
     job *j = NULL;
-    const cudnnStatus_t status = begin(&a, BACKWARD_DATA, &j);
+    const cudnnStatus_t status = begin(&a, ASHLAR_RNN_BACKWARD_DATA, &j);
     if (status != CUDNN_STATUS_SUCCESS) {
         return status;
     }
     remember(j, y, hx, cx);
-    j->args.weights = weights;
-    j->args.dy = dy;
-    j->args.dhy = dhy;
-    j->args.dcy = dcy;
-    j->args.dx = dx;
-    j->args.dhx = dhx;
-    j->args.dcx = dcx;
+    j->args.b.weights = weights;
+    j->args.b.dy = dy;
+    j->args.b.dhy = dhy;
+    j->args.b.dcy = dcy;
+    j->args.b.dx = dx;
+    j->args.b.dhx = dhx;
+    j->args.b.dcx = dcx;
     return y == NULL || dy == NULL || dx == NULL || weights == NULL
                ? fake_misuse("backward_data without y, dy, dx, weights")
                : queue(&a, j);
@@ -401,13 +397,13 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
     if (mode == CUDNN_WGRAD_MODE_SET) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
-    const cudnnStatus_t status = begin(&a, BACKWARD_WEIGHTS, &j);
+    const cudnnStatus_t status = begin(&a, ASHLAR_RNN_BACKWARD_WEIGHTS, &j);
     if (status != CUDNN_STATUS_SUCCESS) {
         return status;
     }
     remember(j, y, hx, NULL);
-    j->args.x = x;
-    j->args.dweights = dweights;
+    j->args.b.x = x;
+    j->args.b.dweights = dweights;
     return x == NULL || y == NULL || dweights == NULL
                ? fake_misuse("backward_weights without x, y, dweights")
                : queue(&a, j);

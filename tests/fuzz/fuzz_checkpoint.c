@@ -9,7 +9,7 @@
 #include <ashlar/checkpoint.h>
 
 #include "arena/compute/convert.h"
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 #include "allocator/soft/soft.h"
 
 const char fuzz_claim[] = "every_file_is_refused_and_changes_nothing_or_is_in_the_arena";
@@ -112,7 +112,7 @@ static const ashlar_safetensors_entry *find(const ashlar_safetensors *file, cons
                                             const char *name) {
     char full[64];
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    return ashlar__safetensors_find(file, full);
+    return find_tensor(file, full);
 }
 
 /* What a region must be now, put together from the file. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "allocator/base/json.h"
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_agrees_with_its_header_and_can_be_rewritten";
 
@@ -90,8 +90,7 @@ static void check_member(const ashlar_json *member, const ashlar_safetensors_ent
     const ashlar_json *dtype = ashlar__json_member(member, "dtype");
     FUZZ_CHECK(entry != NULL && strcmp(entry->name, member->key) == 0);
     FUZZ_CHECK(shape != NULL && shape->count == entry->rank && offsets != NULL);
-    FUZZ_CHECK(dtype != NULL &&
-               strcmp(dtype->text, ashlar__safetensors_dtype_name(entry->dtype)) == 0);
+    FUZZ_CHECK(dtype != NULL && strcmp(dtype->text, ashlar_dtype_name(entry->dtype)) == 0);
     size_t i = 0;
     for (const ashlar_json *size = shape->item; size != NULL; size = size->next) {
         FUZZ_CHECK(number_of(size) == entry->shape[i++]);
@@ -115,7 +114,7 @@ static const ashlar_json *check_header(const ashlar_safetensors *file, const ash
             continue;
         }
         FUZZ_CHECK(strlen(member->key) == member->key_bytes);
-        check_member(member, ashlar__safetensors_find(file, member->key), data);
+        check_member(member, find_tensor(file, member->key), data);
         count++;
     }
     FUZZ_CHECK(ashlar__safetensors_count(file) == count);
@@ -132,7 +131,7 @@ static void check_cover(const ashlar_safetensors *file, const uint8_t *data, siz
     for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
         const ashlar_safetensors_entry *entry = ashlar__safetensors_at(file, i);
         const size_t bytes = bytes_of(entry);
-        FUZZ_CHECK(ashlar__safetensors_find(file, entry->name) == entry);
+        FUZZ_CHECK(find_tensor(file, entry->name) == entry);
         FUZZ_CHECK(bytes <= data_bytes - end);
         FUZZ_CHECK(bytes == 0 || memcmp(entry->data, data + end, bytes) == 0);
         end += bytes;
@@ -165,7 +164,7 @@ static void check_again(const char *path, const ashlar_safetensors *file,
     FUZZ_CHECK(ashlar__safetensors_count(again) == ashlar__safetensors_count(file));
     for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
         const ashlar_safetensors_entry *x = ashlar__safetensors_at(file, i);
-        const ashlar_safetensors_entry *y = ashlar__safetensors_find(again, x->name);
+        const ashlar_safetensors_entry *y = find_tensor(again, x->name);
         FUZZ_CHECK(y != NULL && x->dtype == y->dtype && x->rank == y->rank);
         FUZZ_CHECK(memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0);
         FUZZ_CHECK(bytes_of(x) == 0 || memcmp(x->data, y->data, bytes_of(x)) == 0);
@@ -218,7 +217,7 @@ static void check_accepted(const ashlar_safetensors *file, const uint8_t *data, 
     FUZZ_CHECK(ashlar__json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
     check_cover(file, elements, bytes - LENGTH_BYTES - length);
     check_rewritten(file, check_header(file, header, elements));
-    FUZZ_CHECK(ashlar__safetensors_find(file, "no such name, or so one hopes") == NULL);
+    FUZZ_CHECK(find_tensor(file, "no such name, or so one hopes") == NULL);
     ashlar__json_free(header);
 }
 

@@ -2,6 +2,7 @@
  * test_checkpoint.c - an arena to a file and back, and what is in the file.
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 
 CASE_WITH(a_round_trip_keeps_every_bit, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
     static image before;
@@ -25,7 +26,7 @@ static void check_part(const ashlar_safetensors *file, const char *prefix, int r
     char name[64];
     ashlar_arena_tensor(arena, i, &info);
     (void)snprintf(name, sizeof name, "%s%s", prefix, info.name);
-    const ashlar_safetensors_entry *entry = ashlar__safetensors_find(file, name);
+    const ashlar_safetensors_entry *entry = find_tensor(file, name);
     REQUIRE(entry != NULL);
     const bool is_kept = region == ASHLAR_REGION_PARAMETERS || info.dtype == ASHLAR_F64;
     CHECK(entry->dtype == (is_kept ? info.dtype : ASHLAR_F32));

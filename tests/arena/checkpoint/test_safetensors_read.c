@@ -1,7 +1,7 @@
 /*
  * test_safetensors_read.c - the checkpoint file: what the reader finds and what it refuses.
  */
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 
 #include <fcntl.h>
 
@@ -48,7 +48,7 @@ CASE(many_tensors_are_found_by_name) {
     for (int i = 0; i < MANY; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "t%d", i);
-        const ashlar_safetensors_entry *found = ashlar__safetensors_find(file, name);
+        const ashlar_safetensors_entry *found = find_tensor(file, name);
         REQUIRE(found != NULL);
         CHECK(memcmp(found->data, &narrow[i % 6], sizeof(float)) == 0);
     }
@@ -195,7 +195,7 @@ static unsigned int touch_everything(const ashlar_safetensors *file, size_t *byt
             sum += data[k];
         }
         *bytes_total += bytes;
-        sum += ashlar__safetensors_find(file, entry->name) == entry;
+        sum += find_tensor(file, entry->name) == entry;
     }
     return sum;
 }

@@ -1,7 +1,7 @@
 /*
  * test_safetensors_write.c - the checkpoint file: what is written, and what comes back of it.
  */
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ CASE(tensors_and_metadata_come_back) {
     REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     CHECK_ZU(ashlar__safetensors_count(file), SAMPLE_COUNT);
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
-        const ashlar_safetensors_entry *got = ashlar__safetensors_find(file, sample[i].name);
+        const ashlar_safetensors_entry *got = find_tensor(file, sample[i].name);
         size_t bytes = 1;
         REQUIRE(got != NULL);
         CHECK(strcmp(got->name, sample[i].name) == 0);
@@ -24,8 +24,8 @@ CASE(tensors_and_metadata_come_back) {
         CHECK(bytes == 0 || memcmp(got->data, sample[i].data, bytes) == 0);
         CHECK((uintptr_t)got->data % ashlar_dtype_bytes(got->dtype) == 0);
     }
-    CHECK(ashlar__safetensors_find(file, "on") == NULL);
-    CHECK(ashlar__safetensors_find(file, "__metadata__") == NULL);
+    CHECK(find_tensor(file, "on") == NULL);
+    CHECK(find_tensor(file, "__metadata__") == NULL);
     CHECK(strcmp(ashlar__safetensors_metadata(file, "step"), "12") == 0);
     CHECK(strcmp(ashlar__safetensors_metadata(file, "note"), pairs[1].value) == 0);
     CHECK(ashlar__safetensors_metadata(file, "other") == NULL);
@@ -86,7 +86,7 @@ CASE(a_file_without_tensors_is_a_file) {
     REQUIRE(ashlar__safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
     REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     CHECK_ZU(ashlar__safetensors_count(file), 0);
-    CHECK(ashlar__safetensors_find(file, "x") == NULL);
+    CHECK(find_tensor(file, "x") == NULL);
     CHECK(ashlar__safetensors_metadata(file, "x") == NULL);
     ashlar__safetensors_close(file);
 }

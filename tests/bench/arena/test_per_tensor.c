@@ -7,7 +7,7 @@
 
 #include "bench/arena/arena_setup.h"
 #include "tests/allocator/base/file_fixture.h"
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 #include "arena/compute/workers.h"
 
 enum { CHUNK = ASHLAR_OPTIMIZER_CHUNK };
@@ -217,7 +217,7 @@ CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
     for (size_t i = 0; i < TENSORS; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
-        const ashlar_safetensors_entry *entry = ashlar__safetensors_find(file, info.name);
+        const ashlar_safetensors_entry *entry = find_tensor(file, info.name);
         REQUIRE(entry != NULL && entry->rank == 1 && entry->shape[0] == info.elements);
         CHECK(memcmp(entry->data, ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i),
                      info.bytes) == 0);

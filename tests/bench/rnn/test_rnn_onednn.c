@@ -45,18 +45,18 @@ static void check_shape(const shape *s, const kind *k, bool training) {
     REQUIRE(open_problem(&p, s, k, ASHLAR_F32, training));
     REQUIRE(ashlar__onednn_has(&p.layout));
     REQUIRE(ashlar__onednn_create(&p.layout, s->steps, s->batch, training, &net) == ASHLAR_OK);
-    p.args.dhy = p.args.dcy = NULL;
+    p.args.b.dhy = p.args.b.dcy = NULL;
     lessen_weights(&p); /* with many units, weights of this size multiply what floats lose */
     float *const y = zeros(&p, p.y_count), *const dx = zeros(&p, p.x_count);
     float *const dweights = zeros(&p, p.layout.elements);
     run_forward(&p);
-    CHECK(ashlar__onednn_forward(net, p.args.x, p.args.weights, y) == ASHLAR_OK);
-    check_close("y", p.args.y, y, p.y_count);
+    CHECK(ashlar__onednn_forward(net, p.args.b.x, p.args.b.weights, y) == ASHLAR_OK);
+    check_close("y", p.args.b.y, y, p.y_count);
     if (training) {
         run_backward(&p);
-        CHECK(ashlar__onednn_backward(net, p.args.dy, dx, dweights) == ASHLAR_OK);
-        check_close("dx", p.args.dx, dx, p.x_count);
-        check_close("dweights", p.args.dweights, dweights, p.layout.elements);
+        CHECK(ashlar__onednn_backward(net, p.args.b.dy, dx, dweights) == ASHLAR_OK);
+        check_close("dx", p.args.b.dx, dx, p.x_count);
+        check_close("dweights", p.args.b.dweights, dweights, p.layout.elements);
     }
     ashlar__onednn_destroy(net);
     close_problem(&p);

@@ -401,7 +401,8 @@ static bool is_same_batch(const fixture *a, const fixture *b, size_t count) {
 }
 
 static bool is_same_random(const ashlar_batcher *a, const ashlar_batcher *b) {
-    const ashlar_random x = ashlar__batcher_random(a), y = ashlar__batcher_random(b);
+    const ashlar_random x = ashlar__batch_sampler_random(ashlar__batcher_sampler(a)),
+                        y = ashlar__batch_sampler_random(ashlar__batcher_sampler(b));
     return memcmp(&x, &y, sizeof x) == 0;
 }
 
@@ -415,7 +416,7 @@ CASE(passing_over_batches_is_as_handing_them_out) {
             ashlar__batcher_next(one.batcher, &one.batch);
         }
         CHECK(skipped == 0 || !is_same_random(one.batcher, two.batcher));
-        ashlar__batcher_skip(two.batcher, skipped);
+        ashlar__batch_sampler_skip(ashlar__batcher_sampler(two.batcher), skipped);
         CHECK(is_same_random(one.batcher, two.batcher));
         for (size_t i = 0; i < 2 * WINDOW; i++) {
             ashlar__batcher_next(one.batcher, &one.batch);

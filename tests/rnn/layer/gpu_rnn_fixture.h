@@ -63,16 +63,16 @@ static inline bool open_gpu_copy(gpu_copy *t, const problem *near, const ashlar_
     t->all = (ashlar_rnn_buffers){
         .reserve = training ? gpu_take(reserve) : NULL,
         .work = gpu_take(work),
-        .x = send(t, a->x, near->x_count),
-        .hx = send(t, a->hx, near->state_count),
-        .cx = send(t, a->cx, near->cell_count),
-        .weights = send(t, a->weights, elements),
+        .x = send(t, a->b.x, near->x_count),
+        .hx = send(t, a->b.hx, near->state_count),
+        .cx = send(t, a->b.cx, near->cell_count),
+        .weights = send(t, a->b.weights, elements),
         .y = gpu_take(near->y_count * t->item),
         .hy = gpu_take(state_bytes(t)),
         .cy = gpu_take(cell_bytes(t)),
-        .dy = send(t, a->dy, near->y_count),
-        .dhy = send(t, a->dhy, near->state_count),
-        .dcy = send(t, a->dcy, near->cell_count),
+        .dy = send(t, a->b.dy, near->y_count),
+        .dhy = send(t, a->b.dhy, near->state_count),
+        .dcy = send(t, a->b.dcy, near->cell_count),
         .dx = gpu_take(near->x_count * t->item),
         .dhx = gpu_take(state_bytes(t)),
         .dcx = gpu_take(cell_bytes(t)),
@@ -125,21 +125,21 @@ static inline void compare(const gpu_copy *t, const char *name, const void *far,
 
 static inline void compare_forward(const gpu_copy *t) {
     const ashlar_rnn_cpu_args *a = &t->near->args;
-    compare(t, "y", t->all.y, a->y, t->near->y_count);
-    compare(t, "hy", t->all.hy, a->hy, t->near->state_count);
+    compare(t, "y", t->all.y, a->b.y, t->near->y_count);
+    compare(t, "hy", t->all.hy, a->b.hy, t->near->state_count);
     if (t->near->layout.config.cell == ASHLAR_RNN_LSTM) {
-        compare(t, "cy", t->all.cy, a->cy, t->near->cell_count);
+        compare(t, "cy", t->all.cy, a->b.cy, t->near->cell_count);
     }
 }
 
 static inline void compare_backward(const gpu_copy *t) {
     const ashlar_rnn_cpu_args *a = &t->near->args;
-    compare(t, "dx", t->all.dx, a->dx, t->near->x_count);
-    compare(t, "dhx", t->all.dhx, a->dhx, t->near->state_count);
+    compare(t, "dx", t->all.dx, a->b.dx, t->near->x_count);
+    compare(t, "dhx", t->all.dhx, a->b.dhx, t->near->state_count);
     if (t->near->layout.config.cell == ASHLAR_RNN_LSTM) {
-        compare(t, "dcx", t->all.dcx, a->dcx, t->near->cell_count);
+        compare(t, "dcx", t->all.dcx, a->b.dcx, t->near->cell_count);
     }
-    compare(t, "dweights", t->all.dweights, a->dweights, t->near->layout.elements);
+    compare(t, "dweights", t->all.dweights, a->b.dweights, t->near->layout.elements);
 }
 
 static inline ashlar_status run_far(const gpu_copy *t, bool training) {

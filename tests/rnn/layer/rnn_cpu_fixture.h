@@ -158,29 +158,29 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     void *const dy = tensor(p, p->y_count, 1);
     spoil_padding(p, x, s->input);
     spoil_padding(p, dy, p->layout.output);
-    a->x = x;
-    a->dy = dy;
-    a->weights = tensor(p, p->layout.elements, 0.7);
-    a->dhy = tensor(p, p->state_count, 1);
-    a->dcy = tensor(p, p->cell_count, 1);
-    a->hx = s->has_state ? tensor(p, p->state_count, 1) : NULL;
-    a->cx = s->has_state ? tensor(p, p->cell_count, 1) : NULL;
-    a->y = tensor(p, p->y_count, 0);
-    a->hy = tensor(p, p->state_count, 0);
-    a->cy = tensor(p, p->cell_count, 0);
-    a->dx = tensor(p, p->x_count, 0);
-    a->dhx = tensor(p, p->state_count, 0);
-    a->dcx = tensor(p, p->cell_count, 0);
-    a->dweights = tensor(p, p->layout.elements, 0);
-    fill(a->dweights, p->item, p->layout.elements, 0);
-    a->reserve = training ? scratch(p, reserve_bytes, &p->guards[1]) : NULL;
-    a->work = scratch(p, work_bytes, &p->guards[0]);
+    a->b.x = x;
+    a->b.dy = dy;
+    a->b.weights = tensor(p, p->layout.elements, 0.7);
+    a->b.dhy = tensor(p, p->state_count, 1);
+    a->b.dcy = tensor(p, p->cell_count, 1);
+    a->b.hx = s->has_state ? tensor(p, p->state_count, 1) : NULL;
+    a->b.cx = s->has_state ? tensor(p, p->cell_count, 1) : NULL;
+    a->b.y = tensor(p, p->y_count, 0);
+    a->b.hy = tensor(p, p->state_count, 0);
+    a->b.cy = tensor(p, p->cell_count, 0);
+    a->b.dx = tensor(p, p->x_count, 0);
+    a->b.dhx = tensor(p, p->state_count, 0);
+    a->b.dcx = tensor(p, p->cell_count, 0);
+    a->b.dweights = tensor(p, p->layout.elements, 0);
+    fill(a->b.dweights, p->item, p->layout.elements, 0);
+    a->b.reserve = training ? scratch(p, reserve_bytes, &p->guards[1]) : NULL;
+    a->b.work = scratch(p, work_bytes, &p->guards[0]);
     return true;
 }
 
 /* A quarter of the weights, so that a ReLU of many units stays small for many steps. */
 static inline void lessen_weights(const problem *p) {
-    void *const weights = (void *)(uintptr_t)p->args.weights;
+    void *const weights = (void *)(uintptr_t)p->args.b.weights;
     for (size_t i = 0; i < p->layout.elements; i++) {
         set(weights, p->item, i, get(weights, p->item, i) / 4);
     }
@@ -193,17 +193,17 @@ static inline void close_problem(problem *p) {
 }
 
 /* The passes that the problem is solved with. */
-static inline const ashlar_rnn_cpu_passes *passes_of(const problem *p) {
+static inline ashlar_rnn_cpu_pass *const *passes_of(const problem *p) {
     return ashlar__rnn_cpu_passes_of(p->layout.config.dtype);
 }
 
 static inline void run_forward(const problem *p) {
-    passes_of(p)->forward(&p->args);
+    passes_of(p)[ASHLAR_RNN_FORWARD](&p->args);
 }
 
 static inline void run_backward(const problem *p) {
-    passes_of(p)->backward_data(&p->args);
-    passes_of(p)->backward_weights(&p->args);
+    passes_of(p)[ASHLAR_RNN_BACKWARD_DATA](&p->args);
+    passes_of(p)[ASHLAR_RNN_BACKWARD_WEIGHTS](&p->args);
 }
 
 #endif /* ASHLAR_RNN_CPU_FIXTURE_H */

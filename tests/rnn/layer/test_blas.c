@@ -15,13 +15,13 @@ static const double GUARD = 12345; /* between the rows of c, where nothing may b
 typedef struct product {
     bool trans_a, trans_b;
     size_t m, n, k, lda, ldb, ldc;
-    double alpha, beta;
+    bool adds;
 } product;
 
 static double a64[ROOM], b64[ROOM], c64[ROOM], before[ROOM];
 static float a32[ROOM], b32[ROOM], c32[ROOM];
 
-/* NaN in c where beta is 0: it must not be read. */
+/* NaN in c where it is not added to: it must not be read. */
 static void fill(const product *p) {
     draw(a32, a64, ROOM);
     draw(b32, b64, ROOM);
@@ -30,7 +30,7 @@ static void fill(const product *p) {
     }
     for (size_t i = 0; i < p->m; i++) {
         for (size_t j = 0; j < p->n; j++) {
-            c32[i * p->ldc + j] = p->beta == 0 ? NAN : (float)random_real();
+            c32[i * p->ldc + j] = p->adds ? (float)random_real() : NAN;
         }
     }
     widen(c32, c64, ROOM);
@@ -43,15 +43,15 @@ static double reference(const product *p, size_t i, size_t j) {
         sum += a64[p->trans_a ? q * p->lda + i : i * p->lda + q] *
                b64[p->trans_b ? j * p->ldb + q : q * p->ldb + j];
     }
-    return p->alpha * sum + (p->beta == 0 ? 0 : p->beta * before[i * p->ldc + j]);
+    return sum + (p->adds ? before[i * p->ldc + j] : 0);
 }
 
 static void check_product(const product *p) {
     fill(p);
-    ashlar__gemm_f64(p->trans_a, p->trans_b, p->m, p->n, p->k, p->alpha, a64, p->lda, b64, p->ldb,
-                     p->beta, c64, p->ldc);
-    ashlar__gemm_f32(p->trans_a, p->trans_b, p->m, p->n, p->k, (float)p->alpha, a32, p->lda, b32,
-                     p->ldb, (float)p->beta, c32, p->ldc);
+    ashlar__gemm_f64(p->trans_a, p->trans_b, p->m, p->n, p->k, a64, p->lda, b64, p->ldb, p->adds,
+                     c64, p->ldc);
+    ashlar__gemm_f32(p->trans_a, p->trans_b, p->m, p->n, p->k, a32, p->lda, b32, p->ldb, p->adds,
+                     c32, p->ldc);
     int bad = 0, trampled = 0;
     for (size_t at = 0; at < ROOM; at++) {
         const size_t i = p->ldc == 0 ? 0 : at / p->ldc;
@@ -67,35 +67,48 @@ static void check_product(const product *p) {
     CHECK(bad == 0);
     CHECK(trampled == 0);
     if (bad != 0 || trampled != 0) {
-        printf("# trans %d %d m %zu n %zu k %zu alpha %g beta %g\n", p->trans_a, p->trans_b, p->m,
-               p->n, p->k, p->alpha, p->beta);
+        printf("# trans %d %d m %zu n %zu k %zu adds %d\n", p->trans_a, p->trans_b, p->m, p->n,
+               p->k, p->adds);
     }
 }
 
 static product make_product(int trans, size_t m, size_t n, size_t k, size_t extra) {
     const bool trans_a = (trans & 1) != 0, trans_b = (trans & 2) != 0;
     return (product){
-        .trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = k,
-        .lda = (trans_a ? m : k) + extra, .ldb = (trans_b ? k : n) + extra, .ldc = n + extra,
-        .alpha = 1, .beta = 0,
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .m = m,
+        .n = n,
+        .k = k,
+        .lda = (trans_a ? m : k) + extra,
+        .ldb = (trans_b ? k : n) + extra,
+        .ldc = n + extra,
     };
 }
 
 CASE(products_match_plain_loops_for_all_transposes) {
-    static const size_t sizes[][3] = {{1, 1, 1},   {1, 7, 5},    {7, 1, 5},     {5, 7, 1},
-                                      {2, 3, 4},   {17, 9, 33},  {64, 128, 64}, {65, 129, 66},
-                                      {3, 130, 140}, {130, 5, 131}, {1, 140, 130},
+    static const size_t sizes[][3] = {{1, 1, 1},
+                                      {1, 7, 5},
+                                      {7, 1, 5},
+                                      {5, 7, 1},
+                                      {2, 3, 4},
+                                      {17, 9, 33},
+                                      {64, 128, 64},
+                                      {65, 129, 66},
+                                      {3, 130, 140},
+                                      {130, 5, 131},
+                                      {1, 140, 130},
                                       /* more rows, columns and depth than are packed at once */
-                                      {193, 21, 260}, {9, 270, 33}, {4, 17, 530}, {2, 40, 300}};
-    static const double factors[][2] = {{1, 0}, {1, 1}, {-0.5, 2}, {0, 0.5}};
+                                      {193, 21, 260},
+                                      {9, 270, 33},
+                                      {4, 17, 530},
+                                      {2, 40, 300}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int trans = 0; trans < 4; trans++) {
-            for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
-                product p = make_product(trans, sizes[s][0], sizes[s][1], sizes[s][2], s % 3);
-                p.alpha = factors[f][0];
-                p.beta = factors[f][1];
-                check_product(&p);
-            }
+            product p = make_product(trans, sizes[s][0], sizes[s][1], sizes[s][2], s % 3);
+            check_product(&p);
+            p.adds = true;
+            check_product(&p);
         }
     }
 }
@@ -106,16 +119,16 @@ CASE(an_empty_dimension_is_legal) {
             product p = make_product(trans, (empty & 1) != 0 ? 0 : 6, (empty & 2) != 0 ? 0 : 7,
                                      (empty & 4) != 0 ? 0 : 5, 0);
             check_product(&p);
-            p.beta = 0.5;
+            p.adds = true;
             check_product(&p);
         }
     }
 }
 
-CASE(one_row_with_an_empty_sum_is_still_scaled) {
+CASE(one_row_with_an_empty_sum_is_still_written) {
     product p = make_product(0, 1, 7, 0, 0);
     check_product(&p);
-    p.beta = 0.5;
+    p.adds = true;
     check_product(&p);
 }
 
@@ -124,7 +137,7 @@ CASE(nan_in_one_row_stays_in_that_row) {
     const product p = make_product(2, M, N, K, 0);
     fill(&p);
     a32[4 * K + 3] = NAN;
-    ashlar__gemm_f32(false, true, M, N, K, 1, a32, K, b32, K, 0, c32, N);
+    ashlar__gemm_f32(false, true, M, N, K, a32, K, b32, K, false, c32, N);
     int wrong = 0;
     for (size_t i = 0; i < M; i++) {
         for (size_t j = 0; j < N; j++) {
@@ -138,9 +151,9 @@ CASE(the_same_product_gives_the_same_bits) {
     const product p = make_product(2, 90, 100, 110, 0);
     static float first[ROOM];
     fill(&p);
-    ashlar__gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, first, p.ldc);
+    ashlar__gemm_f32(false, true, p.m, p.n, p.k, a32, p.lda, b32, p.ldb, false, first, p.ldc);
     for (int i = 0; i < 20; i++) {
-        ashlar__gemm_f32(false, true, p.m, p.n, p.k, 1, a32, p.lda, b32, p.ldb, 0, c32, p.ldc);
+        ashlar__gemm_f32(false, true, p.m, p.n, p.k, a32, p.lda, b32, p.ldb, false, c32, p.ldc);
         CHECK(memcmp(first, c32, p.m * p.n * sizeof *c32) == 0);
     }
 }
@@ -158,7 +171,7 @@ CASE(any_number_of_threads_gives_the_same_bits) {
             float *const c = threads == 1 ? one : many;
             memset(c, 0xff, sizeof one);
             ashlar__workers_set_count(threads);
-            ashlar__gemm_f32(trans_a, trans_b, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE);
+            ashlar__gemm_f32(trans_a, trans_b, SIDE, SIDE, SIDE, a, SIDE, b, SIDE, false, c, SIDE);
             CHECK(threads == 1 || memcmp(one, many, sizeof one) == 0);
         }
         CHECK(!isnan(one[0]) && !isnan(one[SIDE * SIDE - 1]));
@@ -171,9 +184,16 @@ CASE(the_baseline_gives_the_same_numbers) {
     enum { M = 103, N = 140, K = 130 };
     product p = make_product(1, M, N, K, 2);
     fill(&p);
-    const ashlar_gemm_args one = {.trans_a = true, .m = M, .n = N, .k = K, .scale = 1,
-                                .a = a32, .lda = p.lda, .b = b32, .ldb = p.ldb,
-                                .c = c32, .ldc = p.ldc};
+    const ashlar_gemm_args one = {.trans_a = true,
+                                  .m = M,
+                                  .n = N,
+                                  .k = K,
+                                  .a = a32,
+                                  .lda = p.lda,
+                                  .b = b32,
+                                  .ldb = p.ldb,
+                                  .c = c32,
+                                  .ldc = p.ldc};
     ashlar_gemm_args wide = one;
     wide.a = a64;
     wide.b = b64;
@@ -200,13 +220,13 @@ CASE(the_baseline_gives_the_same_numbers) {
 CASE(the_clock_counts_products_while_it_runs) {
     enum { SIDE = 100 };
     ashlar__blas_clock_start(true);
-    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, a32, SIDE, b32, SIDE, false, c32, SIDE);
     const uint64_t once = ashlar__blas_clock_ns();
     CHECK(once > 0);
-    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, a32, SIDE, b32, SIDE, false, c32, SIDE);
     CHECK(ashlar__blas_clock_ns() > once);
     ashlar__blas_clock_start(false);
-    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
+    ashlar__gemm_f32(false, false, SIDE, SIDE, SIDE, a32, SIDE, b32, SIDE, false, c32, SIDE);
     CHECK(ashlar__blas_clock_ns() == 0 && ashlar__blas_clock_begin() == 0);
 }
 

@@ -326,7 +326,8 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
     near.dlogits = place == 0 ? NULL : place == 1 ? logits.near : dlogits.near;
     near.scale = has_scale ? &scale : NULL;
     CHECK(ashlar__ops_loss(ops, &far, gpu_stream) == ASHLAR_OK);
-    want += ashlar__loss_f64(&near);
+    near.loss = &want;
+    ashlar__loss_f64(&near);
     double *got = gpu_fetch(far.loss, sizeof *got);
     CHECK_NEAR(*got, want, 0, dtype == ASHLAR_F64 ? 1e-13 : 1e-6);
     free(got);
@@ -349,29 +350,26 @@ CASE(losses_are_those_of_the_cpu) {
 }
 
 static void check_columns(const grid *g) {
-    for (int adds = 0; adds < 2; adds++) {
-        const size_t rows = g->steps * g->batch;
-        tensor from = drawn(rows * (g->width + 3)), to = drawn(rows * (g->width + 5));
-        const size_t item = ashlar_dtype_bytes(dtype);
-        ashlar_columns_args far = {.rows = rows,
-                                   .width = g->width,
-                                   .from = (char *)from.far + item,
-                                   .from_stride = g->width + 3,
-                                   .to = (char *)to.far + 2 * item,
-                                   .to_stride = g->width + 5,
-                                   .adds = adds != 0};
-        ashlar_columns_args near = far;
-        near.from = from.near + 1;
-        near.to = to.near + 2;
-        CHECK(ashlar__ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
-        ashlar__columns_f64(&near);
-        compare(&to, adds);
-        drop(&from);
-        drop(&to);
-    }
+    const size_t rows = g->steps * g->batch;
+    tensor from = drawn(rows * (g->width + 3)), to = drawn(rows * (g->width + 5));
+    const size_t item = ashlar_dtype_bytes(dtype);
+    ashlar_columns_args far = {.rows = rows,
+                               .width = g->width,
+                               .from = (char *)from.far + item,
+                               .from_stride = g->width + 3,
+                               .to = (char *)to.far + 2 * item,
+                               .to_stride = g->width + 5};
+    ashlar_columns_args near = far;
+    near.from = from.near + 1;
+    near.to = to.near + 2;
+    CHECK(ashlar__ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__columns_f64(&near);
+    compare(&to, 0);
+    drop(&from);
+    drop(&to);
 }
 
-CASE(columns_are_copied_and_added_as_by_the_cpu) {
+CASE(columns_are_copied_as_by_the_cpu) {
     on_every_grid(check_columns);
 }
 

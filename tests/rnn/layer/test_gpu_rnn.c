@@ -68,18 +68,18 @@ CASE(what_is_not_wanted_or_not_given_changes_nothing_else) {
         gpu_copy far;
         REQUIRE(open_problem(&near, &SHAPES[5], &k, ASHLAR_F32, true));
         REQUIRE(open_gpu_copy(&far, &near, &config, true));
-        near.args.dy = far.all.dy = NULL;
-        near.args.dcy = far.all.dcy = NULL;
-        near.args.cx = far.all.cx = NULL;
-        near.args.dx = far.all.dx = NULL;
-        near.args.hy = far.all.hy = NULL;
-        near.args.dcx = far.all.dcx = NULL;
+        near.args.b.dy = far.all.dy = NULL;
+        near.args.b.dcy = far.all.dcy = NULL;
+        near.args.b.cx = far.all.cx = NULL;
+        near.args.b.dx = far.all.dx = NULL;
+        near.args.b.hy = far.all.hy = NULL;
+        near.args.b.dcx = far.all.dcx = NULL;
         run_forward(&near);
         run_backward(&near);
         CHECK(run_far(&far, true) == ASHLAR_OK);
-        compare(&far, "y", far.all.y, near.args.y, near.y_count);
-        compare(&far, "dhx", far.all.dhx, near.args.dhx, near.state_count);
-        compare(&far, "dweights", far.all.dweights, near.args.dweights, near.layout.elements);
+        compare(&far, "y", far.all.y, near.args.b.y, near.y_count);
+        compare(&far, "dhx", far.all.dhx, near.args.b.dhx, near.state_count);
+        compare(&far, "dweights", far.all.dweights, near.args.b.dweights, near.layout.elements);
         close_gpu_copy(&far);
         close_problem(&near);
     }

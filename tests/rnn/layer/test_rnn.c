@@ -79,38 +79,19 @@ static void open_tensors(tensors *t, bool training) {
     }
 }
 
-static ashlar_rnn_cpu_args direct_args(const ashlar_rnn_buffers *b) {
-    return (ashlar_rnn_cpu_args){.layout = ashlar_rnn_layout_of(rnn),
-                              .steps = STEPS,
-                              .batch = BATCH,
-                              .lengths = LENGTHS,
-                              .dropout_seed = SEED,
-                              .reserve = b->reserve,
-                              .work = b->work,
-                              .x = b->x,
-                              .hx = b->hx,
-                              .cx = b->cx,
-                              .weights = b->weights,
-                              .y = b->y,
-                              .hy = b->hy,
-                              .cy = b->cy,
-                              .dy = b->dy,
-                              .dhy = b->dhy,
-                              .dcy = b->dcy,
-                              .dx = b->dx,
-                              .dhx = b->dhx,
-                              .dcx = b->dcx,
-                              .dweights = b->dweights};
-}
-
 static void run_directly(const tensors *t, bool training) {
-    const ashlar_rnn_cpu_args args = direct_args(&t->all);
-    const ashlar_rnn_cpu_passes *passes =
+    const ashlar_rnn_cpu_args args = {.layout = ashlar_rnn_layout_of(rnn),
+                                      .steps = STEPS,
+                                      .batch = BATCH,
+                                      .lengths = LENGTHS,
+                                      .dropout_seed = SEED,
+                                      .b = t->all};
+    ashlar_rnn_cpu_pass *const *passes =
         ashlar__rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
-    passes->forward(&args);
+    passes[ASHLAR_RNN_FORWARD](&args);
     if (training) {
-        passes->backward_data(&args);
-        passes->backward_weights(&args);
+        passes[ASHLAR_RNN_BACKWARD_DATA](&args);
+        passes[ASHLAR_RNN_BACKWARD_WEIGHTS](&args);
     }
 }
 

@@ -24,16 +24,17 @@ static void check_no_state(const kind *k) {
     problem with, without;
     shape s = SHAPES[5];
     REQUIRE(open_problem(&with, &s, k, ASHLAR_F64, true));
-    fill((void *)(uintptr_t)with.args.hx, with.item, with.state_count, 0);
-    fill((void *)(uintptr_t)with.args.cx, with.item, with.cell_count, 0);
+    fill((void *)(uintptr_t)with.args.b.hx, with.item, with.state_count, 0);
+    fill((void *)(uintptr_t)with.args.b.cx, with.item, with.cell_count, 0);
     s.has_state = false;
     REQUIRE(open_problem(&without, &s, k, ASHLAR_F64, true));
     run_forward(&with);
     run_backward(&with);
     run_forward(&without);
     run_backward(&without);
-    check_same_states(&with, with.args.dhx, with.args.dcx, without.args.dhx, without.args.dcx);
-    CHECK(memcmp(with.args.y, without.args.y, with.y_count * with.item) == 0);
+    check_same_states(&with, with.args.b.dhx, with.args.b.dcx, without.args.b.dhx,
+                      without.args.b.dcx);
+    CHECK(memcmp(with.args.b.y, without.args.b.y, with.y_count * with.item) == 0);
     close_problem(&with);
     close_problem(&without);
 }
@@ -46,19 +47,19 @@ static void check_missing_gradients(const kind *k) {
     problem zeros, missing;
     REQUIRE(open_problem(&zeros, &SHAPES[5], k, ASHLAR_F64, true));
     REQUIRE(open_problem(&missing, &SHAPES[5], k, ASHLAR_F64, true));
-    fill((void *)(uintptr_t)zeros.args.dy, zeros.item, zeros.y_count, 0);
-    fill((void *)(uintptr_t)zeros.args.dcy, zeros.item, zeros.cell_count, 0);
-    missing.args.dy = NULL;
-    missing.args.dcy = NULL;
+    fill((void *)(uintptr_t)zeros.args.b.dy, zeros.item, zeros.y_count, 0);
+    fill((void *)(uintptr_t)zeros.args.b.dcy, zeros.item, zeros.cell_count, 0);
+    missing.args.b.dy = NULL;
+    missing.args.b.dcy = NULL;
     run_forward(&zeros);
     run_backward(&zeros);
     run_forward(&missing);
     run_backward(&missing);
-    CHECK(memcmp(zeros.args.dx, missing.args.dx, zeros.x_count * zeros.item) == 0);
-    CHECK(memcmp(zeros.args.dhx, missing.args.dhx, zeros.state_count * zeros.item) == 0);
+    CHECK(memcmp(zeros.args.b.dx, missing.args.b.dx, zeros.x_count * zeros.item) == 0);
+    CHECK(memcmp(zeros.args.b.dhx, missing.args.b.dhx, zeros.state_count * zeros.item) == 0);
     double sum = 0;
     for (size_t i = 0; i < zeros.state_count; i++) {
-        sum += fabs(get(zeros.args.dhx, zeros.item, i));
+        sum += fabs(get(zeros.args.b.dhx, zeros.item, i));
     }
     CHECK(sum > 0); /* dhy alone still counts */
     close_problem(&zeros);
@@ -73,14 +74,14 @@ static void check_unwanted(const kind *k) {
     problem all, few;
     REQUIRE(open_problem(&all, &SHAPES[6], k, ASHLAR_F32, true));
     REQUIRE(open_problem(&few, &SHAPES[6], k, ASHLAR_F32, true));
-    few.args.hy = few.args.cy = few.args.dx = few.args.dhx = few.args.dcx = NULL;
+    few.args.b.hy = few.args.b.cy = few.args.b.dx = few.args.b.dhx = few.args.b.dcx = NULL;
     run_forward(&all);
     run_backward(&all);
     run_forward(&few);
     run_backward(&few);
     const size_t bytes = all.layout.elements * all.item;
-    CHECK(memcmp(all.args.y, few.args.y, all.y_count * all.item) == 0);
-    CHECK(memcmp(all.args.dweights, few.args.dweights, bytes) == 0);
+    CHECK(memcmp(all.args.b.y, few.args.b.y, all.y_count * all.item) == 0);
+    CHECK(memcmp(all.args.b.dweights, few.args.b.dweights, bytes) == 0);
     close_problem(&all);
     close_problem(&few);
 }
@@ -100,8 +101,8 @@ static void check_accumulation(const kind *k) {
         run_backward(&twice);
     }
     for (size_t i = 0; i < once.layout.elements; i++) {
-        const double want = 2 * get(once.args.dweights, once.item, i);
-        CHECK_NEAR(get(twice.args.dweights, twice.item, i), want, 1e-13, 1e-13);
+        const double want = 2 * get(once.args.b.dweights, once.item, i);
+        CHECK_NEAR(get(twice.args.b.dweights, twice.item, i), want, 1e-13, 1e-13);
     }
     close_problem(&once);
     close_problem(&twice);
@@ -120,9 +121,9 @@ static void check_inference(const kind *k) {
         REQUIRE(open_problem(&inference, &SHAPES[s], &undropped, ASHLAR_F32, false));
         run_forward(&training);
         run_forward(&inference);
-        CHECK(memcmp(training.args.y, inference.args.y, training.y_count * training.item) == 0);
-        check_same_states(&training, training.args.hy, training.args.cy, inference.args.hy,
-                          inference.args.cy);
+        CHECK(memcmp(training.args.b.y, inference.args.b.y, training.y_count * training.item) == 0);
+        check_same_states(&training, training.args.b.hy, training.args.b.cy, inference.args.b.hy,
+                          inference.args.b.cy);
         close_problem(&training);
         close_problem(&inference);
     }
@@ -136,15 +137,16 @@ static void check_in_place(const kind *k) {
     problem apart, in_place;
     REQUIRE(open_problem(&apart, &SHAPES[6], k, ASHLAR_F32, false));
     REQUIRE(open_problem(&in_place, &SHAPES[6], k, ASHLAR_F32, false));
-    in_place.args.hy = (void *)(uintptr_t)in_place.args.hx;
-    in_place.args.cy = (void *)(uintptr_t)in_place.args.cx;
+    in_place.args.b.hy = (void *)(uintptr_t)in_place.args.b.hx;
+    in_place.args.b.cy = (void *)(uintptr_t)in_place.args.b.cx;
     run_forward(&apart);
     run_forward(&in_place);
     if (k->cell != ASHLAR_RNN_LSTM) {
-        fill(in_place.args.cy, in_place.item, in_place.cell_count, (double)NAN); /* not touched */
+        fill(in_place.args.b.cy, in_place.item, in_place.cell_count, (double)NAN); /* not touched */
     }
-    CHECK(memcmp(apart.args.y, in_place.args.y, apart.y_count * apart.item) == 0);
-    check_same_states(&apart, apart.args.hy, apart.args.cy, in_place.args.hy, in_place.args.cy);
+    CHECK(memcmp(apart.args.b.y, in_place.args.b.y, apart.y_count * apart.item) == 0);
+    check_same_states(&apart, apart.args.b.hy, apart.args.b.cy, in_place.args.b.hy,
+                      in_place.args.b.cy);
     close_problem(&apart);
     close_problem(&in_place);
 }
@@ -171,15 +173,15 @@ static void check_types(const kind *k) {
     run_backward(&f);
     run_forward(&d);
     run_backward(&d);
-    check_close(&f, f.args.y, &d, d.args.y, f.y_count);
-    check_close(&f, f.args.hy, &d, d.args.hy, f.state_count);
-    check_close(&f, f.args.dx, &d, d.args.dx, f.x_count);
-    check_close(&f, f.args.dhx, &d, d.args.dhx, f.state_count);
+    check_close(&f, f.args.b.y, &d, d.args.b.y, f.y_count);
+    check_close(&f, f.args.b.hy, &d, d.args.b.hy, f.state_count);
+    check_close(&f, f.args.b.dx, &d, d.args.b.dx, f.x_count);
+    check_close(&f, f.args.b.dhx, &d, d.args.b.dhx, f.state_count);
     if (k->cell == ASHLAR_RNN_LSTM) {
-        check_close(&f, f.args.cy, &d, d.args.cy, f.cell_count);
-        check_close(&f, f.args.dcx, &d, d.args.dcx, f.cell_count);
+        check_close(&f, f.args.b.cy, &d, d.args.b.cy, f.cell_count);
+        check_close(&f, f.args.b.dcx, &d, d.args.b.dcx, f.cell_count);
     }
-    check_close(&f, f.args.dweights, &d, d.args.dweights, f.layout.elements);
+    check_close(&f, f.args.b.dweights, &d, d.args.b.dweights, f.layout.elements);
     close_problem(&f);
     close_problem(&d);
 }
@@ -197,9 +199,9 @@ static void check_repeat(const kind *k) {
     run_backward(&first);
     run_forward(&second);
     run_backward(&second);
-    CHECK(memcmp(first.args.y, second.args.y, first.y_count * first.item) == 0);
-    CHECK(memcmp(first.args.dx, second.args.dx, first.x_count * first.item) == 0);
-    CHECK(memcmp(first.args.dweights, second.args.dweights,
+    CHECK(memcmp(first.args.b.y, second.args.b.y, first.y_count * first.item) == 0);
+    CHECK(memcmp(first.args.b.dx, second.args.b.dx, first.x_count * first.item) == 0);
+    CHECK(memcmp(first.args.b.dweights, second.args.b.dweights,
                  first.layout.elements * first.item) == 0);
     close_problem(&first);
     close_problem(&second);
@@ -221,8 +223,8 @@ static void check_sets(const kind *k) {
     static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
     for (int i = 0; i < 2; i++) {
         const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
-        const ashlar_rnn_cpu_passes *baseline =
-            i == 0 ? &ashlar__rnn_cpu_f32_baseline : &ashlar__rnn_cpu_f64_baseline;
+        ashlar_rnn_cpu_pass *const *baseline =
+            i == 0 ? ashlar__rnn_cpu_f32_baseline : ashlar__rnn_cpu_f64_baseline;
         problem best, plain;
         REQUIRE(open_problem(&best, &s, k, dtype, true));
         REQUIRE(open_problem(&plain, &s, k, dtype, true));
@@ -230,12 +232,12 @@ static void check_sets(const kind *k) {
         lessen_weights(&plain);
         run_forward(&best);
         run_backward(&best);
-        baseline->forward(&plain.args);
-        baseline->backward_data(&plain.args);
-        baseline->backward_weights(&plain.args);
-        check_near(&best, best.args.y, plain.args.y, best.y_count);
-        check_near(&best, best.args.dx, plain.args.dx, best.x_count);
-        check_near(&best, best.args.dweights, plain.args.dweights, best.layout.elements);
+        for (int pass = 0; pass < ASHLAR_RNN_PASS_COUNT; pass++) {
+            baseline[pass](&plain.args);
+        }
+        check_near(&best, best.args.b.y, plain.args.b.y, best.y_count);
+        check_near(&best, best.args.b.dx, plain.args.b.dx, best.x_count);
+        check_near(&best, best.args.b.dweights, plain.args.b.dweights, best.layout.elements);
         close_problem(&best);
         close_problem(&plain);
     }

@@ -256,8 +256,8 @@ CASE(threads_may_share_a_stack) {
         run_backward(&near);
     }
     for (int i = 0; i < THREADS; i++) {
-        compare(&far, "y", workers[i].all.y, near.args.y, near.y_count);
-        compare(&far, "dweights", workers[i].all.dweights, near.args.dweights,
+        compare(&far, "y", workers[i].all.y, near.args.b.y, near.y_count);
+        compare(&far, "dweights", workers[i].all.dweights, near.args.b.dweights,
                 near.layout.elements);
         ashlar_stream_destroy(gpu, workers[i].stream);
     }

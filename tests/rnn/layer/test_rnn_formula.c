@@ -21,7 +21,7 @@ static double weight(const pseudo_layer *a, ashlar_rnn_tensor tensor, size_t row
     const ashlar_rnn_view view = ashlar_rnn_layout_view(&a->p->layout, a->at, tensor);
     return view.rows == 0
                ? 0
-               : ((const double *)a->p->args.weights)[view.offset + row * view.cols + column];
+               : ((const double *)a->p->args.b.weights)[view.offset + row * view.cols + column];
 }
 
 /* W x + bW of one gate, or R h + bR. */
@@ -92,7 +92,7 @@ static void plain_step(pseudo_layer *a, const double *x) {
 static double after_dropout(const problem *p, size_t layer, size_t t, size_t b, size_t j,
                             double value) {
     const double rate = p->layout.config.dropout;
-    if (rate == 0 || p->args.reserve == NULL) {
+    if (rate == 0 || p->args.b.reserve == NULL) {
         return value;
     }
     const ashlar_dropout_row row = {
@@ -108,16 +108,16 @@ static void open_pseudo_layer(pseudo_layer *a, const problem *p, size_t layer, s
     *a = (pseudo_layer){.p = p, .layer = layer, .direction = direction};
     a->at = layer * l->config.directions + direction;
     const size_t row = a->at * p->args.batch + b;
-    if (p->args.hx != NULL) {
-        memcpy(a->h, (const double *)p->args.hx + row * l->state, l->state * sizeof a->h[0]);
-        memcpy(a->c, (const double *)p->args.cx + row * l->config.hidden,
+    if (p->args.b.hx != NULL) {
+        memcpy(a->h, (const double *)p->args.b.hx + row * l->state, l->state * sizeof a->h[0]);
+        memcpy(a->c, (const double *)p->args.b.cx + row * l->config.hidden,
                l->config.hidden * sizeof a->c[0]);
     }
 }
 
 static void check_last_states(const pseudo_layer *a, size_t b) {
     const ashlar_rnn_layout *l = &a->p->layout;
-    const double *hy = a->p->args.hy, *cy = a->p->args.cy;
+    const double *hy = a->p->args.b.hy, *cy = a->p->args.b.cy;
     const size_t row = a->at * a->p->args.batch + b;
     for (size_t j = 0; j < l->state; j++) {
         CHECK_NEAR(hy[row * l->state + j], a->h[j], 1e-13, 1e-13);
@@ -141,7 +141,7 @@ static void check_sequence(const problem *p, size_t b) {
         for (size_t t = 0; t < length; t++) {
             for (size_t j = 0; j < (l == 0 ? p->layout.config.input : p->layout.output); j++) {
                 const size_t at = (t * a->batch + b) * p->layout.config.input + j;
-                input[t][j] = l == 0 ? ((const double *)a->x)[at]
+                input[t][j] = l == 0 ? ((const double *)a->b.x)[at]
                                      : after_dropout(p, l, t, b, j, output[t][j]);
             }
         }
@@ -156,7 +156,7 @@ static void check_sequence(const problem *p, size_t b) {
             check_last_states(&now, b);
         }
     }
-    const double *y = a->y;
+    const double *y = a->b.y;
     for (size_t t = 0; t < a->steps; t++) {
         for (size_t j = 0; j < p->layout.output; j++) {
             const double got = y[(t * a->batch + b) * p->layout.output + j];
@@ -206,7 +206,7 @@ CASE(dropout_is_between_layers_and_in_training_only) {
         REQUIRE(open_problem(&b, s, &without, ASHLAR_F32, training));
         run_forward(&a);
         run_forward(&b);
-        CHECK((memcmp(a.args.y, b.args.y, a.y_count * a.item) != 0) == (i == 3));
+        CHECK((memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0) == (i == 3));
         close_problem(&a);
         close_problem(&b);
     }
@@ -220,10 +220,10 @@ CASE(another_seed_drops_others) {
     REQUIRE(open_problem(&b, &s, &k, ASHLAR_F32, true));
     run_forward(&a);
     run_forward(&b);
-    CHECK(memcmp(a.args.y, b.args.y, a.y_count * a.item) == 0);
+    CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) == 0);
     b.args.dropout_seed++;
     run_forward(&b);
-    CHECK(memcmp(a.args.y, b.args.y, a.y_count * a.item) != 0);
+    CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0);
     close_problem(&a);
     close_problem(&b);
 }

@@ -16,14 +16,14 @@ static double objective(const problem *p) {
     const ashlar_rnn_cpu_args *a = &p->args;
     const size_t width = p->layout.output;
     run_forward(p);
-    double sum = dot(a->hy, a->dhy, p->state_count);
+    double sum = dot(a->b.hy, a->b.dhy, p->state_count);
     if (p->layout.config.cell == ASHLAR_RNN_LSTM) {
-        sum += dot(a->cy, a->dcy, p->cell_count);
+        sum += dot(a->b.cy, a->b.dcy, p->cell_count);
     }
     for (size_t at = 0; at < a->steps * a->batch; at++) {
         if (at / a->batch < (size_t)a->lengths[at % a->batch]) {
-            sum +=
-                dot((const double *)a->y + at * width, (const double *)a->dy + at * width, width);
+            sum += dot((const double *)a->b.y + at * width, (const double *)a->b.dy + at * width,
+                       width);
         }
     }
     return sum;
@@ -68,12 +68,12 @@ static void check_all_gradients(const problem *p) {
     const ashlar_rnn_cpu_args *a = &p->args;
     run_forward(p);
     run_backward(p);
-    check_gradient(p, a->x, a->dx, p->x_count, "dx");
-    check_gradient(p, a->hx, a->dhx, p->state_count, "dhx");
+    check_gradient(p, a->b.x, a->b.dx, p->x_count, "dx");
+    check_gradient(p, a->b.hx, a->b.dhx, p->state_count, "dhx");
     if (p->layout.config.cell == ASHLAR_RNN_LSTM) {
-        check_gradient(p, a->cx, a->dcx, p->cell_count, "dcx");
+        check_gradient(p, a->b.cx, a->b.dcx, p->cell_count, "dcx");
     }
-    check_gradient(p, a->weights, a->dweights, p->layout.elements, "dweights");
+    check_gradient(p, a->b.weights, a->b.dweights, p->layout.elements, "dweights");
 }
 
 CASE(gradients_match_finite_differences) {

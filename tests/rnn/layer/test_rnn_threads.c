@@ -25,13 +25,14 @@ static void check_threads(const kind *k) {
         run_forward(&many);
         run_backward(&many);
         ashlar__workers_set_count(0);
-        CHECK(memcmp(one.args.y, many.args.y, one.y_count * one.item) == 0);
-        CHECK(memcmp(one.args.dx, many.args.dx, one.x_count * one.item) == 0);
-        CHECK(memcmp(one.args.dweights, many.args.dweights, one.layout.elements * one.item) == 0);
-        CHECK(memcmp(one.args.hy, many.args.hy, one.state_count * one.item) == 0);
-        CHECK(memcmp(one.args.dhx, many.args.dhx, one.state_count * one.item) == 0);
-        CHECK(memcmp(one.args.cy, many.args.cy, one.cell_count * one.item) == 0);
-        CHECK(memcmp(one.args.dcx, many.args.dcx, one.cell_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.y, many.args.b.y, one.y_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.dx, many.args.b.dx, one.x_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.dweights, many.args.b.dweights, one.layout.elements * one.item) ==
+              0);
+        CHECK(memcmp(one.args.b.hy, many.args.b.hy, one.state_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.dhx, many.args.b.dhx, one.state_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.cy, many.args.b.cy, one.cell_count * one.item) == 0);
+        CHECK(memcmp(one.args.b.dcx, many.args.b.dcx, one.cell_count * one.item) == 0);
         close_problem(&one);
         close_problem(&many);
     }

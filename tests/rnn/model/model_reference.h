@@ -79,13 +79,19 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
     s->embedding = (ashlar_embedding_args){steps, count, made->lengths, CLASSES, EMBEDDING,
                                            made->inputs, tensor_in(r->parameters, TENSOR_EMBEDDING),
                                            x, dx, tensor_in(r->gradients, TENSOR_EMBEDDING)};
-    s->rnn = (ashlar_rnn_cpu_args){.layout = &s->layout, .steps = steps, .batch = count,
-                                   .lengths = made->lengths, .dropout_seed = model->dropout_seed,
-                                   .reserve = zeros(reserve / 8 + 1),
-                                   .work = zeros(work / 8 + 1), .x = x,
-                                   .weights = tensor_in(r->parameters, TENSOR_STACK), .y = y,
-                                   .dy = dy, .dx = dx,
-                                   .dweights = tensor_in(r->gradients, TENSOR_STACK)};
+    s->rnn = (ashlar_rnn_cpu_args){.layout = &s->layout,
+                                   .steps = steps,
+                                   .batch = count,
+                                   .lengths = made->lengths,
+                                   .dropout_seed = model->dropout_seed,
+                                   .b = {.reserve = zeros(reserve / 8 + 1),
+                                         .work = zeros(work / 8 + 1),
+                                         .x = x,
+                                         .weights = tensor_in(r->parameters, TENSOR_STACK),
+                                         .y = y,
+                                         .dy = dy,
+                                         .dx = dx,
+                                         .dweights = tensor_in(r->gradients, TENSOR_STACK)}};
     s->linear = (ashlar_linear_args){rows, layout->output, CLASSES, y,
                                      tensor_in(r->parameters, tensor_weight()),
                                      tensor_in(r->parameters, tensor_bias()), logits, logits, dy,
@@ -101,8 +107,10 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
 }
 
 static inline void close_reference_step(const reference_step *s) {
-    void *const owned[] = {s->embedding.out, (void *)(uintptr_t)s->embedding.dout, s->rnn.reserve,
-                           s->rnn.work, s->rnn.y, s->linear.y, s->linear.dx};
+    void *const owned[] = {s->embedding.out, (void *)(uintptr_t)s->embedding.dout,
+                           s->rnn.b.reserve, s->rnn.b.work,
+                           s->rnn.b.y,       s->linear.y,
+                           s->linear.dx};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
         free(owned[i]);
     }
@@ -116,12 +124,14 @@ static inline void run_reference(reference *r, const made_batch *made) {
     }
     reference_arguments(r, made, &s);
     ashlar__embedding_forward_f64(&s.embedding);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_FORWARD](&s.rnn);
     ashlar__linear_forward_f64(&s.linear);
-    r->loss = ashlar__loss_f64(&s.loss);
+    r->loss = 0;
+    s.loss.loss = &r->loss;
+    ashlar__loss_f64(&s.loss);
     ashlar__linear_backward_f64(&s.linear);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->backward_data(&s.rnn);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->backward_weights(&s.rnn);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_DATA](&s.rnn);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_WEIGHTS](&s.rnn);
     ashlar__embedding_backward_f64(&s.embedding);
     close_reference_step(&s);
 }

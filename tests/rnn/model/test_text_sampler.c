@@ -60,7 +60,7 @@ static void distribution_after(const int32_t *history, size_t count, double temp
     reference_arguments(&r, &made, &s);
     s.layout.config.dropout = 0; /* it has a reserve, as in training */
     ashlar__embedding_forward_f64(&s.embedding);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
+    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_FORWARD](&s.rnn);
     ashlar__linear_forward_f64(&s.linear);
     const ashlar_softmax_args softmax = {
         .rows = 1, .classes = CLASSES, .temperature = temperature,

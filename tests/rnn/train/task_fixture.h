@@ -16,7 +16,7 @@ static double *losses; /* device */
 static inline void close_task(void) {
     check_forget(close_task);
     give(losses);
-    task->table->close(task);
+    ashlar__task_close(task);
     CHECK_ZU(stats_now().live_blocks, 0);
     task->table->destroy(task);
     ashlar_allocator_destroy(allocator);
@@ -26,7 +26,7 @@ static inline void close_task(void) {
 static inline bool open_task(const ashlar_train_config *config) {
     if (ashlar__task_text_create(corpus, config, &task) != ASHLAR_OK ||
         ashlar_allocator_create(device, &allocator) != ASHLAR_OK ||
-        task->table->open(task, allocator, streams[1], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
+        ashlar__task_open(task, allocator, streams[1], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
         return false;
     }
     losses = (double *)(void *)take(task->max_parts * sizeof *losses, streams[1]);

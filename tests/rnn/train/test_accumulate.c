@@ -35,7 +35,7 @@ static void check_micro(size_t micro, size_t recompute) {
             ashlar_train_config config = config_in(i == 0 ? 1 : micro);
             config.recompute = i == 0 ? 0 : recompute;
             REQUIRE(open_task(&config));
-            task->table->skip(task, batch);
+            ashlar__batch_sampler_skip(task->sampler, batch);
             const ashlar_task_batch drawn = task->table->next(task, 1);
             const ashlar_task_part part = task->table->part(task, 1, 0);
             CHECK(drawn.parts == 1 && part.tokens == drawn.tokens && part.length == drawn.length);

@@ -163,11 +163,11 @@ CASE(facts_tell_options_and_text) {
     CHECK_HAS(metadata_text(&metadata, "ashlar.text"), "60 records, ");
     (void)task->table->next(task, 0);
     (void)task->table->next(task, 1);
-    task->table->position(task, &position);
+    ashlar__task_add_position(task, &position);
     ashlar_task *opened = task, *other = NULL;
     CHECK(ashlar__task_text_create(corpus, &config, &other) == ASHLAR_OK);
-    other->table->skip(other, 2);
-    other->table->position(other, &later);
+    ashlar__batch_sampler_skip(other->sampler, 2);
+    ashlar__task_add_position(other, &later);
     CHECK(position.count == 1 && strcmp(position.pairs[0].value, later.pairs[0].value) == 0);
     other->table->destroy(other);
     task = opened;
@@ -261,13 +261,13 @@ CASE(failures_at_each_point_leave_nothing_behind) {
         ashlar_status status = ashlar__task_text_create(corpus, &config, &made);
         CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && made == NULL));
         if (status == ASHLAR_OK) {
-            status = made->table->open(made, allocator, streams[1], ASHLAR_REGIONS_ALL);
+            status = ashlar__task_open(made, allocator, streams[1], ASHLAR_REGIONS_ALL);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         }
         ashlar__host_fail_at(0);
         is_open = status == ASHLAR_OK;
         if (made != NULL) {
-            made->table->close(made);
+            ashlar__task_close(made);
             made->table->destroy(made);
         }
         CHECK_ZU(stats_now().live_blocks, 0);
