@@ -159,20 +159,16 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_requ
     return status;
 }
 
-static ashlar_status run(const ashlar_bench_request *request, ashlar_rows *rows,
-                         ashlar_rows *more) {
+static ashlar_status run(const ashlar_bench_request *request, ashlar_device *device,
+                         ashlar_rows *rows, ashlar_rows *more) {
     size_t count;
-    ashlar_device *device = NULL;
     (void)more;
     (void)ashlar__arena_cases(&count);
-    ASHLAR_TRY(ashlar_device_open(request->device, &device));
-    ashlar_status status = ASHLAR_OK;
     ashlar__rows_print_head(request->out, rows);
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = measure_case(device, request, i, rows);
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_TRY(measure_case(device, request, i, rows));
     }
-    ashlar_device_close(device);
-    return status;
+    return ASHLAR_OK;
 }
 
 static void print_help(FILE *out) {

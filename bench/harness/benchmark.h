@@ -7,6 +7,8 @@
 #ifndef ASHLAR_BENCHMARK_H
 #define ASHLAR_BENCHMARK_H
 
+#include <ashlar/device.h>
+
 #include "bench/harness/rows.h"
 #include "rnn/programs/options.h"
 
@@ -41,7 +43,8 @@ typedef struct ashlar_benchmark {
     bool (*workload)(size_t i, ashlar_bench_name *out);
     const char *(*subject)(size_t i);
     /* Measure what is asked for, print each row as it is known, and add it. */
-    ashlar_status (*run)(const ashlar_bench_request *request, ashlar_rows *rows, ashlar_rows *more);
+    ashlar_status (*run)(const ashlar_bench_request *request, ashlar_device *device,
+                         ashlar_rows *rows, ashlar_rows *more);
     /* NULL, or puts members in front of "rows". Without these and `more`, the JSON is an array. */
     void (*put_head)(ashlar_json_writer *w);
     void (*print_help)(FILE *out);
@@ -56,16 +59,31 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_check(const ashlar_benchmark *
                                                         const ashlar_bench_request *request);
 
 /*
- * Run a benchmark, print its targets, and write the JSON. On failure that file is unchanged.
+ * Run a benchmark on the device asked for, print its targets, and write the JSON. On failure that
+ * file is unchanged.
  *
  * Errors: those of its `run`, ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_run(const ashlar_benchmark *benchmark,
                                                       const ashlar_bench_request *request);
 
-/* Write what a rows and a second one hold to request->json, unless that is NULL. */
+/* Write the rows, and those of the second array, as one document. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_write(const ashlar_benchmark *benchmark,
                                                         const char *path, const ashlar_rows *rows,
                                                         const ashlar_rows *more);
+
+/*
+ * Run this program twice under valgrind's callgrind, as `ashlar-bench alloc --pairs N --subject
+ * SUBJECT` with two values of N, and divide the difference in instructions by the difference in
+ * pairs. The result does not depend on the machine's load.
+ *
+ * device   the argument of --device; NULL: the option is left out
+ * out      instructions per pair
+ *
+ * Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (a run failed or left no count),
+ *         ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const char *device,
+                                                             const char *subject, double *out);
 
 #endif /* ASHLAR_BENCHMARK_H */

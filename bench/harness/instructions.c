@@ -1,5 +1,5 @@
 /* instructions.c - counts the instructions of a pair by running this program under valgrind. */
-#include "bench/harness/instructions.h"
+#include "bench/harness/benchmark.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,11 +8,8 @@
 #include "allocator/base/host.h"
 
 ashlar_status ashlar__rows_add(ashlar_rows *rows, const ashlar_row *row) {
-    void *items = rows->items;
-    if (!ashlar__host_grow(&items, &rows->capacity, rows->count, sizeof *row)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
-    }
-    rows->items = items;
+    ASHLAR_HOST_GROW(rows->items, &rows->capacity, rows->count,
+                     "bench: no host memory for the results");
     rows->items[rows->count++] = *row;
     return ASHLAR_OK;
 }
@@ -162,16 +159,21 @@ static void put_cell(ashlar_json_writer *w, const ashlar_rows_column *c, ashlar_
     }
 }
 
+void ashlar__rows_put_one(ashlar_json_writer *w, const ashlar_rows_form *form,
+                          const ashlar_row *row) {
+    ashlar__json_open_object(w);
+    for (size_t i = 0; i < form->column_count; i++) {
+        if (form->columns[i].key != NULL) {
+            put_cell(w, &form->columns[i], row->cells[i]);
+        }
+    }
+    ashlar__json_close_object(w);
+}
+
 void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows) {
     ashlar__json_open_array(w);
     for (size_t i = 0; i < rows->count; i++) {
-        ashlar__json_open_object(w);
-        for (size_t k = 0; k < rows->form->column_count; k++) {
-            if (rows->form->columns[k].key != NULL) {
-                put_cell(w, &rows->form->columns[k], rows->items[i].cells[k]);
-            }
-        }
-        ashlar__json_close_object(w);
+        ashlar__rows_put_one(w, rows->form, &rows->items[i]);
     }
     ashlar__json_close_array(w);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "bench/harness/instructions.h"
 #include "bench/peers/measure.h"
 #include "bench/peers/peer_loaded.h"
 #include "bench/replay/bench_pack.h"
@@ -293,44 +292,53 @@ static ashlar_status count_instructions(const bench *b) {
 
 /* ---- the benchmarks ---- */
 
-static ashlar_status run(bench *b) {
-    if (b->request->counts_instructions) {
-        return count_instructions(b);
-    }
-    ASHLAR_TRY(ashlar_device_open(b->request->device, &b->device));
-    const ashlar_status status = b->request->pairs != 0 ? run_pairs(b) : measure_specs(b);
-    ashlar_device_close(b->device);
-    return status;
+static ashlar_status run(const bench *b) {
+    return b->request->counts_instructions ? count_instructions(b)
+           : b->request->pairs != 0        ? run_pairs(b)
+                                           : measure_specs(b);
 }
 
-static ashlar_status run_alloc(const ashlar_bench_request *request, ashlar_rows *rows,
-                               ashlar_rows *more) {
+static ashlar_status run_alloc(const ashlar_bench_request *request, ashlar_device *device,
+                               ashlar_rows *rows, ashlar_rows *more) {
     (void)more;
-    return run(&(bench){.request = request, .rows = rows});
+    return run(&(bench){.request = request, .device = device, .rows = rows});
+}
+
+static ashlar_status add_packing(FILE *out, ashlar_rows *packings, const ashlar_packing *packing) {
+    const ashlar_row row = ashlar__packing_row(packing);
+    ashlar__bench_pack_print(out, packing);
+    return ashlar__rows_add(packings, &row);
+}
+
+static ashlar_status pack_file(const ashlar_bench_request *r, const char *path,
+                               ashlar_rows *packings) {
+    const ashlar_pack_job job = {
+        .path = path, .capacity_bytes = r->capacity, .seconds = r->seconds};
+    const char *slash = strrchr(path, '/');
+    ashlar_packing packing;
+    ASHLAR_TRY(ashlar__bench_pack_file(&job, &packing));
+    packing.problem = slash != NULL ? slash + 1 : path;
+    return add_packing(r->out, packings, &packing);
 }
 
 /* Files are packed, and nothing else is done; training steps are packed if all is measured. */
-static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_rows *rows,
-                              ashlar_rows *packings) {
+static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
+                              ashlar_rows *rows, ashlar_rows *packings) {
+    const bench b = {.request = r, .is_of_plans = true, .device = device, .rows = rows};
     ashlar_packing packing;
     for (size_t i = 0; i < r->file_count; i++) {
-        const ashlar_pack_job job = {
-            .path = r->files[i], .capacity_bytes = r->capacity, .seconds = r->seconds};
-        ASHLAR_TRY(ashlar__bench_pack_file(&job, &packing));
-        ashlar__bench_pack_print(r->out, &packing);
-        ASHLAR_TRY(ashlar__packing_add(packings, &packing));
+        ASHLAR_TRY(pack_file(r, r->files[i], packings));
     }
     if (r->file_count > 0) {
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(run(&(bench){.request = r, .is_of_plans = true, .rows = rows}));
+    ASHLAR_TRY(run(&b));
     if (r->pairs != 0 || r->counts_instructions || r->workloads.count > 0) {
         return ASHLAR_OK;
     }
     ASHLAR_TRY(ashlar__bench_pack(r->is_smoke ? 1 : PACKING_TRIES, &packing));
     fputc('\n', r->out);
-    ashlar__bench_pack_print(r->out, &packing);
-    return ashlar__packing_add(packings, &packing);
+    return add_packing(r->out, packings, &packing);
 }
 
 static void print_alloc_help(FILE *out) {

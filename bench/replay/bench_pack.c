@@ -92,34 +92,30 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
 
 /* --- for ashlar-bench ------------------------------------------------------------------------ */
 
-/* Without its folder. */
-static const char *name_of(const ashlar_packing *p) {
-    const char *slash = strrchr(p->problem, '/');
-    return slash != NULL ? slash + 1 : p->problem;
-}
-
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
-    fprintf(out, "pack      %-16s %7zu buffers %8.3f s  plan %zu B, bound %zu B, gap %.2f %%%s\n",
-            name_of(p), p->count, p->seconds, p->result.plan_bytes, p->result.bound_bytes,
-            100 * ashlar__packing_gap(p),
-            p->capacity_bytes == 0 ? ""
-            : fits(p)              ? ", fits"
-                                   : ", DOES NOT FIT");
+    fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,
+            p->count, p->result.bound_bytes, p->result.plan_bytes, 100 * ashlar__packing_gap(p),
+            p->seconds, p->result.strategy);
+    if (p->capacity_bytes > 0) {
+        fprintf(out, ", capacity %zu: %s", p->capacity_bytes, fits(p) ? "fits" : "does not fit");
+    }
+    fputc('\n', out);
     fflush(out);
 }
 
-enum { PACK, PROBLEM, BUFFERS, SECONDS, PLAN_BYTES, BOUND_BYTES, GAP, CAPACITY, FITS, COLUMNS };
+enum { PACK, PROBLEM, BUFFERS, SECONDS, PLAN, BOUND, GAP, CAPACITY, FITS, STRATEGY, COLUMNS };
 
 static const ashlar_rows_column columns[] = {
     [PACK] = {NULL, NULL, ASHLAR_ROWS_TEXT, 9, 0, 0},
     [PROBLEM] = {"problem", NULL, ASHLAR_ROWS_TEXT, 16, 0, 0},
     [BUFFERS] = {"buffers", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [SECONDS] = {"seconds", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [PLAN_BYTES] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [BOUND_BYTES] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [PLAN] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [BOUND] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [GAP] = {"gap", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [CAPACITY] = {"capacity", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
+    [CAPACITY] = {"capacity", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [FITS] = {"fits", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
+    [STRATEGY] = {"strategy", NULL, ASHLAR_ROWS_TEXT, 0, 0, 0},
 };
 ASHLAR_TABLE_IS_FULL(columns, COLUMNS);
 
@@ -130,52 +126,22 @@ static const ashlar_rows_target targets[] = {
 
 const ashlar_rows_form ashlar__packing_form = {columns, COLUMNS, BUFFERS, targets, 2};
 
-ashlar_status ashlar__packing_add(ashlar_rows *rows, const ashlar_packing *p) {
-    const bool is_limited = p->capacity_bytes != 0;
-    const ashlar_row row = {{
+ashlar_row ashlar__packing_row(const ashlar_packing *p) {
+    return (ashlar_row){{
         [PACK].text = "pack",
-        [PROBLEM].text = name_of(p),
+        [PROBLEM].text = p->problem,
         [BUFFERS].number = (double)p->count,
         [SECONDS].number = p->seconds,
-        [PLAN_BYTES].number = (double)p->result.plan_bytes,
-        [BOUND_BYTES].number = (double)p->result.bound_bytes,
+        [PLAN].number = (double)p->result.plan_bytes,
+        [BOUND].number = (double)p->result.bound_bytes,
         [GAP].number = ashlar__packing_gap(p),
-        [CAPACITY].number = is_limited ? (double)p->capacity_bytes : NAN,
-        [FITS].number = is_limited ? fits(p) : NAN,
+        [CAPACITY].number = p->capacity_bytes != 0 ? (double)p->capacity_bytes : NAN,
+        [FITS].number = fits(p),
+        [STRATEGY].text = p->result.strategy,
     }};
-    return ashlar__rows_add(rows, &row);
 }
 
 /* --- a file ---------------------------------------------------------------------------------- */
-
-static void print_line(FILE *out, const ashlar_packing *p) {
-    fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,
-            p->count, p->result.bound_bytes, p->result.plan_bytes, 100 * ashlar__packing_gap(p),
-            p->seconds, p->result.strategy);
-    if (p->capacity_bytes > 0) {
-        fprintf(out, ", capacity %zu: %s", p->capacity_bytes, fits(p) ? "fits" : "does not fit");
-    }
-    fputc('\n', out);
-}
-
-static void put_object(ashlar_json_writer *w, const ashlar_packing *p) {
-    ashlar__json_open_object(w);
-    ashlar__json_add_string(w, "problem", p->problem);
-    ashlar__json_add_uint64(w, "buffers", p->count);
-    ashlar__json_add_uint64(w, "plan_bytes", p->result.plan_bytes);
-    ashlar__json_add_uint64(w, "bound_bytes", p->result.bound_bytes);
-    ashlar__json_add_double(w, "gap", ashlar__packing_gap(p));
-    ashlar__json_put_key(w, "capacity");
-    if (p->capacity_bytes > 0) {
-        ashlar__json_put_uint64(w, p->capacity_bytes);
-    } else {
-        ashlar__json_put_null(w);
-    }
-    ashlar__json_add_bool(w, "fits", fits(p));
-    ashlar__json_add_double(w, "seconds", p->seconds);
-    ashlar__json_add_string(w, "strategy", p->result.strategy);
-    ashlar__json_close_object(w);
-}
 
 static ashlar_status draw(const ashlar_packing *p, const ashlar_pack_table *table,
                           const size_t *offsets, const char *path) {
@@ -233,8 +199,9 @@ ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
                                       ashlar_json_writer *w) {
     ashlar_packing p;
     ASHLAR_TRY(ashlar__bench_pack_file(job, &p));
-    print_line(out, &p);
-    put_object(w, &p);
+    const ashlar_row row = ashlar__packing_row(&p);
+    ashlar__bench_pack_print(out, &p);
+    ashlar__rows_put_one(w, &ashlar__packing_form, &row);
     return fits(&p)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_ENOMEM,

@@ -67,13 +67,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *j
 /* Print a line with the figures. */
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
 
-/* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap}, with {capacity, fits} if
- * there is a capacity. Targets: at most 1 second, and a gap of at most 3 %. */
+/* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap, capacity (null without),
+ * fits, strategy}. Targets: at most 1 second, and a gap of at most 3 %. */
 extern const ashlar_rows_form ashlar__packing_form;
 
-/* Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__packing_add(ashlar_rows *rows,
-                                                    const ashlar_packing *packing);
+ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* which must outlive it */
 
 /*
  * The same for ashlar-replay: print one line on `out` and put an object to `w`.

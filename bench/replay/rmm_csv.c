@@ -205,11 +205,8 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 }
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
-    void *events = log->events;
-    if (!ashlar__host_grow(&events, &log->event_capacity, log->closed_count, sizeof *event)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
-    }
-    log->events = events;
+    ASHLAR_HOST_GROW(log->events, &log->event_capacity, log->closed_count,
+                     "%s: no host memory for its events", log->name);
     log->events[log->closed_count++] = *event;
     return ASHLAR_OK;
 }

@@ -185,18 +185,16 @@ static const char *subject(size_t i) {
     return i < ASHLAR_RNN_SUBJECT_COUNT ? ashlar__rnn_subject_name((ashlar_rnn_subject)i) : NULL;
 }
 
-static ashlar_status run(const ashlar_bench_request *request, ashlar_rows *rows,
-                         ashlar_rows *more) {
+static ashlar_status run(const ashlar_bench_request *request, ashlar_device *device,
+                         ashlar_rows *rows, ashlar_rows *more) {
+    ashlar_bench_name name;
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    ashlar_device *device = NULL;
-    (void)more;
-    ASHLAR_TRY(ashlar_device_open(request->device, &device));
     ashlar_status status = ASHLAR_OK;
+    (void)more;
     use_threads(request->threads);
     ashlar__rows_print_head(request->out, rows);
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        const ashlar_bench_name name = {cases[i].name, NULL};
+    for (size_t i = 0; status == ASHLAR_OK && workload(i, &name); i++) {
         if (ashlar__bench_wants(&request->workloads, name)) {
             contest c = {.count = 0};
             status = ashlar__rnn_setup_init(&c.setup, device, &cases[i]);
@@ -204,7 +202,6 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_rows *rows,
             ashlar__rnn_setup_finish(&c.setup);
         }
     }
-    ashlar_device_close(device);
     return status;
 }
 

@@ -174,8 +174,8 @@ packs_files() {
     printf 'upper,lower,size,id\n3,1,50,2\n' >"$scratch/one.csv"
     "$bench" plan "$scratch/two.csv" --capacity 149 "$scratch/one.csv" --seconds 1 --json "$rows" \
         >"$scratch/table" || return
-    [ "$(wc -l <"$scratch/table")" -eq 2 ] && grep -q 'two.csv .*, DOES NOT FIT' "$scratch/table" &&
-        grep -q 'one.csv .*, fits' "$scratch/table" || return
+    [ "$(wc -l <"$scratch/table")" -eq 2 ] && grep -q '^two.csv: .* does not fit' "$scratch/table" &&
+        grep -q '^one.csv: .* fits' "$scratch/table" || return
     python3 - "$rows" <<'END' || return
 import json, sys
 result = json.load(open(sys.argv[1]))

@@ -211,7 +211,7 @@ CASE(the_targets_are_judged_where_they_can_be) {
 CASE_WITH(rows_have_speeds_and_their_ratios, set_up("memory=1GiB")) {
     ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
     const ashlar_bench_request request = request_of("large/norm");
-    REQUIRE(ashlar__benchmark_arena.run(&request, &rows, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar__benchmark_arena.run(&request, device, &rows, NULL) == ASHLAR_OK);
     CHECK_ZU(rows.count, 3);
     const ashlar_rows_cell *arena = rows.items[0].cells;
     for (size_t i = 0; i < rows.count; i++) {

@@ -168,7 +168,8 @@ static bool measures(const char *workload, const char *subject) {
     (void)check_at_end(forget);
     forget();
     rows.form = ashlar__benchmark_rnn.form;
-    return set_up("memory=1GiB") && ashlar__benchmark_rnn.run(&request, &rows, NULL) == ASHLAR_OK;
+    return set_up("memory=1GiB") &&
+           ashlar__benchmark_rnn.run(&request, device, &rows, NULL) == ASHLAR_OK;
 }
 
 CASE(a_step_is_forward_and_backward_and_ratios_are_those_of_the_round) {
