@@ -156,13 +156,8 @@ static void put_line(const scene *s, size_t line) {
 ashlar_status ashlar__chart_write(const ashlar_results *results, const char *title,
                                   const char *unit, const char *path) {
     scene s = {.results = results, .unit = unit};
-    ashlar_status status = measure(&s);
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_buffer_create(path, &s.file);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(measure(&s));
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &s.file));
     put_head(&s, title);
     put_axis(&s);
     for (size_t i = 0; i < results->line_count; i++) {

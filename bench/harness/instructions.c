@@ -86,18 +86,15 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
 static ashlar_status count_into(const char *path, const char *device, const char *subject,
                                 unsigned pairs, uint64_t *out) {
     char self[PATH_BYTES], out_file[PATH_BYTES + ARGUMENT_BYTES], pairs_text[ARGUMENT_BYTES];
-    ashlar_status status = find_self(self);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(find_self(self));
     snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
     snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
     const char *device_option = device != NULL ? "--device" : NULL; /* NULL ends the list */
     const char *arguments[] = {
         "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
         "--subject", subject, device_option,      device,   NULL};
-    status = run_valgrind((char *const *)(uintptr_t)arguments); /* nobody writes to them */
-    return status == ASHLAR_OK ? read_count(path, out) : status;
+    ASHLAR_TRY(run_valgrind((char *const *)(uintptr_t)arguments)); /* nobody writes to them */
+    return read_count(path, out);
 }
 
 static ashlar_status count_pairs(const char *device, const char *subject, unsigned pairs,

@@ -94,17 +94,16 @@ ashlar_status ashlar__results_read(const ashlar_json *document, const char *figu
                                    ashlar_results *out) {
     const ashlar_json *rows =
         document->kind == ASHLAR_JSON_OBJECT ? ashlar__json_member(document, "rows") : document;
-    ashlar_status status = ASHLAR_OK;
     size_t number = 0;
     if (rows == NULL || rows->kind != ASHLAR_JSON_ARRAY) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "results: neither an array nor an object with \"rows\"");
     }
     memset(out, 0, sizeof *out);
-    for (const ashlar_json *row = rows->item; row != NULL && status == ASHLAR_OK; row = row->next) {
-        status = add_row(out, row, ++number, figure);
+    for (const ashlar_json *row = rows->item; row != NULL; row = row->next) {
+        ASHLAR_TRY(add_row(out, row, ++number, figure));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 size_t ashlar__results_find_subject(const ashlar_results *results, const char *name) {

@@ -85,11 +85,8 @@ static ashlar_status read_if_there(const page *p, const char *name, const char *
                                    char **out) {
     char path[PATH_BYTES];
     size_t bytes = 0;
-    ashlar_status status = join(p, name, suffix, path);
-    if (status == ASHLAR_OK && access(path, F_OK) == 0) {
-        status = ashlar__file_read(path, out, &bytes);
-    }
-    return status;
+    ASHLAR_TRY(join(p, name, suffix, path));
+    return access(path, F_OK) == 0 ? ashlar__file_read(path, out, &bytes) : ASHLAR_OK;
 }
 
 static ashlar_status parse_if_there(const page *p, const char *name, ashlar_json **out) {
@@ -132,21 +129,18 @@ static ashlar_status read_chapter(const page *p, chapter *c) {
 
 static ashlar_status read_all(page *p) {
     bool is_empty = true;
-    ashlar_status status = parse_if_there(p, "machine", &p->machine);
-    if (status == ASHLAR_OK) {
-        status = read_if_there(p, "ran", ".txt", &p->ran);
-    }
-    for (size_t i = 0; i < GROUPS && status == ASHLAR_OK; i++) {
+    ASHLAR_TRY(parse_if_there(p, "machine", &p->machine));
+    ASHLAR_TRY(read_if_there(p, "ran", ".txt", &p->ran));
+    for (size_t i = 0; i < GROUPS; i++) {
         p->chapters[i].of = &groups[i];
-        status = read_chapter(p, &p->chapters[i]);
+        ASHLAR_TRY(read_chapter(p, &p->chapters[i]));
         is_empty = is_empty && !p->chapters[i].is_there;
     }
-    return status == ASHLAR_OK && is_empty
-               ? ashlar__fail(ASHLAR_EIO,
-                              "report: %.200s has no results: none of alloc.json, "
-                              "plan.json, arena.json, rnn.json",
-                              p->folder)
-               : status;
+    return !is_empty ? ASHLAR_OK
+                     : ashlar__fail(ASHLAR_EIO,
+                                    "report: %.200s has no results: none of alloc.json, "
+                                    "plan.json, arena.json, rnn.json",
+                                    p->folder);
 }
 
 /* ---- writing ---- */
@@ -291,28 +285,21 @@ static void put_chapter(page *p, const chapter *c) {
 
 static ashlar_status write_charts(const page *p) {
     char path[PATH_BYTES];
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < GROUPS && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < GROUPS; i++) {
         const chapter *c = &p->chapters[i];
         if (c->is_there) {
-            status = join(p, c->of->name, ".svg", path);
-            status = status == ASHLAR_OK ? ashlar__chart_write(&c->results[0], c->of->title,
-                                                               c->of->figures[0].unit, path)
-                                         : status;
+            ASHLAR_TRY(join(p, c->of->name, ".svg", path));
+            ASHLAR_TRY(
+                ashlar__chart_write(&c->results[0], c->of->title, c->of->figures[0].unit, path));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status write_page(page *p) {
     char path[PATH_BYTES];
-    ashlar_status status = join(p, "README", ".md", path);
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_buffer_create(path, &p->file);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(join(p, "README", ".md", path));
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &p->file));
     put_head(p);
     if (p->ran != NULL) {
         put(p, "\n## What was run\n\n```\n");

@@ -204,10 +204,8 @@ static ashlar_status measure_spec(const bench *b, const ashlar_workload_spec *sp
     const size_t asked = b->request->threads;
     const size_t first = asked != 0 ? asked : 1;
     const size_t last = asked != 0 ? asked : spec->has_threads ? 2 : 1;
-    ashlar_status status = ashlar__workload_init(&workload, spec);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(ashlar__workload_init(&workload, spec));
     for (size_t threads = first; threads <= last && status == ASHLAR_OK; threads++) {
         status = measure_one(b, &workload, threads);
     }

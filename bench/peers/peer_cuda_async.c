@@ -77,13 +77,8 @@ static ashlar_status create(ashlar_device *device, void **self) {
                                             "measure on a GPU with --device cuda, or choose other "
                                             "subjects");
     }
-    ashlar_status status = find_functions();
-    if (status == ASHLAR_OK) {
-        status = ashlar__device_enter(device);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(find_functions());
+    ASHLAR_TRY(ashlar__device_enter(device));
     const cu_result result = set_up(device);
     ashlar__device_leave(device);
     device_in_use = device;

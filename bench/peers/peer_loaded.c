@@ -26,19 +26,14 @@ enum { NAME_BYTES = 32 };
 static const char name_letters[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.";
 
+/* A loaded object and the subject that it is: one at a time, on one device. */
 typedef struct library {
     char name[NAME_BYTES];
     alloc_fn alloc;
     free_fn free;
+    ashlar_device *device;
     ashlar_peer peer;
 } library;
-
-/* A subject: the two functions of a library, used on one device. */
-typedef struct instance {
-    const library *from;
-    ashlar_device *device;
-    int ordinal;
-} instance;
 
 static library libraries[ASHLAR_PEERS_LOADED_MAX];
 static size_t library_count;
@@ -46,36 +41,27 @@ static size_t library_count;
 /* ---- the subject ---- */
 
 static ashlar_status create(ashlar_device *device, void **self) {
-    instance *made = ashlar__host_calloc(1, sizeof *made);
-    if (made == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a peer");
-    }
-    *made = (instance){.from = *self, .device = device, .ordinal = device->info.ordinal};
-    *self = made;
+    ((library *)*self)->device = device;
     return ASHLAR_OK;
-}
-
-static void destroy(void *self) {
-    ashlar__host_free(self);
 }
 
 static ashlar_status enter(void *self, size_t thread) {
     (void)thread;
-    return ashlar__device_enter(((const instance *)self)->device);
+    return ashlar__device_enter(((const library *)self)->device);
 }
 
 static void leave(void *self) {
-    ashlar__device_leave(((const instance *)self)->device);
+    ashlar__device_leave(((const library *)self)->device);
 }
 
 static void *take(void *self, size_t bytes, ashlar_stream stream) {
-    const instance *s = self;
-    return s->from->alloc(bytes, s->ordinal, stream);
+    const library *s = self;
+    return s->alloc(bytes, s->device->info.ordinal, stream);
 }
 
 static void give_sized(void *self, void *ptr, size_t bytes, ashlar_stream stream) {
-    const instance *s = self;
-    s->from->free(ptr, bytes, s->ordinal, stream);
+    const library *s = self;
+    s->free(ptr, bytes, s->device->info.ordinal, stream);
 }
 
 /* ---- loading ---- */
@@ -172,25 +158,19 @@ ashlar_status ashlar__peer_load(const char *text) {
                             (int)ASHLAR_PEERS_LOADED_MAX);
     }
     library *out = &libraries[library_count];
-    ashlar_status status = take_apart(text, &from);
-    if (status == ASHLAR_OK) {
-        status = take_name(from.path, out->name);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(take_apart(text, &from));
+    ASHLAR_TRY(take_name(from.path, out->name));
     void *object = open_object(from.path);
     if (object == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "--peer: %s", dlerror());
     }
-    status = find_functions(&from, object, out);
+    const ashlar_status status = find_functions(&from, object, out);
     if (status != ASHLAR_OK) {
         (void)dlclose(object);
         return status;
     }
     out->peer = (ashlar_peer){.name = out->name,
                               .create = create,
-                              .destroy = destroy,
                               .enter = enter,
                               .leave = leave,
                               .take = take,

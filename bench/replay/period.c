@@ -274,17 +274,18 @@ static ashlar_status find(finder *f, ashlar_period *p) {
     return ASHLAR_OK;
 }
 
+/* `wide` stands alone: it becomes the links. */
 static ashlar_status reserve(finder *f) {
-    f->runs = ashlar__host_calloc(f->count, sizeof *f->runs);
+    f->runs = ashlar__host_calloc(f->count, 3 * sizeof *f->runs);
     f->wide = ashlar__host_calloc(f->count, sizeof *f->wide);
-    f->last = ashlar__host_calloc(f->count, sizeof *f->last);
-    f->uses = ashlar__host_calloc(f->count, sizeof *f->uses);
     f->votes = ashlar__host_calloc(f->count, sizeof *f->votes);
-    return f->runs != NULL && f->wide != NULL && f->last != NULL && f->uses != NULL &&
-                   f->votes != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
-                              f->count);
+    if (f->runs == NULL || f->wide == NULL || f->votes == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
+                            f->count);
+    }
+    f->last = f->runs + f->count;
+    f->uses = f->last + f->count;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__period_find(const size_t *numbers, size_t count, size_t prefix,
@@ -302,8 +303,6 @@ ashlar_status ashlar__period_find(const size_t *numbers, size_t count, size_t pr
     }
     ashlar__host_free(f.runs);
     ashlar__host_free(f.wide);
-    ashlar__host_free(f.last);
-    ashlar__host_free(f.uses);
     ashlar__host_free(f.votes);
     if (status == ASHLAR_OK) {
         *out = period;

@@ -75,7 +75,6 @@ CASE(a_loaded_peer_is_a_subject) {
     peer->give_sized(self, two, 200, NULL); /* it ends the process where one of these is wrong */
     peer->give_sized(self, one, 100, streams[0]);
     peer->leave(self);
-    peer->destroy(self);
     check_refused(path_of("stone.so"), "\"stone\" already");
 }
 
@@ -89,13 +88,6 @@ CASE_WITH(its_context_is_current_while_it_works, set_up_device("")) {
     CHECK_ZU(CALLS(ctx_pop_current) - popped, 0);
     peer->leave(self);
     CHECK_ZU(CALLS(ctx_pop_current) - popped, 1);
-    peer->destroy(self);
-}
-
-CASE_WITH(without_host_memory_there_is_no_instance, set_up_device("")) {
-    const ashlar_peer *peer = ashlar__peer_loaded(0);
-    void *self = peer->origin;
-    HOST_FAILS_AT(1, CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin));
 }
 
 CASE(functions_of_other_names_are_found) {
@@ -110,7 +102,6 @@ CASE(functions_of_other_names_are_found) {
     void *block = peer->take(self, 1, NULL);
     CHECK(block != NULL);
     peer->give_sized(self, block, 1, NULL);
-    peer->destroy(self);
 }
 
 /* Files of other names are other peers, until there is no room. In this folder, a bare name. */
