@@ -2,7 +2,8 @@
  * benchmark.h - what a benchmark of ashlar-bench is, what it is asked, and how one is run
  * (internal).
  *
- * A further one is an ashlar_benchmark and a row in the table of bench/programs/main_bench.c.
+ * A further one is an ashlar_benchmark, a row in the table of bench/programs/main_bench.c, and for
+ * its chart one in that of bench/harness/results_page.c. bench/rnn/bench_rnn.c is an example.
  */
 #ifndef ASHLAR_BENCHMARK_H
 #define ASHLAR_BENCHMARK_H

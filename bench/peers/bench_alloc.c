@@ -81,24 +81,19 @@ void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
 
 /* ---- names ---- */
 
-static bool name_of(const ashlar_workload_spec *specs, size_t count, size_t i,
-                    ashlar_bench_name *out) {
-    if (i < count) {
-        *out = (ashlar_bench_name){specs[i].name, specs[i].variant};
+static bool name_of(const ashlar_workload_spec *spec, ashlar_bench_name *out) {
+    if (spec != NULL) {
+        *out = (ashlar_bench_name){spec->name, spec->variant};
     }
-    return i < count;
+    return spec != NULL;
 }
 
 static bool workload_of_alloc(size_t i, ashlar_bench_name *out) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
-    return name_of(specs, count, i, out);
+    return name_of(ashlar__workload_spec(false, i), out);
 }
 
 static bool workload_of_plan(size_t i, ashlar_bench_name *out) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_plan_specs(&count);
-    return name_of(specs, count, i, out);
+    return name_of(ashlar__workload_spec(true, i), out);
 }
 
 static const char *subject_name(size_t i) {
@@ -214,14 +209,12 @@ static ashlar_status measure_spec(const bench *b, const ashlar_workload_spec *sp
 }
 
 static ashlar_status measure_specs(const bench *b) {
-    size_t count;
-    const ashlar_workload_spec *specs =
-        b->is_of_plans ? ashlar__workload_plan_specs(&count) : ashlar__workload_specs(&count);
+    const ashlar_workload_spec *spec;
     ashlar__rows_print_head(b->request->out, b->rows);
-    for (size_t i = 0; i < count; i++) {
-        const ashlar_bench_name name = {specs[i].name, specs[i].variant};
+    for (size_t i = 0; (spec = ashlar__workload_spec(b->is_of_plans, i)) != NULL; i++) {
+        const ashlar_bench_name name = {spec->name, spec->variant};
         if (ashlar__bench_wants(&b->request->workloads, name)) {
-            ASHLAR_TRY(measure_spec(b, &specs[i]));
+            ASHLAR_TRY(measure_spec(b, spec));
         }
     }
     return ASHLAR_OK;
@@ -233,18 +226,13 @@ static ashlar_status measure_specs(const bench *b) {
 static ashlar_status run_pairs(const bench *b) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = choose_peers(b->request, b->is_of_plans, b->device, peers);
-    const ashlar_option_list wanted = {.items = {"one_size/4096"}, .count = 1};
-    ashlar_bench_name name = {0};
-    size_t spec_count, spec = 0;
+    size_t spec = 0;
     ashlar_workload workload;
-    while (workload_of_alloc(spec, &name) && !ashlar__bench_wants(&wanted, name)) {
+    ashlar_status status = ASHLAR_OK;
+    while (strcmp(ashlar__workload_spec(false, spec)->variant, "4096") != 0) {
         spec++;
     }
-    ashlar_status status =
-        ashlar__workload_init(&workload, &ashlar__workload_specs(&spec_count)[spec]);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__workload_init(&workload, ashlar__workload_spec(false, spec)));
     const size_t times = (b->request->pairs + workload.body_pairs - 1) / workload.body_pairs;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = ashlar__measure_repeat(b->device, &workload, peers[i], times);

@@ -43,8 +43,10 @@ typedef struct ashlar_workload {
     size_t *steps; /* [step_count]: index of the first operation of each step */
     size_t step_count, step_capacity;
     /* The fields below are used only while the list is recorded. */
-    uint32_t *taken;          /* [variable_count]: size of the variable's block; 0: free */
-    uint32_t *free_variables; /* [free_count], a stack */
+    struct {
+        uint32_t taken; /* size of the variable's block; 0: free */
+        uint32_t free;  /* of the first free_count entries: a stack of free variables */
+    } * variables;      /* [variable_count] */
     size_t variable_capacity;
     size_t free_count;
     uint64_t live_bytes;
@@ -60,11 +62,9 @@ typedef struct ashlar_workload_spec {
     uint32_t bytes; /* the argument of `record`: a size, or what else distinguishes variants */
 } ashlar_workload_spec;
 
-/* The lists that compare allocators, in the order of the report. *count: how many. */
-const ashlar_workload_spec *ashlar__workload_specs(size_t *count);
-
-/* The lists that compare a plan with the ordinary path. Each of them has steps. */
-const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count);
+/* The i-th list that compares allocators, or (is_of_plans) a plan with the ordinary path, in the
+ * order of the report; NULL: there are fewer. Each of those for plans has steps. */
+const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
 
 /*
  * Record the list of a spec.

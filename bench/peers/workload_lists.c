@@ -237,12 +237,8 @@ static const ashlar_workload_spec plan_specs[] = {
     {"rnn_warm", "", false, record_rnn, 1},
 };
 
-const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count) {
-    *count = sizeof plan_specs / sizeof plan_specs[0];
-    return plan_specs;
-}
-
-const ashlar_workload_spec *ashlar__workload_specs(size_t *count) {
-    *count = sizeof specs / sizeof specs[0];
-    return specs;
+const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i) {
+    const size_t count =
+        is_of_plans ? sizeof plan_specs / sizeof plan_specs[0] : sizeof specs / sizeof specs[0];
+    return i >= count ? NULL : is_of_plans ? &plan_specs[i] : &specs[i];
 }

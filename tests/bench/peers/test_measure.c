@@ -11,12 +11,11 @@
 #include "allocator/base/error.h"
 
 static const ashlar_workload_spec *spec_of(const char *variant) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
-    while (strcmp(specs->variant, variant) != 0) {
-        specs++;
+    size_t i = 0;
+    while (strcmp(ashlar__workload_spec(false, i)->variant, variant) != 0) {
+        i++;
     }
-    return specs;
+    return ashlar__workload_spec(false, i);
 }
 
 static ashlar_workload record(const char *variant) {
@@ -226,12 +225,11 @@ static const ashlar_peer stepping = {
 
 static ashlar_workload record_steps(const char *name) {
     ashlar_workload w = {0};
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_plan_specs(&count);
-    while (strcmp(specs->name, name) != 0) {
-        specs++;
+    size_t i = 0;
+    while (strcmp(ashlar__workload_spec(true, i)->name, name) != 0) {
+        i++;
     }
-    CHECK(ashlar__workload_init(&w, specs) == ASHLAR_OK);
+    CHECK(ashlar__workload_init(&w, ashlar__workload_spec(true, i)) == ASHLAR_OK);
     return w;
 }
 

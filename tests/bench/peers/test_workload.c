@@ -11,15 +11,20 @@
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
-static const ashlar_workload_spec *spec_of(const char *name, const char *variant) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(specs[i].name, name) == 0 && strcmp(specs[i].variant, variant) == 0) {
-            return &specs[i];
-        }
+/* NULL: there is none. */
+static const ashlar_workload_spec *find_spec(bool is_of_plans, const char *name,
+                                             const char *variant) {
+    const ashlar_workload_spec *spec;
+    size_t i = 0;
+    while ((spec = ashlar__workload_spec(is_of_plans, i)) != NULL &&
+           (strcmp(spec->name, name) != 0 || strcmp(spec->variant, variant) != 0)) {
+        i++;
     }
-    return NULL;
+    return spec;
+}
+
+static const ashlar_workload_spec *spec_of(const char *name, const char *variant) {
+    return find_spec(false, name, variant);
 }
 
 static ashlar_workload record(const char *name, const char *variant) {
@@ -84,11 +89,12 @@ static void check_steps(const ashlar_workload *w) {
     CHECK_ZU(ashlar__workload_body_steps(w), in_body);
 }
 
-static void check_specs(const ashlar_workload_spec *specs, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+static void check_specs(bool is_of_plans) {
+    const ashlar_workload_spec *spec;
+    for (size_t i = 0; (spec = ashlar__workload_spec(is_of_plans, i)) != NULL; i++) {
         ashlar_workload w;
-        REQUIRE(ashlar__workload_init(&w, &specs[i]) == ASHLAR_OK);
-        CHECK(strcmp(w.name, specs[i].name) == 0 && strcmp(w.variant, specs[i].variant) == 0);
+        REQUIRE(ashlar__workload_init(&w, spec) == ASHLAR_OK);
+        CHECK(strcmp(w.name, spec->name) == 0 && strcmp(w.variant, spec->variant) == 0);
         CHECK(w.body_begin < w.body_end && w.body_end <= w.count);
         CHECK(w.body_pairs > 0);
         CHECK_ZU(w.body_end - w.body_begin, 2 * w.body_pairs);
@@ -100,22 +106,14 @@ static void check_specs(const ashlar_workload_spec *specs, size_t count) {
 }
 
 CASE(every_list_can_be_run_again_and_again) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_specs(&count);
-    check_specs(specs, count);
-    specs = ashlar__workload_plan_specs(&count);
-    check_specs(specs, count);
+    check_specs(false);
+    check_specs(true);
 }
 
 static ashlar_workload record_for_plan(const char *name, const char *variant) {
     ashlar_workload w = {0};
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar__workload_plan_specs(&count);
-    while (count > 0 && (strcmp(specs->name, name) != 0 || strcmp(specs->variant, variant) != 0)) {
-        specs++;
-        count--;
-    }
-    CHECK(count > 0 && ashlar__workload_init(&w, specs) == ASHLAR_OK);
+    const ashlar_workload_spec *spec = find_spec(true, name, variant);
+    CHECK(spec != NULL && ashlar__workload_init(&w, spec) == ASHLAR_OK);
     return w;
 }
 
@@ -158,9 +156,7 @@ CASE(all_that_is_to_be_measured_is_there) {
         {"mix", "reverse"},      {"mix", "shuffled"},      {"random", ""},
         {"rnn_warm", ""},        {"rnn_cold", ""},
     };
-    size_t count;
-    (void)ashlar__workload_specs(&count);
-    CHECK_ZU(count, sizeof wanted / sizeof wanted[0]);
+    CHECK(ashlar__workload_spec(false, sizeof wanted / sizeof wanted[0]) == NULL);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         const ashlar_workload_spec *spec = spec_of(wanted[i][0], wanted[i][1]);
         REQUIRE(spec != NULL);
