@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "arena/optimizer/optimizer_table.h"
+#include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/workers.h"
 
 /* One block of device memory holds the scalars, the runs and the partials, in that order. */

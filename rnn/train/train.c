@@ -4,7 +4,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/train/train_checkpoint.h"
 
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {

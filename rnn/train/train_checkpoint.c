@@ -1,5 +1,5 @@
 /* train_checkpoint.c - saves a training in a file, and reads it back to resume. */
-#include "rnn/train/train_checkpoint.h"
+#include "rnn/train/train_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
