@@ -229,21 +229,15 @@ static void choose_freed(gather *g) {
 
 /* Choose the blocks to free. Their next user will wait for the work queued on `stream`. */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
-    ashlar_status status = ashlar_allocator_take_snapshot(owner, &g->snapshot);
-    if (status == ASHLAR_OK) {
-        status = find_blocks(g);
+    ASHLAR_TRY(ashlar_allocator_take_snapshot(owner, &g->snapshot));
+    ASHLAR_TRY(find_blocks(g));
+    choose_freed(g);
+    for (size_t i = 0; i < g->freed_count && !g->is_unmarked; i++) {
+        const ashlar_status status = ashlar_record_stream(owner, g->freed[i], stream);
+        g->is_unmarked = status == ASHLAR_EPOINTER; /* with guard=unmap: only one stream a block */
+        ASHLAR_TRY(g->is_unmarked ? ASHLAR_OK : status);
     }
-    if (status == ASHLAR_OK) {
-        choose_freed(g);
-    }
-    for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
-        status = ashlar_record_stream(owner, g->freed[i], stream);
-        if (status == ASHLAR_EPOINTER) {
-            g->is_unmarked = true; /* with guard=unmap a block can have only one stream */
-            status = ASHLAR_OK;
-        }
-    }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Free all the chosen blocks, even if one fails. Returns the first failure. */
@@ -284,16 +278,13 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
         !ashlar__arena_reserve_bindings(g->arena, count)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     }
-    ashlar_status status = read_items(g, items, count);
-    if (status == ASHLAR_OK && owner != NULL) {
-        status = prepare_blocks(g, owner, stream);
+    ASHLAR_TRY(read_items(g, items, count));
+    if (owner != NULL) {
+        ASHLAR_TRY(prepare_blocks(g, owner, stream));
     }
-    if (status == ASHLAR_OK) {
-        merge_copies(g);
-        status = ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans,
-                                   g->span_count, stream);
-    }
-    return status;
+    merge_copies(g);
+    return ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans, g->span_count,
+                             stream);
 }
 
 ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
