@@ -65,7 +65,7 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     size_t reserve_bytes, work_bytes;
     const bool training = buffers->reserve != NULL;
     ASHLAR_TRY(check_batch(batch));
-    /* if the sizes cannot be computed, no buffers can be right */
+    /* If the sizes cannot be computed, no buffers can be right. */
     ASHLAR_TRY(rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
                                    &work_bytes));
     return rnn->backend->queue(rnn, pass, batch, buffers, stream);

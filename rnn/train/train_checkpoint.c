@@ -11,6 +11,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/parse.h"
 #include "rnn/train/task_options.h"
 
 static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
@@ -124,15 +125,14 @@ static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpo
 static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, uint64_t steps,
                                uint64_t *step) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.step");
-    char *end = NULL;
-    const unsigned long long value =
-        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (value == 0 || *end != '\0') {
+    uint64_t value;
+    if (text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) || value == 0) {
         return fail_missing(path, "ashlar.step");
     }
     if (value >= steps) {
         return ashlar__fail(ASHLAR_EINVAL,
-                            "%s: %llu steps are done already; ask for more of them with --steps, "
+                            "%s: %" PRIu64
+                            " steps are done already; ask for more of them with --steps, "
                             "which counts from the beginning",
                             path, value);
     }
