@@ -125,14 +125,6 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     return ASHLAR_OK;
 }
 
-/* Wait until dropout's states are drawn, on the default stream; not every stream waits for it. */
-static ashlar_status wait_for_states(const ashlar_rnn *rnn) {
-    ashlar_driver *driver = rnn->device->driver;
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuCtxSynchronize", result);
-}
-
 static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
     ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&s->handle));
@@ -144,8 +136,11 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
     ASHLAR_TRY(take_states(rnn, s));
     ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
-    if (s->states != NULL) {
-        ASHLAR_TRY(wait_for_states(rnn));
+    if (s->states != NULL) { /* drawn on the default stream, for which not every stream waits */
+        const cu_result result = ASHLAR_DRIVER_CALL(rnn->device->driver, ctx_synchronize, ());
+        if (result != CU_SUCCESS) {
+            return ashlar__driver_error(rnn->device->driver, "cuCtxSynchronize", result);
+        }
     }
     return ashlar__cudnn_check_layout(&rnn->layout, s);
 }
