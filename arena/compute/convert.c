@@ -6,46 +6,35 @@
 #include "allocator/base/check_level.h"
 #include "arena/compute/half.h"
 
+_Static_assert(ASHLAR_DTYPE_COUNT == 4, "F64, F32 and two of 16 bits");
+
 /* Exact for every type. */
 static double read_value(ashlar_dtype dtype, const void *in) {
-    uint16_t half = 0;
-    float single = 0;
-    double wide = 0;
-    switch (dtype) {
-    case ASHLAR_F16:
-        memcpy(&half, in, sizeof half);
-        return (double)ashlar__float_from_f16(half);
-    case ASHLAR_BF16:
-        memcpy(&half, in, sizeof half);
-        return (double)ashlar__float_from_bf16(half);
-    case ASHLAR_F32:
+    uint16_t half;
+    float single;
+    double wide;
+    if (dtype == ASHLAR_F64) {
+        memcpy(&wide, in, sizeof wide);
+        return wide;
+    }
+    if (dtype == ASHLAR_F32) {
         memcpy(&single, in, sizeof single);
         return (double)single;
-    case ASHLAR_F64:
-    case ASHLAR_DTYPE_COUNT:
-        break;
     }
-    memcpy(&wide, in, sizeof wide);
-    return wide;
+    memcpy(&half, in, sizeof half);
+    return (double)(dtype == ASHLAR_F16 ? ashlar__float_from_f16(half)
+                                        : ashlar__float_from_bf16(half));
 }
 
 static void write_value(ashlar_dtype dtype, void *out, double value) {
     const float single = (float)value;
     const uint16_t half =
         dtype == ASHLAR_F16 ? ashlar__f16_from_float(single) : ashlar__bf16_from_float(single);
-    switch (dtype) {
-    case ASHLAR_F16:
-    case ASHLAR_BF16:
-        memcpy(out, &half, sizeof half);
-        return;
-    case ASHLAR_F32:
-        memcpy(out, &single, sizeof single);
-        return;
-    case ASHLAR_F64:
-    case ASHLAR_DTYPE_COUNT:
-        break;
-    }
-    memcpy(out, &value, sizeof value);
+    memcpy(out,
+           dtype == ASHLAR_F64   ? (const void *)&value
+           : dtype == ASHLAR_F32 ? (const void *)&single
+                                 : &half,
+           ashlar_dtype_bytes(dtype));
 }
 
 void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {

@@ -237,8 +237,7 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
 }
 
 static ashlar_status check_bindings(const ashlar_arena *arena) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < arena->binding_count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < arena->binding_count; i++) {
         const ashlar_arena_binding *binding = &arena->bindings[i];
         const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
         ASHLAR_CHECK2(want != NULL); /* regions live as long as the arena */
@@ -246,10 +245,10 @@ static ashlar_status check_bindings(const ashlar_arena *arena) {
             return report_pointer(arena, binding, want);
         }
         if (binding->view != NULL) {
-            status = check_view(arena, binding);
+            ASHLAR_TRY(check_view(arena, binding));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
@@ -259,9 +258,8 @@ ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
     if (arena->allocator == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "check: the arena is not committed");
     }
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && status == ASHLAR_OK; i++) {
-        status = steps[i](arena);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        ASHLAR_TRY(steps[i](arena));
     }
-    return status;
+    return ASHLAR_OK;
 }

@@ -16,21 +16,21 @@ typedef struct piece {
     uintptr_t src;
     size_t bytes;
     size_t tensor;
-    size_t block; /* index of its block in the snapshot; set only if there is an owner */
+    size_t block; /* its index in the snapshot; set only if there is an owner */
     void *dst;
 } piece;
 
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces; /* at first one for each item, in the end one for each tensor to be moved */
+    piece *pieces; /* first one for each item, in the end one for each tensor to be moved */
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
     ashlar_snapshot *snapshot; /* of the owner's blocks; NULL: there is no owner */
     void **freed;              /* [freed_count] blocks to be freed */
     size_t freed_count;
-    bool is_unmarked; /* no use was recorded: free the blocks in the order of the copy's stream */
+    bool is_unmarked; /* no use was recorded: free the blocks on the stream of the copy */
     ashlar_flatten_stats stats;
 } gather;
 
@@ -172,7 +172,7 @@ static void merge_copies(gather *g) {
 
 /* The last block that begins at or before `address`. There must be one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
-    size_t low = 0, high = snapshot->block_count; /* [low] begins at or before it, [high] after */
+    size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
         if (snapshot->blocks[middle].address <= address) {
@@ -209,7 +209,7 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Pieces do not overlap. So a block whose pieces add up to its size can be freed. */
+/* Pieces do not overlap: if a block's pieces together have as many bytes as it, it can be freed. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
@@ -229,21 +229,15 @@ static void choose_freed(gather *g) {
 
 /* Choose the blocks to free. Their next user will wait for the work queued on `stream`. */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
-    ashlar_status status = ashlar_allocator_take_snapshot(owner, &g->snapshot);
-    if (status == ASHLAR_OK) {
-        status = find_blocks(g);
+    ASHLAR_TRY(ashlar_allocator_take_snapshot(owner, &g->snapshot));
+    ASHLAR_TRY(find_blocks(g));
+    choose_freed(g);
+    for (size_t i = 0; i < g->freed_count && !g->is_unmarked; i++) {
+        const ashlar_status status = ashlar_record_stream(owner, g->freed[i], stream);
+        g->is_unmarked = status == ASHLAR_EPOINTER; /* with guard=unmap: only one stream a block */
+        ASHLAR_TRY(g->is_unmarked ? ASHLAR_OK : status);
     }
-    if (status == ASHLAR_OK) {
-        choose_freed(g);
-    }
-    for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
-        status = ashlar_record_stream(owner, g->freed[i], stream);
-        if (status == ASHLAR_EPOINTER) {
-            g->is_unmarked = true; /* with guard=unmap a block has only one stream */
-            status = ASHLAR_OK;
-        }
-    }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Free all the chosen blocks, even if one fails. Returns the first failure. */
@@ -271,7 +265,10 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/* Do everything that can fail before changing any block or binding. */
+/*
+ * Every step that must succeed before anything changes. If one fails, no block has been freed and
+ * no binding has changed.
+ */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);
@@ -281,16 +278,13 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
         !ashlar__arena_reserve_bindings(g->arena, count)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     }
-    ashlar_status status = read_items(g, items, count);
-    if (status == ASHLAR_OK && owner != NULL) {
-        status = prepare_blocks(g, owner, stream);
+    ASHLAR_TRY(read_items(g, items, count));
+    if (owner != NULL) {
+        ASHLAR_TRY(prepare_blocks(g, owner, stream));
     }
-    if (status == ASHLAR_OK) {
-        merge_copies(g);
-        status = ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans,
-                                   g->span_count, stream);
-    }
-    return status;
+    merge_copies(g);
+    return ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans, g->span_count,
+                             stream);
 }
 
 ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,

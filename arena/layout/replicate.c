@@ -29,15 +29,14 @@ static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
 
 static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *source,
                                     ashlar_tensor_spec *specs) {
-    ashlar_status status = ASHLAR_OK;
     size_t first = 0;
-    for (size_t i = 0; i < source->group_count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < source->group_count; i++) {
         const size_t count = read_group(source, i, first, specs);
-        status = ashlar_arena_add_group(copy, source->groups[i].bytes, specs, count, NULL);
+        ASHLAR_TRY(ashlar_arena_add_group(copy, source->groups[i].bytes, specs, count, NULL));
         first += count;
     }
-    ASHLAR_CHECK2(status != ASHLAR_OK || first == source->tensor_count);
-    return status;
+    ASHLAR_CHECK2(first == source->tensor_count);
+    return ASHLAR_OK;
 }
 
 /* Declare in `copy` everything that `source` declares, and place `copy`. */
@@ -75,16 +74,15 @@ static ashlar_status order(side earlier, ashlar_event event, side later) {
 
 static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                   side src, unsigned regions) {
-    ashlar_status status = ASHLAR_OK;
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             ASHLAR_CHECK2(to->regions[i] != NULL && from->regions[i] != NULL);
-            status =
-                ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
-                                 ashlar_arena_region_bytes(from, (ashlar_region)i), dst.stream);
+            ASHLAR_TRY(ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
+                                        ashlar_arena_region_bytes(from, (ashlar_region)i),
+                                        dst.stream));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status copy_between(const ashlar_arena *to, side dst, const ashlar_arena *from,

@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "arena/optimizer/optimizer_table.h"
+#include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/workers.h"
 
 /* One block of device memory holds the scalars, the runs and the partials, in that order. */
@@ -180,13 +180,8 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
 
 ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
                                     double gradient_scale, ashlar_stream stream) {
-    ashlar_status status = check_rate(o, learning_rate);
-    if (status == ASHLAR_OK) {
-        status = check_gradient_scale(gradient_scale);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_rate(o, learning_rate));
+    ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job =
         begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
@@ -214,13 +209,8 @@ ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale
 
 ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
                                       double learning_rate, ashlar_stream stream) {
-    ashlar_status status = check_range(o, offset, bytes);
-    if (status == ASHLAR_OK) {
-        status = check_rate(o, learning_rate);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_range(o, offset, bytes));
+    ASHLAR_TRY(check_rate(o, learning_rate));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
     ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);

@@ -16,7 +16,19 @@
 
 #include "allocator/base/compiler.h"
 #include "arena/optimizer/optimizer_impl.h"
-#include "arena/optimizer/power.h"
+
+/* base^n, by repeated squaring: the same bits on every back end, where those of pow() may differ.
+ */
+ASHLAR_SHARED_FN double ashlar__power(double base, uint64_t n) {
+    double result = 1;
+    for (; n != 0; n >>= 1) {
+        if ((n & 1) != 0) {
+            result *= base;
+        }
+        base *= base;
+    }
+    return result;
+}
 
 /* The run that `chunk` belongs to: the last run that begins at or before it. */
 ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {

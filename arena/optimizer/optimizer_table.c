@@ -2,7 +2,7 @@
  * optimizer_table.c - the runs and chunks of a job, the same on every back end: all runs of an
  * arena that an optimizer updates, and those in a range of bytes.
  */
-#include "arena/optimizer/optimizer_table.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"

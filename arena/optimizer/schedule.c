@@ -6,7 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "arena/optimizer/power.h"
+#include "arena/optimizer/optimizer_formula.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
     static const char *const names[] = {

@@ -229,13 +229,8 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
 
 ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stream stream) {
     uint64_t bit = 0;
-    ashlar_status status = check_final(r, tensor);
-    if (status == ASHLAR_OK) {
-        status = number_stream(r, stream, &bit);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_final(r, tensor));
+    ASHLAR_TRY(number_stream(r, stream, &bit));
     bucket *of = &r->buckets[r->arena->groups[r->arena->tensors[tensor].group].bucket];
     ASHLAR_CHECK2(of->missing > 0 && of >= &r->buckets[r->next]);
     r->is_final[tensor] = true;
@@ -278,20 +273,19 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
  * bucket has the lowest address. */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
-    ashlar_status status = ASHLAR_OK;
-    for (size_t end = r->arena->bucket_count; end > 0 && status == ASHLAR_OK;) {
+    for (size_t end = r->arena->bucket_count; end > 0;) {
         const ashlar_arena_bucket *first = &buckets[--end];
         size_t bytes = first->bytes;
         while (end > 0 && buckets[end - 1].dtype == first->dtype) {
             ASHLAR_CHECK2(first->offset + bytes == buckets[end - 1].offset);
             bytes += buckets[--end].bytes;
         }
-        status = r->collectives.broadcast(
+        ASHLAR_TRY(r->collectives.broadcast(
             r->collectives.context,
             (char *)r->arena->regions[ASHLAR_REGION_PARAMETERS] + first->offset,
-            bytes / ashlar_dtype_bytes(first->dtype), first->dtype, root, r->stream);
+            bytes / ashlar_dtype_bytes(first->dtype), first->dtype, root, r->stream));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_stream stream) {
@@ -305,11 +299,11 @@ ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
                                            "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
     }
-    ashlar_status status = order(r, stream, r->stream);
-    for (size_t i = 0; i < r->arena->bucket_count && status == ASHLAR_OK; i++) {
+    ASHLAR_TRY(order(r, stream, r->stream));
+    for (size_t i = 0; i < r->arena->bucket_count; i++) {
         if (r->buckets[i].tensors > 0) {
-            status = send_range(r, r->collectives.all_gather, ASHLAR_REGION_PARAMETERS, i);
+            ASHLAR_TRY(send_range(r, r->collectives.all_gather, ASHLAR_REGION_PARAMETERS, i));
         }
     }
-    return status == ASHLAR_OK ? order(r, r->stream, stream) : status;
+    return order(r, r->stream, stream);
 }

@@ -34,26 +34,15 @@ struct ashlar_batch_sampler {
     double handed_out;                /* items in all epochs so far; exact up to 2^53 */
 };
 
-/* A random index below i. */
-static size_t draw_below(ashlar_batch_sampler *s, size_t i) {
-    return (size_t)ashlar__random_below(&s->random, i);
-}
-
-static void shuffle_items(ashlar_batch_sampler *s) {
-    for (size_t i = s->item_count; i > 1; i--) {
-        const size_t j = draw_below(s, i);
-        const ashlar_batch_sampler_item swap = s->items[i - 1];
-        s->items[i - 1] = s->items[j];
-        s->items[j] = swap;
-    }
-}
-
-static void shuffle_batches(ashlar_batch_sampler *s) {
-    for (size_t i = s->window; i > 1; i--) {
-        const size_t j = draw_below(s, i);
-        const size_t swap = s->batch_order[i - 1];
-        s->batch_order[i - 1] = s->batch_order[j];
-        s->batch_order[j] = swap;
+static void shuffle(ashlar_random *random, void *array, size_t count, size_t item_bytes) {
+    char *items = array, swap[sizeof(ashlar_batch_sampler_item)];
+    ASHLAR_CHECK2(item_bytes <= sizeof swap);
+    for (size_t i = count; i > 1; i--) {
+        char *last = items + (i - 1) * item_bytes;
+        char *other = items + (size_t)ashlar__random_below(random, i) * item_bytes;
+        memcpy(swap, last, item_bytes);
+        memmove(last, other, item_bytes); /* they may be the same */
+        memcpy(other, swap, item_bytes);
     }
 }
 
@@ -121,7 +110,7 @@ static void fill_window(ashlar_batch_sampler *s) {
     const size_t places = s->window * s->batch;
     for (size_t i = 0; i < places; i++) {
         if (s->drawn_count == s->item_count) {
-            shuffle_items(s);
+            shuffle(&s->random, s->items, s->item_count, sizeof *s->items);
             s->drawn_count = 0;
         }
         s->drawn[i] = (drawn_item){s->items[s->drawn_count++], i};
@@ -130,7 +119,7 @@ static void fill_window(ashlar_batch_sampler *s) {
     for (size_t i = 0; i < places; i++) {
         s->ready[i] = s->drawn[i].item;
     }
-    shuffle_batches(s);
+    shuffle(&s->random, s->batch_order, s->window, sizeof *s->batch_order);
     s->batches_left = s->window;
 }
 

@@ -110,9 +110,7 @@ static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     const ashlar_status status =
         ashlar__cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, lengths);
     ashlar__host_free(lengths);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(status);
     ASHLAR_CUDNN_TRY(s->cudnn, temp_space_sizes, cudnnGetRNNTempSpaceSizes,
                      (s->handle, s->rnn,
                       sizes->training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, s->x,
@@ -154,18 +152,11 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
                            size_t *reserve_bytes, size_t *work_bytes) {
     ashlar_cudnn_sizes found;
     work_layout at;
-    ashlar_status status = check_shape(rnn, steps, batch);
-    if (status == ASHLAR_OK) {
-        status = lock(rnn);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = find_sizes(rnn, steps, batch, training, &found);
+    ASHLAR_TRY(check_shape(rnn, steps, batch));
+    ASHLAR_TRY(lock(rnn));
+    const ashlar_status status = find_sizes(rnn, steps, batch, training, &found);
     unlock(rnn);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(status);
     if (!lay_out_work(rnn, &found, &at)) {
         return ashlar__fail(ASHLAR_EOVERFLOW,
                             "rnn: the workspace of %zu steps of %zu sequences "
@@ -247,17 +238,13 @@ static ashlar_status backward_data(const call *c) {
     const ashlar_rnn_buffers *b = c->b;
     void *const dx = b->dx != NULL ? b->dx : (char *)b->work + c->at.dx;
     const void *dy = b->dy;
-    ashlar_status status = ASHLAR_OK;
     if (b->dx != NULL && !is_uniform(c->batch)) {
         /* Zero dx past the lengths: cuDNN documents the descriptor's fill value for y only. */
-        status = clear(c, b->dx, c->at.dx_bytes);
+        ASHLAR_TRY(clear(c, b->dx, c->at.dx_bytes));
     }
-    if (status == ASHLAR_OK && dy == NULL) {
+    if (dy == NULL) {
         dy = (char *)b->work + c->at.dy;
-        status = clear(c, (char *)b->work + c->at.dy, c->at.dy_bytes);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
+        ASHLAR_TRY(clear(c, (char *)b->work + c->at.dy, c->at.dy_bytes));
     }
     ASHLAR_CUDNN_TRY(s->cudnn, backward_data, cudnnRNNBackwardData_v8,
                      (s->handle, s->rnn, NULL, s->y, b->y, dy, s->x, dx, s->h, b->hx, b->dhy,

@@ -86,11 +86,9 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
                      (s->handle, s->rnn, (int32_t)pseudo_layer,
                       layout->elements * ashlar_dtype_bytes(layout->config.dtype), base,
                       (int32_t)number, s->h, &matrix, s->c, &bias));
-    ashlar_status status = check_offset(&p, matrices[block], matrix);
-    if (status == ASHLAR_OK) {
-        status = check_shape(s, &p, matrices[block]);
-    }
-    return status == ASHLAR_OK && block < 2 ? check_offset(&p, biases[block], bias) : status;
+    ASHLAR_TRY(check_offset(&p, matrices[block], matrix));
+    ASHLAR_TRY(check_shape(s, &p, matrices[block]));
+    return block < 2 ? check_offset(&p, biases[block], bias) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,

@@ -24,8 +24,10 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     return c->math == ASHLAR_RNN_MATH_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-/* Each cell's mode. The table is built from the list of cells, so that a cell without a line here
- * does not compile: a row missing from a table would be 0, which is cuDNN's ReLU. */
+/*
+ * Each cell's mode. The table is built from the list of cells, so a cell without a line here does
+ * not compile. In a table written by hand, a row left out would be 0, which is cuDNN's ReLU.
+ */
 #define MODE_OF_LSTM CUDNN_LSTM
 #define MODE_OF_GRU CUDNN_GRU
 #define MODE_OF_TANH CUDNN_RNN_TANH
@@ -34,8 +36,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
- * an int, since a layout has fewer than 2^31 elements. */
+/* Set the rnn's descriptor. No projection is, for cuDNN, one as wide as hidden. All sizes fit in an
+ * int, because a layout has fewer than 2^31 elements. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
@@ -76,7 +78,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
 static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
                                      ashlar_dtype dtype, size_t steps, size_t batch, size_t width,
                                      const int32_t *lengths) {
-    double zero = 0; /* zero in every element type that cuDNN may read */
+    double zero = 0; /* its bytes are 0 in every element type that cuDNN may read */
     ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
                      (desc, ashlar__cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                       (int)steps, (int)batch, (int)width, lengths, &zero));
@@ -123,14 +125,6 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     return ASHLAR_OK;
 }
 
-/* Wait until dropout's states are drawn on the default stream, which not every stream waits for. */
-static ashlar_status wait_for_states(const ashlar_rnn *rnn) {
-    ashlar_driver *driver = rnn->device->driver;
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuCtxSynchronize", result);
-}
-
 static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
     ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&s->handle));
@@ -142,8 +136,11 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
     ASHLAR_TRY(take_states(rnn, s));
     ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
-    if (s->states != NULL) {
-        ASHLAR_TRY(wait_for_states(rnn));
+    if (s->states != NULL) { /* drawn on the default stream, for which not every stream waits */
+        const cu_result result = ASHLAR_DRIVER_CALL(rnn->device->driver, ctx_synchronize, ());
+        if (result != CU_SUCCESS) {
+            return ashlar__driver_error(rnn->device->driver, "cuCtxSynchronize", result);
+        }
     }
     return ashlar__cudnn_check_layout(&rnn->layout, s);
 }
@@ -182,8 +179,10 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
 }
 
-/* Run build() in the device's context, and unmake() if it fails. This thread's capture mode is
- * relaxed meanwhile: both take device memory, which another thread's capture would forbid. */
+/*
+ * Run build() in the device's context, and unmake() if it fails. They allocate and free device
+ * memory, which a capture by another thread would forbid if this thread's mode were not relaxed.
+ */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;

@@ -3,11 +3,67 @@
 
 #include <pthread.h>
 
-#include "rnn/layer/cublas_table.h"
+#include <cublas_v2.h>
+
 #include "arena/compute/cuda_kernels.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/shared_library.h"
 #include "rnn/layer/ops_cuda.h"
+
+/* ---- cuBLAS ---- */
+
+/* X(field, symbol). Symbols have _v2 if cuBLAS's header makes the plain name a macro for that. */
+#define ASHLAR_CUBLAS_MAP(X)                    \
+    X(get_status_string, cublasGetStatusString) \
+    X(create, cublasCreate_v2)                  \
+    X(destroy, cublasDestroy_v2)                \
+    X(set_stream, cublasSetStream_v2)           \
+    X(gemm, cublasGemmEx)
+
+typedef struct ashlar_cublas {
+#define X(field, symbol) __typeof__(&symbol) field;
+    ASHLAR_CUBLAS_MAP(X)
+#undef X
+} ashlar_cublas;
+
+static const char *const names[] = {
+#define X(field, symbol) #symbol,
+    ASHLAR_CUBLAS_MAP(X)
+#undef X
+};
+enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
+_Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
+
+/* Set *out to the one table of the process; the first call fills it. The functions are found at run
+ * time; nothing links to cuBLAS. Errors: ASHLAR_ENOTSUP (no library); the next call tries again. */
+static ashlar_status open_cublas(const ashlar_cublas **out) {
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_cublas functions;
+    static const ashlar_shared_library library = {
+        .what = "cuBLAS",
+        .variable = "ASHLAR_CUBLAS",
+        .names = {"libcublas.so.13", "libcublas.so.12"},
+        .functions = names,
+        .function_count = FUNCTION_COUNT,
+    };
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
+    *out = &functions;
+    return ASHLAR_OK;
+}
+
+static ashlar_status fail_cublas(const ashlar_cublas *cublas, const char *what,
+                                 cublasStatus_t result) {
+    const ashlar_status status =
+        result == CUBLAS_STATUS_ALLOC_FAILED ? ASHLAR_ENOMEM
+        : result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH
+            ? ASHLAR_ENOTSUP
+            : ASHLAR_EDRIVER;
+    return ashlar__fail(status, "%s: %s (%d)", what, cublas->get_status_string(result),
+                        (int)result);
+}
+
+/* ---- the kernels' names ---- */
 
 extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
 
@@ -56,7 +112,7 @@ static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     if (relaxed == CU_SUCCESS) {
         const cublasStatus_t result = c->cublas->create(&c->handle);
         if (result != CUBLAS_STATUS_SUCCESS) {
-            status = ashlar__cublas_error(c->cublas, "cublasCreate", result);
+            status = fail_cublas(c->cublas, "cublasCreate", result);
         }
         ashlar__driver_unrelax(driver, mode);
     } else {
@@ -67,7 +123,7 @@ static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
 }
 
 static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
-    ashlar_status status = ashlar__cublas_open(&c->cublas);
+    ashlar_status status = open_cublas(&c->cublas);
     if (status == ASHLAR_OK) {
         status = ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
                                            KERNEL_COUNT, &c->module, c->kernels);
@@ -218,9 +274,8 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
         a->is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, one, b->data, type,
         (int)b->width, a->data, type, (int)a->width, adds ? one : zero, out, type, (int)n,
         computes[ops->dtype], CUBLAS_GEMM_DEFAULT);
-    return result == CUBLAS_STATUS_SUCCESS
-               ? ASHLAR_OK
-               : ashlar__cublas_error(c->cublas, "cublasGemmEx", result);
+    return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
+                                           : fail_cublas(c->cublas, "cublasGemmEx", result);
 }
 
 /* Lock the handle for this thread, set its stream, and make the device's context current. */
@@ -243,7 +298,7 @@ static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
     if (result != CUBLAS_STATUS_SUCCESS) {
         ashlar__device_leave(ops->device);
         pthread_mutex_unlock(&c->lock);
-        return ashlar__cublas_error(c->cublas, "cublasSetStream", result);
+        return fail_cublas(c->cublas, "cublasSetStream", result);
     }
     return ASHLAR_OK;
 }

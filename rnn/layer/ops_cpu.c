@@ -37,40 +37,29 @@ static real row_max(const real *row, size_t width) {
     return best[0];
 }
 
-static real row_sum(const real *row, size_t width) {
-    real sum[LANES] = {0};
-    size_t j = 0;
-    for (; j + LANES <= width; j += LANES) {
-        for (size_t k = 0; k < LANES; k++) {
-            sum[k] += row[j + k];
-        }
+/* Define a function that sums `term` over the elements x of a row. */
+#define DEFINE_SUM(name, term)                                    \
+    static real name(const real *row, size_t width, real shift) { \
+        real sum[LANES] = {0};                                    \
+        size_t j = 0;                                             \
+        (void)shift;                                              \
+        for (; j + LANES <= width; j += LANES) {                  \
+            for (size_t k = 0; k < LANES; k++) {                  \
+                const real x = row[j + k];                        \
+                sum[k] += (term);                                 \
+            }                                                     \
+        }                                                         \
+        for (; j < width; j++) {                                  \
+            const real x = row[j];                                \
+            sum[0] += (term);                                     \
+        }                                                         \
+        for (size_t k = 1; k < LANES; k++) {                      \
+            sum[0] += sum[k];                                     \
+        }                                                         \
+        return sum[0];                                            \
     }
-    for (; j < width; j++) {
-        sum[0] += row[j];
-    }
-    for (size_t k = 1; k < LANES; k++) {
-        sum[0] += sum[k];
-    }
-    return sum[0];
-}
-
-/* The sum of exp(row[j] - shift), in the same order of additions as row_sum(). */
-static real exp_sum(const real *row, size_t width, real shift) {
-    real sum[LANES] = {0};
-    size_t j = 0;
-    for (; j + LANES <= width; j += LANES) {
-        for (size_t k = 0; k < LANES; k++) {
-            sum[k] += real_exp(row[j + k] - shift);
-        }
-    }
-    for (; j < width; j++) {
-        sum[0] += real_exp(row[j] - shift);
-    }
-    for (size_t k = 1; k < LANES; k++) {
-        sum[0] += sum[k];
-    }
-    return sum[0];
-}
+DEFINE_SUM(row_sum, x)
+DEFINE_SUM(exp_sum, real_exp(x - shift))
 
 /* out[j] = exp((row[j] - shift) * scale); out may be row. */
 static void exp_row(const real *row, size_t width, real shift, real scale, real *out) {
@@ -166,7 +155,7 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     const real top = row_max(logits, classes);
     const double gap = (double)top - (double)logits[target];
     exp_row(logits, classes, top, 1, dlogits);
-    const real sum = row_sum(dlogits, classes);
+    const real sum = row_sum(dlogits, classes, 0);
     scale_row(dlogits, classes, weight / sum);
     dlogits[target] -= weight;
     return log((double)sum) + gap;
@@ -210,7 +199,7 @@ void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
         real *const out = probs + row * classes;
         const real *const in = logits + row * classes;
         exp_row(in, classes, row_max(in, classes), (real)(1.0 / args->temperature), out);
-        scale_row(out, classes, 1 / row_sum(out, classes));
+        scale_row(out, classes, 1 / row_sum(out, classes, 0));
     }
 }
 

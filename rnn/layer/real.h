@@ -11,7 +11,19 @@
 #include "arena/compute/element.h"
 #include "rnn/layer/blas.h"
 #include "rnn/layer/real_f32.h"
-#include "rnn/layer/real_f64.h"
+
+/* double is the reference that float is tested against: libm's, accurate, not vectorised. */
+static inline double real_exp_f64(double x) {
+    return exp(x);
+}
+
+static inline double real_sigmoid_f64(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static inline double real_tanh_f64(double x) {
+    return tanh(x);
+}
 
 typedef ASHLAR_REAL real;
 

@@ -1,5 +1,5 @@
 /*
- * real_f32.h - exp, sigmoid and tanh of float (internal; real.h chooses it or real_f64.h).
+ * real_f32.h - exp, sigmoid and tanh of float (internal; for real.h).
  *
  * The functions here are branch-free and inline, so that loops over them vectorise; calls of libm
  * would not. Largest errors if the result is a normal number: exp 2 ulp, sigmoid and tanh 4 ulp;

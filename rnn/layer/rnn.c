@@ -62,14 +62,13 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     if (!has_buffers || buffers->work == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
     }
-    ashlar_status status = check_batch(batch);
     size_t reserve_bytes, work_bytes;
-    if (status == ASHLAR_OK) { /* if the sizes cannot be computed, no buffers can be right */
-        const bool training = buffers->reserve != NULL;
-        status = rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
-                                     &work_bytes);
-    }
-    return status == ASHLAR_OK ? rnn->backend->queue(rnn, pass, batch, buffers, stream) : status;
+    const bool training = buffers->reserve != NULL;
+    ASHLAR_TRY(check_batch(batch));
+    /* If the sizes cannot be computed, no buffers can be right. */
+    ASHLAR_TRY(rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
+                                   &work_bytes));
+    return rnn->backend->queue(rnn, pass, batch, buffers, stream);
 }
 
 ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,

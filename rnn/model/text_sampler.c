@@ -7,26 +7,26 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-/* Device memory of the sampler, in one block; offsets in bytes, each a multiple of ALIGN. */
 enum { ALIGN = 64 };
 
-typedef struct step_layout {
-    size_t token;  /* int32 [1] */
-    size_t length; /* int32 [1], always 1 */
-    size_t x;      /* [E]; x, y, states and logits are of the model's type */
-    size_t y;      /* [P] */
-    size_t states; /* two pairs of h and c, [L, H] each; a step reads one pair, writes the other */
-    size_t logits; /* [V] */
-    size_t work;
-    size_t bytes;
-} step_layout;
+/* The sampler's arrays, one behind the other in one block of device memory. */
+enum {
+    TOKEN,  /* int32 [1] */
+    LENGTH, /* int32 [1], always 1 */
+    X,      /* [E]; x, y, states and logits are of the model's type */
+    Y,      /* [P] */
+    STATES, /* two pairs of h and c, [L, H] each; a step reads one pair, writes the other */
+    LOGITS, /* [V] */
+    WORK,
+    ARRAY_COUNT
+};
 
 struct ashlar_text_sampler {
     ashlar_model *model;
     ashlar_sampling sampling;
     ashlar_random random;
-    step_layout at;
-    char *memory; /* device, at.bytes */
+    size_t at[ARRAY_COUNT + 1]; /* offsets in bytes, multiples of ALIGN; then the end */
+    char *memory;               /* device */
     unsigned now; /* which of the two pairs of states is current: 0 or 1 */
     char *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
 };
@@ -35,36 +35,28 @@ static size_t align_up(size_t bytes) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static size_t place(size_t *end, size_t bytes) {
-    const size_t offset = *end;
-    *end += align_up(bytes);
-    return offset;
-}
-
 /* Bytes from the beginning of one state, [L, H], to that of the next. */
 static size_t state_stride(const ashlar_model_config *c) {
     return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
-/* No overflow: the weights, which are larger, are in memory. */
-static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
+/* Sizes cannot overflow: the weights, which are larger, are in memory already. */
+static void lay_out(ashlar_text_sampler *s, size_t work_bytes) {
+    const ashlar_model_config *c = &s->model->config;
     const size_t item = ashlar_dtype_bytes(c->dtype);
-    step_layout at = {0};
-    size_t end = 0;
-    at.token = place(&end, sizeof(int32_t));
-    at.length = place(&end, sizeof(int32_t));
-    at.x = place(&end, c->embedding * item);
-    at.y = place(&end, c->hidden * item);
-    at.states = place(&end, 4 * state_stride(c));
-    at.logits = place(&end, c->classes * item);
-    at.work = place(&end, work_bytes);
-    at.bytes = end;
-    return at;
+    const size_t bytes[] = {
+        [TOKEN] = sizeof(int32_t), [LENGTH] = sizeof(int32_t),     [X] = c->embedding * item,
+        [Y] = c->hidden * item,    [STATES] = 4 * state_stride(c), [LOGITS] = c->classes * item,
+        [WORK] = work_bytes};
+    ASHLAR_TABLE_IS_FULL(bytes, ARRAY_COUNT);
+    for (size_t i = 0; i < ARRAY_COUNT; i++) {
+        s->at[i + 1] = s->at[i] + align_up(bytes[i]);
+    }
 }
 
 /* A state of pair `side` (0 or 1): h if `which` is 0, c if it is 1. */
 static void *state(const ashlar_text_sampler *s, unsigned side, unsigned which) {
-    return s->memory + s->at.states + (2 * side + which) * state_stride(&s->model->config);
+    return s->memory + s->at[STATES] + (2 * side + which) * state_stride(&s->model->config);
 }
 
 static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config *sampling) {
@@ -76,15 +68,15 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
         ASHLAR_HOST_NEW(s->logits, m->config.classes * ashlar_dtype_bytes(m->config.dtype),
                         "no host memory for a sampler");
     }
-    s->at = lay_out(&m->config, work_bytes);
+    lay_out(s, work_bytes);
     void *memory = NULL;
-    ASHLAR_TRY(
-        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory));
+    ASHLAR_TRY(ashlar_alloc_tagged(m->allocator, s->at[ARRAY_COUNT], ASHLAR_TAG_ACTIVATIONS,
+                                   m->stream, &memory));
     s->memory = memory;
     const int32_t one = 1;
-    ASHLAR_TRY(ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream)); /* zero states */
+    ASHLAR_TRY(ashlar_fill(m->device, memory, 0, s->at[ARRAY_COUNT], m->stream)); /* zero states */
     ASHLAR_TRY(
-        ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream));
+        ashlar_copy_to_device(m->device, s->memory + s->at[LENGTH], &one, sizeof one, m->stream));
     return ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK);
 }
 
@@ -114,14 +106,14 @@ static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol
     const ashlar_embedding_args args = {
         .steps = 1,
         .batch = 1,
-        .lengths = (const int32_t *)(const void *)(s->memory + s->at.length),
+        .lengths = (const int32_t *)(const void *)(s->memory + s->at[LENGTH]),
         .classes = m->config.classes,
         .width = m->config.embedding,
-        .tokens = (const int32_t *)(const void *)(s->memory + s->at.token),
+        .tokens = (const int32_t *)(const void *)(s->memory + s->at[TOKEN]),
         .table = m->parameters.embedding,
-        .out = s->memory + s->at.x,
+        .out = s->memory + s->at[X],
     };
-    ASHLAR_TRY(ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol, sizeof symbol,
+    ASHLAR_TRY(ashlar_copy_to_device(m->device, s->memory + s->at[TOKEN], &symbol, sizeof symbol,
                                      m->stream));
     return ashlar__ops_embedding_forward(m->ops, &args, m->stream);
 }
@@ -130,12 +122,12 @@ static ashlar_status feed_rnn(ashlar_text_sampler *s) {
     const int32_t one = 1;
     const ashlar_rnn_batch batch = {.steps = 1, .batch = 1, .lengths = &one};
     const ashlar_rnn_buffers buffers = {
-        .work = s->memory + s->at.work,
-        .x = s->memory + s->at.x,
+        .work = s->memory + s->at[WORK],
+        .x = s->memory + s->at[X],
         .hx = state(s, s->now, 0),
         .cx = state(s, s->now, 1),
         .weights = s->model->parameters.stack,
-        .y = s->memory + s->at.y,
+        .y = s->memory + s->at[Y],
         .hy = state(s, !s->now, 0),
         .cy = state(s, !s->now, 1),
     };
@@ -156,15 +148,15 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
         .rows = 1,
         .in = ashlar_rnn_layout_of(m->rnn)->output,
         .out = m->config.classes,
-        .x = s->memory + s->at.y,
+        .x = s->memory + s->at[Y],
         .weight = m->parameters.weight,
         .bias = m->parameters.bias,
-        .y = s->memory + s->at.logits,
+        .y = s->memory + s->at[LOGITS],
     };
     const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
     void *const host = s->logits != NULL ? (void *)s->logits : s->sampling.logits;
     ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
-    ASHLAR_TRY(ashlar_copy_to_host(m->device, host, s->memory + s->at.logits, bytes, m->stream));
+    ASHLAR_TRY(ashlar_copy_to_host(m->device, host, s->memory + s->at[LOGITS], bytes, m->stream));
     ASHLAR_TRY(ashlar_stream_synchronize(m->device, m->stream));
     if (s->logits != NULL) {
         ashlar__convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,

@@ -1,5 +1,4 @@
 /* main_sample.c - ashlar-sample: write text with a model that ashlar-train saved. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <ashlar/checkpoint.h>
@@ -9,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/text.h"
@@ -65,10 +65,9 @@ static void print_help(void) {
 static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
                                 size_t max, size_t *out) {
     const char *text = ashlar_checkpoint_metadata(file, key);
-    char *end = NULL;
-    const unsigned long long value =
-        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (end == NULL || value < min || value > max || *end != '\0') {
+    uint64_t value;
+    if (text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) || value < min ||
+        value > max) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "the model file has no good %s (%zu to %zu); is it one that "
                             "ashlar-train saved?",
@@ -104,27 +103,20 @@ static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_con
 static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
                           ashlar_model **out) {
     ashlar_model_config config;
-    ashlar_model *model = NULL;
-    ashlar_status status = read_config(file, &config);
-    if (status == ASHLAR_OK) {
-        status = ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
-    }
-    if (status == ASHLAR_OK) {
-        status =
-            ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream);
-    }
-    ASHLAR_HAND_OUT(status, model, ashlar__model_destroy, out);
+    ashlar_model *model;
+    ASHLAR_TRY(read_config(file, &config));
+    ASHLAR_TRY(ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model));
+    ASHLAR_HAND_OUT(
+        ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream), model,
+        ashlar__model_destroy, out);
 }
 
 /* Write a text and its report. */
 static ashlar_status write_text(const command *c, ashlar_model *model,
                                 const ashlar_text_config *text) {
     ashlar_text_report report;
-    ashlar_status status = ashlar__text_write(model, stdout, text, &report);
-    if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar__text_report_write(c->json, model, text, &report);
-    }
-    return status;
+    ASHLAR_TRY(ashlar__text_write(model, stdout, text, &report));
+    return c->json == NULL ? ASHLAR_OK : ashlar__text_report_write(c->json, model, text, &report);
 }
 
 static ashlar_status sample(const command *c, ashlar_device *device,

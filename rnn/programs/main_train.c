@@ -1,12 +1,12 @@
 /* main_train.c - ashlar-train: train a character RNN on text, or a tagger on tagged words. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <ashlar/trace.h>
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/error.h"
+#include "allocator/base/host.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
@@ -120,26 +120,25 @@ static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *
 
 static ashlar_status print_map(const ashlar_arena *arena) {
     size_t bytes = 0;
-    ashlar_status status = ashlar_arena_format_map(arena, NULL, 0, &bytes);
-    char *text = status == ASHLAR_OK ? malloc(bytes) : NULL;
-    if (status == ASHLAR_OK) {
-        status = text != NULL ? ashlar_arena_format_map(arena, text, bytes, NULL)
-                              : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a map");
-    }
+    char *text;
+    ASHLAR_TRY(ashlar_arena_format_map(arena, NULL, 0, &bytes));
+    ASHLAR_HOST_NEW(text, bytes, "no host memory for a map");
+    const ashlar_status status = ashlar_arena_format_map(arena, text, bytes, NULL);
     if (status == ASHLAR_OK) {
         printf("%s\n", text);
     }
-    free(text);
+    ashlar__host_free(text);
     return status;
 }
 
 /* Train. The trainer owns the task from here on, even if creating the trainer fails. */
 static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
                            ashlar_task *task) {
-    ashlar_trainer *trainer = NULL;
+    ashlar_trainer *trainer;
     ashlar_train_report report;
-    ashlar_status status = ashlar__trainer_create(device, task, &c->train, &trainer);
-    if (status == ASHLAR_OK && c->wants_map) {
+    ASHLAR_TRY(ashlar__trainer_create(device, task, &c->train, &trainer));
+    ashlar_status status = ASHLAR_OK;
+    if (c->wants_map) {
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
     if (status == ASHLAR_OK) {
@@ -153,15 +152,13 @@ static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
 }
 
 static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *device) {
-    ashlar_corpus *corpus = NULL;
-    ashlar_task *task = NULL;
-    ashlar_status status = ashlar__corpus_open(c->data.items, c->data.count, &corpus);
-    if (status == ASHLAR_OK) {
-        if (!c->is_quiet) {
-            print_start(c, corpus);
-        }
-        status = ashlar__task_text_create(corpus, &c->train, &task);
+    ashlar_corpus *corpus;
+    ashlar_task *task;
+    ASHLAR_TRY(ashlar__corpus_open(c->data.items, c->data.count, &corpus));
+    if (!c->is_quiet) {
+        print_start(c, corpus);
     }
+    ashlar_status status = ashlar__task_text_create(corpus, &c->train, &task);
     if (status == ASHLAR_OK) {
         status = train(c, device, task);
     }

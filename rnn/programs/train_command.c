@@ -1,11 +1,11 @@
 /* train_command.c - the command line of ashlar-train: its options, their defaults and checks. */
 #include "rnn/programs/train_command.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/parse.h"
 #include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
@@ -220,18 +220,17 @@ static ashlar_status read_stack(ashlar_train_command *c) {
 /* Read the value of --recompute: a count, or "auto". */
 static ashlar_status read_recompute(ashlar_train_command *c) {
     ashlar_train_config *t = &c->train;
-    char *end = NULL;
+    uint64_t steps = 0;
     t->recomputes_auto = strcmp(c->recompute, "auto") == 0;
-    const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
-    const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
-    if (!t->recomputes_auto && (!is_count || *end != '\0' || steps > 1000000)) {
+    if (!t->recomputes_auto &&
+        (!ashlar__parse_count(ashlar__piece_of(c->recompute), &steps) || steps > 1000000)) {
         return ashlar__fail(
             ASHLAR_EINVAL,
             "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
             "1000000",
             c->recompute);
     }
-    t->recompute = (size_t)steps;
+    t->recompute = steps;
     if (t->batch % t->accumulate != 0) {
         return ashlar__fail(ASHLAR_EINVAL,
                             "--accumulate: %zu does not divide the %zu sequences of --batch",

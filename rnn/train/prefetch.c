@@ -6,14 +6,12 @@
 ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
                                     ashlar_task *task, ashlar_stream stream) {
     *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
-    ashlar_status status = ashlar_stream_create(device, &prefetch->copies);
-    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS && status == ASHLAR_OK; i++) {
-        status = ashlar_event_create(device, &prefetch->uploaded[i]);
-        if (status == ASHLAR_OK) {
-            status = ashlar_event_create(device, &prefetch->done[i]);
-        }
+    ASHLAR_TRY(ashlar_stream_create(device, &prefetch->copies));
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+        ASHLAR_TRY(ashlar_event_create(device, &prefetch->uploaded[i]));
+        ASHLAR_TRY(ashlar_event_create(device, &prefetch->done[i]));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {

@@ -59,13 +59,8 @@ static ashlar_status run_test(ashlar_tagger_task *t, ashlar_trainer *trainer,
         const size_t left = t->counts.held_out - i;
         const size_t count = left < t->config.batch ? left : t->config.batch;
         ashlar__tagger_batch_fill(&t->buffers[0], t->corpus, items + i, count);
-        ashlar_status status = predict(t, trainer);
-        if (status == ASHLAR_OK) {
-            status = ashlar_stream_synchronize(t->tagger->device, t->tagger->stream);
-        }
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(predict(t, trainer));
+        ASHLAR_TRY(ashlar_stream_synchronize(t->tagger->device, t->tagger->stream));
         count_right(t, test);
     }
     test->loss = test->words > 0 ? test->loss / (double)test->words : 0;

@@ -4,35 +4,30 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/train/train_checkpoint.h"
 
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena) && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         if (info.rank == 1) {
-            status = ashlar_arena_set_options(arena, i, &options);
+            ASHLAR_TRY(ashlar_arena_set_options(arena, i, &options));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Take device memory for the sums of losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
     const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
-    void *losses = NULL;
+    void *losses;
     t->outcome_bytes = sizeof(ashlar_train_outcome) + losses_bytes;
-    ashlar_status status =
-        ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE, t->stream, &losses);
+    ASHLAR_TRY(
+        ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE, t->stream, &losses));
     t->losses = losses;
-    if (status == ASHLAR_OK) {
-        status = ashlar_device_host_alloc(t->device, ASHLAR_TASK_BUFFERS * t->outcome_bytes,
-                                          &t->outcomes);
-    }
-    return status;
+    return ashlar_device_host_alloc(t->device, ASHLAR_TASK_BUFFERS * t->outcome_bytes,
+                                    &t->outcomes);
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {

@@ -1,5 +1,5 @@
 /* train_checkpoint.c - saves a training in a file, and reads it back to resume. */
-#include "rnn/train/train_checkpoint.h"
+#include "rnn/train/train_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/parse.h"
 #include "rnn/train/task_options.h"
 
 static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
@@ -64,22 +65,28 @@ static ashlar_status fail_missing(const char *path, const char *key) {
         path, key);
 }
 
-static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
-                                  const ashlar_metadata *want) {
+/* The first pair that the file has not, or with another text, *got; NULL if it has all. */
+static const ashlar_checkpoint_pair *
+find_difference(const ashlar_checkpoint *file, const ashlar_metadata *want, const char **got) {
     for (size_t i = 0; i < want->count; i++) {
-        const ashlar_checkpoint_pair *pair = &want->pairs[i];
-        const char *got = ashlar_checkpoint_metadata(file, pair->key);
-        if (got == NULL) {
-            return fail_missing(path, pair->key);
-        }
-        if (strcmp(got, pair->value) != 0) {
-            return ashlar__fail(ASHLAR_EFORMAT,
-                                "%s: %s is %.80s there, and %s here; a training goes on with the "
-                                "options and the data that it began with",
-                                path, pair->key, got, pair->value);
+        *got = ashlar_checkpoint_metadata(file, want->pairs[i].key);
+        if (*got == NULL || strcmp(*got, want->pairs[i].value) != 0) {
+            return &want->pairs[i];
         }
     }
-    return ASHLAR_OK;
+    return NULL;
+}
+
+static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
+                                  const ashlar_metadata *want) {
+    const char *got;
+    const ashlar_checkpoint_pair *pair = find_difference(file, want, &got);
+    return pair == NULL  ? ASHLAR_OK
+           : got == NULL ? fail_missing(path, pair->key)
+                         : ashlar__fail(ASHLAR_EFORMAT,
+                                        "%s: %s is %.80s there, and %s here; a training goes on "
+                                        "with the options and the data that it began with",
+                                        path, pair->key, got, pair->value);
 }
 
 /* --- where the training is ------------------------------------------------------------------- */
@@ -124,15 +131,14 @@ static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpo
 static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, uint64_t steps,
                                uint64_t *step) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.step");
-    char *end = NULL;
-    const unsigned long long value =
-        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (value == 0 || *end != '\0') {
+    uint64_t value;
+    if (text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) || value == 0) {
         return fail_missing(path, "ashlar.step");
     }
     if (value >= steps) {
         return ashlar__fail(ASHLAR_EINVAL,
-                            "%s: %llu steps are done already; ask for more of them with --steps, "
+                            "%s: %" PRIu64
+                            " steps are done already; ask for more of them with --steps, "
                             "which counts from the beginning",
                             path, value);
     }
@@ -163,18 +169,14 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
     ashlar_metadata here = {.count = 0};
     ashlar__batch_sampler_skip(task->sampler, step);
     ashlar__task_add_position(task, &here);
-    for (size_t i = 0; i < here.count; i++) {
-        const ashlar_checkpoint_pair *pair = &here.pairs[i];
-        const char *text = ashlar_checkpoint_metadata(file, pair->key);
-        if (text == NULL || strcmp(text, pair->value) != 0) {
-            return ashlar__fail(ASHLAR_EFORMAT,
-                                "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
-                                "go on with the version of ashlar that wrote the file",
-                                path, step, pair->key, text != NULL ? text : "missing",
-                                pair->value);
-        }
-    }
-    return ASHLAR_OK;
+    const char *got;
+    const ashlar_checkpoint_pair *pair = find_difference(file, &here, &got);
+    return pair == NULL
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT,
+                              "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
+                              "go on with the version of ashlar that wrote the file",
+                              path, step, pair->key, got != NULL ? got : "missing", pair->value);
 }
 
 /* --- the interface --------------------------------------------------------------------------- */

@@ -48,18 +48,15 @@ static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
 static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
     ashlar_train_outcome *out = outcome_of(t, step);
     const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
-    ashlar_status status = ashlar__prefetch_begin_step(&t->prefetch, step);
-    for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
-        status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
+    ASHLAR_TRY(ashlar__prefetch_begin_step(&t->prefetch, step));
+    for (size_t part = 0; part < parts; part++) {
+        ASHLAR_TRY(t->config.without_plan ? queue_part(t, step, part)
+                                          : queue_on_plan(t, step, part));
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
-                                     t->stream);
-    }
-    return status == ASHLAR_OK ? ashlar__prefetch_end_step(&t->prefetch, step) : status;
+    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
+    ASHLAR_TRY(ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+                                   t->stream));
+    return ashlar__prefetch_end_step(&t->prefetch, step);
 }
 
 /* The mean loss over the batch's tokens. */
@@ -208,18 +205,12 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .report = report,
              .start = ashlar__clock_s(),
              .skipped = t->state.optimizer.skipped};
-    ashlar_status status = watch_growth(&r, first - 1);
-    for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
-        status = ashlar__prefetch_draw(&t->prefetch, step);
-        if (status == ASHLAR_OK) {
-            status = queue_step(t, step);
-        }
-        if (status == ASHLAR_OK) {
-            status = watch_growth(&r, step);
-        }
-        if (status == ASHLAR_OK) {
-            status = follow(&r, step);
-        }
+    ASHLAR_TRY(watch_growth(&r, first - 1));
+    for (size_t step = first; step <= t->config.steps; step++) {
+        ASHLAR_TRY(ashlar__prefetch_draw(&t->prefetch, step));
+        ASHLAR_TRY(queue_step(t, step));
+        ASHLAR_TRY(watch_growth(&r, step));
+        ASHLAR_TRY(follow(&r, step));
     }
-    return status;
+    return ASHLAR_OK;
 }

@@ -1,0 +1,157 @@
+/* cells.c - the point-wise half of a step of each cell, forward and backward. */
+#include "rnn/layer/cell_step.h"
+
+/*
+ * LSTM. A row of gates is i f g o; forward replaces their sums by their activations.
+ */
+
+static void lstm_forward_row(size_t hidden, real *restrict gates, const real *restrict bias,
+                             const real *restrict cell, real *restrict next_cell,
+                             real *restrict output) {
+    real *restrict in = gates;
+    real *restrict forget = gates + hidden;
+    real *restrict fresh = gates + 2 * hidden;
+    real *restrict out = gates + 3 * hidden;
+    for (size_t j = 0; j < hidden; j++) {
+        const real i = real_sigmoid(in[j] + bias[j]);
+        const real f = real_sigmoid(forget[j] + bias[hidden + j]);
+        const real g = real_tanh(fresh[j] + bias[2 * hidden + j]);
+        const real o = real_sigmoid(out[j] + bias[3 * hidden + j]);
+        const real c = f * cell[j] + i * g;
+        in[j] = i;
+        forget[j] = f;
+        fresh[j] = g;
+        out[j] = o;
+        next_cell[j] = c;
+        output[j] = o * real_tanh(c);
+    }
+}
+
+CELL_FUNCTION(lstm_forward, lstm_forward_row(h, s->gates + p * 4 * h, s->bias, s->cell + p * h,
+                                             s->next_cell + p * h, s->output + p * h))
+
+static void lstm_backward_row(size_t hidden, real *restrict gates, const real *restrict cell,
+                              const real *restrict next_cell, const real *restrict doutput,
+                              real *restrict dcell) {
+    real *restrict in = gates;
+    real *restrict forget = gates + hidden;
+    real *restrict fresh = gates + 2 * hidden;
+    real *restrict out = gates + 3 * hidden;
+    for (size_t j = 0; j < hidden; j++) {
+        const real i = in[j];
+        const real f = forget[j];
+        const real g = fresh[j];
+        const real o = out[j];
+        const real squashed = real_tanh(next_cell[j]);
+        const real d_output = doutput[j];
+        const real d_cell = dcell[j] + d_output * o * (1 - squashed * squashed);
+        in[j] = d_cell * g * i * (1 - i);
+        forget[j] = d_cell * cell[j] * f * (1 - f);
+        fresh[j] = d_cell * i * (1 - g * g);
+        out[j] = d_output * squashed * o * (1 - o);
+        dcell[j] = d_cell * f;
+    }
+}
+
+CELL_FUNCTION(lstm_backward,
+              lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
+                                s->doutput + p * h, s->dcell + p * h))
+
+/*
+ * GRU. A row of gates is r z n u. u is the part R h + bR of gate n: the reset gate multiplies u
+ * before u is added to the rest of n, so backward needs u by itself.
+ */
+
+static void gru_forward_row(size_t hidden, real *restrict gates, const real *restrict sums,
+                            const real *restrict bias, const real *restrict state,
+                            real *restrict output) {
+    real *restrict reset = gates;
+    real *restrict update = gates + hidden;
+    real *restrict fresh = gates + 2 * hidden;
+    real *restrict recurrent = gates + 3 * hidden;
+    for (size_t j = 0; j < hidden; j++) {
+        const real r = real_sigmoid(reset[j] + sums[j] + bias[j]);
+        const real z = real_sigmoid(update[j] + sums[hidden + j] + bias[hidden + j]);
+        const real u = sums[2 * hidden + j] + bias[3 * hidden + j];
+        const real n = real_tanh(fresh[j] + bias[2 * hidden + j] + r * u);
+        reset[j] = r;
+        update[j] = z;
+        fresh[j] = n;
+        recurrent[j] = u;
+        output[j] = n + z * (state[j] - n);
+    }
+}
+
+CELL_FUNCTION(gru_forward, gru_forward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->bias,
+                                           s->state + p * h, s->output + p * h))
+
+static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict sums,
+                             const real *restrict state, real *restrict doutput) {
+    real *restrict reset = gates;
+    real *restrict update = gates + hidden;
+    real *restrict fresh = gates + 2 * hidden;
+    real *restrict recurrent = gates + 3 * hidden;
+    for (size_t j = 0; j < hidden; j++) {
+        const real r = reset[j];
+        const real z = update[j];
+        const real n = fresh[j];
+        const real d_output = doutput[j];
+        const real d_n = d_output * (1 - z) * (1 - n * n);
+        const real d_r = d_n * recurrent[j] * r * (1 - r);
+        const real d_z = d_output * (state[j] - n) * z * (1 - z);
+        const real d_u = d_n * r;
+        reset[j] = sums[j] = d_r;
+        update[j] = sums[hidden + j] = d_z;
+        fresh[j] = d_n;
+        recurrent[j] = sums[2 * hidden + j] = d_u;
+        doutput[j] = d_output * z;
+    }
+}
+
+CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
+                                             s->state + p * h, s->doutput + p * h))
+
+/*
+ * Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in
+ * the row of gates.
+ */
+
+static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
+                             real *restrict output) {
+    for (size_t j = 0; j < hidden; j++) {
+        output[j] = real_tanh(gates[j] + bias[j]);
+    }
+}
+
+CELL_FUNCTION(tanh_forward, tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
+
+static void tanh_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
+                              const real *restrict doutput) {
+    for (size_t j = 0; j < hidden; j++) {
+        gates[j] = doutput[j] * (1 - output[j] * output[j]);
+    }
+}
+
+CELL_FUNCTION(tanh_backward,
+              tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
+
+/* A NaN stays a NaN, because it is not below 0. */
+static void relu_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
+                             real *restrict output) {
+    for (size_t j = 0; j < hidden; j++) {
+        const real sum = gates[j] + bias[j];
+        output[j] = sum < 0 ? 0 : sum;
+    }
+}
+
+CELL_FUNCTION(relu_forward, relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
+
+static void relu_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
+                              const real *restrict doutput) {
+    for (size_t j = 0; j < hidden; j++) {
+        gates[j] = output[j] > 0 ? doutput[j] : 0;
+    }
+}
+
+CELL_FUNCTION(relu_backward,
+              relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
