@@ -20,6 +20,14 @@
  *            nanoseconds, 1 .. 1000000000, which it spends before it does anything; other threads
  *            go on meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
  *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
+ *   time     on or off (default): date all calls and work on a virtual clock; see
+ *            ashlar__soft_work(). A query of an event then goes by that clock.
+ *   costs    with time=on: what takes time on the virtual clock by itself
+ *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
+ *                          functions by those in soft_time.c
+ *            off           none of these but cuEventQuery, so that polling ends
+ *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
+ * 1000000000; or several joined by +
  *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
  */
@@ -28,6 +36,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ashlar/status.h>
 
@@ -76,5 +85,43 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
                                                        bool *is_ordered);
+
+/*
+ * Virtual time, with time=on: lost overlap as a number that does not depend on the machine. Every
+ * thread has a clock, a stream has a tail, which is when all its work is over, and an event has the
+ * time of its stream's tail when it was recorded (soft_time.h has the rules). All are ns since
+ * ashlar__soft_configure(). With one thread they follow exactly from the calls.
+ *
+ * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
+ *     host one launch, and can be captured.
+ * ashlar__soft_host_work: the calling thread computes for `ns`.
+ * ashlar__soft_host_until: the calling thread has waited, say for another thread, until `ns`.
+ * ashlar__soft_host_ns: the calling thread's clock. A thread begins where the latest one is.
+ * ashlar__soft_stream_ns: the stream's tail.
+ *
+ * stream  any live stream; a default stream is that of the calling thread's current device
+ *
+ * Threads: any, but not in a host function.  Without time=on: no time passes.
+ * Errors:  ASHLAR_EINVAL (no current context, no such stream), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_work(cu_stream stream, uint64_t ns);
+void ashlar__soft_host_work(uint64_t ns);
+void ashlar__soft_host_until(uint64_t ns);
+uint64_t ashlar__soft_host_ns(void);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_t *ns);
+
+/* What a device has counted since ashlar__soft_configure(). The first five need time=on. */
+typedef struct soft_figures {
+    uint64_t end_ns;          /* when all work queued so far is over */
+    uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, */
+    uint64_t wait_ns;         /* and how long: time of the event - max(tail, host) */
+    uint64_t host_wait_count; /* waits of a thread, for any device, that were not over at once, */
+    uint64_t host_wait_ns;    /* and how long */
+    size_t physical_bytes;    /* physical memory in use */
+    size_t physical_peak_bytes;
+} soft_figures;
+
+/* Errors: ASHLAR_EINVAL (no such device). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_get_figures(int ordinal, soft_figures *out);
 
 #endif /* ASHLAR_SOFT_H */

@@ -10,8 +10,8 @@
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no difference here */
 
 /* Like ashlar__soft_enter_context(), for a call that is unsafe while a stream captures. */
-static cu_result enter_unsafe(soft_device **device) {
-    cu_result result = ashlar__soft_enter_context(device);
+static cu_result enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
+    cu_result result = ashlar__soft_enter_context(fn, device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -52,7 +52,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
 
 cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -71,7 +71,7 @@ static soft_reservation *find_plain(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -90,7 +90,7 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -129,7 +129,7 @@ static void free_host_block(size_t idx) {
  * promises no more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device);
     if (result != CU_SUCCESS) {
         return result;
     }

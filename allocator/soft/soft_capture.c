@@ -104,8 +104,8 @@ cu_result ashlar__soft_capture_admit_unsafe(void) {
     return result;
 }
 
-cu_result ashlar__soft_enter_vmm(void) {
-    cu_result result = ashlar__soft_enter();
+cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn) {
+    cu_result result = ashlar__soft_enter(fn);
     if (result != CU_SUCCESS) {
         return result;
     }

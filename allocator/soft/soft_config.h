@@ -26,7 +26,10 @@ typedef struct soft_config {
     bool has_vmm;    /* virtual memory management */
     bool has_batch;  /* batched copies */
     bool has_clocks; /* soft_oracle.c records the order of work */
+    bool has_time;   /* soft_time.c dates calls and work */
+    bool has_costs;  /* copies, fills and host functions take time on the virtual clock */
     uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: added to each call; at most 10^9 */
+    uint32_t cost_ns[ASHLAR_DRIVER_FN_COUNT];    /* [fn]: of each call on the virtual clock */
 } soft_config;
 
 /* Read a line in the format of soft.h. Errors: ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the

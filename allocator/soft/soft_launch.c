@@ -192,7 +192,7 @@ static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
 
 cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
                                          unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_instantiate);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -216,7 +216,7 @@ cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
 
 cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_graph_launch, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -232,7 +232,7 @@ cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
 
 /* Launches that are already queued still run. */
 cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_exec_destroy);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -246,7 +246,7 @@ cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
 }
 
 cu_result ashlar__soft_graph_destroy(cu_graph graph) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_destroy);
     if (result != CU_SUCCESS) {
         return result;
     }

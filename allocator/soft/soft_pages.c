@@ -53,6 +53,7 @@ ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
     device->memory_fd = fd;
     device->page_count = page_count;
     device->pages_used = 0;
+    device->pages_peak = 0;
     device->first_free_word = 0;
     return ASHLAR_OK;
 }
@@ -80,6 +81,9 @@ static uint32_t take_page(soft_device *device) {
     device->page_bits[word] |= (uint64_t)1 << bit;
     device->first_free_word = word;
     device->pages_used++;
+    if (device->pages_used > device->pages_peak) {
+        device->pages_peak = device->pages_used;
+    }
     ASHLAR_ASSERT(word * WORD_BITS + bit < device->page_count);
     return (uint32_t)(word * WORD_BITS + bit);
 }

@@ -20,7 +20,7 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
 
 cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
                                                       unsigned int option) {
-    cu_result result = ashlar__soft_enter();
+    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_mem_get_allocation_granularity);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -41,7 +41,7 @@ cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_me
 
 cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                   unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_create);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -68,7 +68,7 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
 }
 
 cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_release);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -83,7 +83,7 @@ cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
 
 cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_mem_get_info, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -103,7 +103,7 @@ static bool is_page_multiple(uintptr_t number) {
 
 cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                            unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_reserve);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -121,7 +121,7 @@ cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t ali
 }
 
 cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_free);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -142,7 +142,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
  * fail on a GPU. */
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                                unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_map);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -202,7 +202,7 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
 }
 
 cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_unmap);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -211,6 +211,9 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     if (reservation == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
+    /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
+     * that, so queued work is left as it is. */
+    ashlar__soft_time_see(soft_mapping_at(reservation, first)->memory->device->end_ns);
     return ashlar__soft_leave(ashlar__soft_unmap(reservation, first, count));
 }
 
@@ -238,7 +241,7 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
 
 cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                       size_t count) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_set_access);
     if (result != CU_SUCCESS) {
         return result;
     }
