@@ -20,6 +20,11 @@
  *            nanoseconds, 1 .. 1000000000, which it spends before it does anything; other threads
  *            go on meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
  *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
+ *   strict   on or off (default): what CUDA leaves undefined, which is an error otherwise, ends the
+ *            process: one line on the standard error, and abort(). See below.
+ *   recycle  whether a new stream or event gets the handle that was freed last, as with real
+ *            drivers, so that a stale handle names something else. off: no handle comes back, and
+ *            every use of a stale one is known as such. Default: on, and off with strict=on
  *   time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
  *   costs    with time=on: what takes time on the virtual clock by itself
@@ -29,7 +34,23 @@
  *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
  * 1000000000; or several joined by +
  *
+ * A line in ASHLAR_SOFT_DEFAULTS is read before it, and says what a key is that the line leaves
+ * out: tests run with strict=on by it.
+ *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
+ *
+ * With strict=on these end the process, for a real driver need not answer them with an error. It is
+ * a mode for tests, and the one exception to the rule that the library never prints and never
+ * exits.
+ *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
+ *   - an unmap that is not of whole mappings; addresses given back while memory is mapped there
+ *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
+ *     has not run, with clocks=on also a use that the host has not seen finished; and a copy or a
+ *     fill that finds its memory gone when it runs
+ *   - a call that spoils a capture which another thread began
+ *   - the end of a stream that is being captured
+ *   - a call of the device inside a host function
+ * What CUDA documents an error for stays one: a free of what is no allocation, a dead context.
  */
 #ifndef ASHLAR_SOFT_H
 #define ASHLAR_SOFT_H

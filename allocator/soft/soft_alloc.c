@@ -137,6 +137,8 @@ cu_result ashlar__soft_mem_free_host(void *ptr) {
     if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
+    const soft_range *range = ashlar__soft_state.host_blocks.items[idx];
+    ashlar__soft_strict_let_go(range->base, range->bytes);
     free_host_block(idx);
     return ashlar__soft_leave(CU_SUCCESS);
 }

@@ -12,8 +12,9 @@ _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 _Thread_local bool ashlar__soft_in_host_fn;
 
 cu_result ashlar__soft_enter(ashlar_driver_fn fn) {
+    ashlar__soft_call = fn;
     if (ashlar__soft_in_host_fn) {
-        return CU_NOT_PERMITTED;
+        return ashlar__soft_undefined(CU_NOT_PERMITTED, "called inside a host function");
     }
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(!ashlar__soft_state.is_initialized || ashlar__soft_state.generation > 0);

@@ -1,9 +1,11 @@
 /* soft_config.c - the one line that describes the software devices. */
 #include "allocator/soft/soft_state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
 
 enum { LATENCY_MAX_NS = 1000000000, QUERY_NS = 1000 };
@@ -75,6 +77,17 @@ static ashlar_status read_batch(ashlar_piece value, soft_config *config) {
 
 static ashlar_status read_clocks(ashlar_piece value, soft_config *config) {
     return read_switch("clocks", value, &config->has_clocks);
+}
+
+static ashlar_status read_strict(ashlar_piece value, soft_config *config) {
+    return read_switch("strict", value, &config->is_strict);
+}
+
+static ashlar_status read_recycle(ashlar_piece value, soft_config *config) {
+    bool is_on = false;
+    const ashlar_status status = read_switch("recycle", value, &is_on);
+    config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
+    return status;
 }
 
 static ashlar_status read_time(ashlar_piece value, soft_config *config) {
@@ -194,7 +207,9 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
     X("memory", read_memory)   \
     X("mode", read_mode)       \
     X("peers", read_peers)     \
+    X("recycle", read_recycle) \
     X("seed", read_seed)       \
+    X("strict", read_strict)   \
     X("time", read_time)       \
     X("vmm", read_vmm)
 
@@ -225,13 +240,18 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
                           .has_peers = true,
                           .has_vmm = true,
                           .has_batch = true,
+                          .recycle = SOFT_RECYCLE_UNSAID,
                           .has_costs = true};
     for (size_t i = 0; i < sizeof default_costs / sizeof default_costs[0]; i++) {
         config.cost_ns[default_costs[i].fn] = default_costs[i].ns;
     }
-    const ashlar_status status = ashlar__pairs_read(&format, spec, &config);
-    if (status != ASHLAR_OK) {
-        return status;
+    const char *defaults = getenv("ASHLAR_SOFT_DEFAULTS");
+    if (defaults != NULL) {
+        ASHLAR_TRY(ashlar__pairs_read(&format, defaults, &config));
+    }
+    ASHLAR_TRY(ashlar__pairs_read(&format, spec, &config));
+    if (config.recycle == SOFT_RECYCLE_UNSAID) {
+        config.recycle = config.is_strict ? SOFT_RECYCLE_OFF : SOFT_RECYCLE_ON;
     }
     ASHLAR_CHECK2(config.memory_bytes > 0 && config.memory_bytes % SOFT_PAGE_BYTES == 0);
     *out = config;

@@ -26,7 +26,10 @@ static cu_result enter_event(ashlar_driver_fn fn, cu_event handle, soft_device *
     }
     *event = find(handle);
     ASHLAR_CHECK2(*event == NULL || (*event)->capture == 0 || (*event)->point == NULL);
-    return *event == NULL ? ashlar__soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
+    return *event != NULL
+               ? CU_SUCCESS
+               : ashlar__soft_leave(ashlar__soft_undefined_handle(
+                     CU_INVALID_HANDLE, &ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)handle));
 }
 
 /* Begin a call that takes an event and a stream, and queues work on the stream. */

@@ -208,7 +208,9 @@ static void run_head(soft_stream *stream) {
     soft_op *op = stream->head;
     ASHLAR_CHECK2(is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
-        stream->device->fault = CU_ILLEGAL_ADDRESS;
+        stream->device->fault = ashlar__soft_undefined(
+            CU_ILLEGAL_ADDRESS, "a %s queued on the stream with id %llu finds its memory gone",
+            op->kind == SOFT_OP_FILL ? "fill" : "copy", (unsigned long long)stream->serial);
     }
     if (stream->device->fault == CU_SUCCESS && op->kind != SOFT_OP_RECORD &&
         op->kind != SOFT_OP_WAIT) {

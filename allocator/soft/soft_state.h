@@ -6,6 +6,7 @@
  *   soft_config.c         the ASHLAR_SOFT line
  *   soft_clock.c          vector clocks
  *   soft_index.c          handles, address ranges
+ *   soft_strict.c         strict=on
  *   soft_time.c           time=on
  *   soft_calls.c          the state; how each call begins and ends
  *   soft_context.c        contexts
@@ -54,6 +55,7 @@
 #include "allocator/soft/soft_memory.h"
 #include "allocator/soft/soft_oracle.h"
 #include "allocator/soft/soft_queue.h"
+#include "allocator/soft/soft_strict.h"
 #include "allocator/soft/soft_time.h"
 
 struct soft_device {

@@ -102,7 +102,8 @@ cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_
         stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, number);
     }
     if (stream == NULL) {
-        return CU_INVALID_HANDLE;
+        return ashlar__soft_undefined_handle(CU_INVALID_HANDLE, &ashlar__soft_state.streams,
+                                             SOFT_STREAM, number);
     }
     ASHLAR_CHECK2(stream->device != NULL && !stream->is_destroyed);
     *out = stream;
@@ -171,9 +172,11 @@ cu_result ashlar__soft_stream_destroy(cu_stream stream) {
     soft_handles *streams = &ashlar__soft_state.streams;
     soft_stream *found = ashlar__soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
-        return ashlar__soft_leave(CU_INVALID_HANDLE);
+        return ashlar__soft_leave(ashlar__soft_undefined_handle(CU_INVALID_HANDLE, streams,
+                                                                SOFT_STREAM, (uintptr_t)stream));
     }
     if (found->capture != NULL) {
+        (void)ashlar__soft_undefined(CU_SUCCESS, "stream %#zx is being captured", (size_t)stream);
         return ashlar__soft_leave(
             ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }

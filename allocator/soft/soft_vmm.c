@@ -75,7 +75,8 @@ cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
     soft_memory *memory =
         ashlar__soft_handles_take(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined_handle(
+            CU_INVALID_VALUE, &ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle));
     }
     ashlar__soft_memory_drop(memory);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -130,7 +131,9 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
         reservation->mappings.count != 0) { /* plain allocations always have a mapping */
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined(
+            CU_INVALID_VALUE, "%zu bytes at %#zx are no whole reservation without mappings", bytes,
+            (size_t)ptr));
     }
     ashlar__soft_unreserve(reservation);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -148,6 +151,10 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
     }
     soft_memory *memory =
         ashlar__soft_handles_get(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+    if (memory == NULL) {
+        (void)ashlar__soft_undefined_handle(CU_SUCCESS, &ashlar__soft_state.memories, SOFT_MEMORY,
+                                            (uintptr_t)handle);
+    }
     if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
         !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
@@ -209,8 +216,11 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     size_t first, count;
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &count);
     if (reservation == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined(
+            CU_INVALID_VALUE, "%zu bytes at %#zx are not whole mappings side by side", bytes,
+            (size_t)ptr));
     }
+    ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
     /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
      * that, so queued work is left as it is. */
     ashlar__soft_time_see(soft_mapping_at(reservation, first)->memory->device->end_ns);

@@ -28,6 +28,8 @@ static const char *const samples[] = {
     "latency=cuInit:1+cuInit:2",
     "time=on,costs=cuMemCreate:0+cuMemMap:1000000000",
     "costs=off,time=off",
+    "recycle=on,strict=on",
+    "strict=on,clocks=on",
 };
 
 size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
@@ -101,12 +103,13 @@ static bool is_costs(char *text, soft_config *config) {
     return strcmp(text, "on") == 0 || is_calls(text, 0, config->cost_ns);
 }
 
-enum { KEYS = 11 };
+enum { KEYS = 13 };
 
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
-    static const char *const keys[KEYS] = {"devices", "memory", "mode",    "seed", "peers", "vmm",
-                                           "clocks",  "batch",  "latency", "time", "costs"};
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",   "seed",    "peers",
+                                           "vmm",     "clocks", "batch",  "latency", "time",
+                                           "costs",   "strict", "recycle"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -151,8 +154,16 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return is_calls(value, 1, config->latency_ns);
     case 9:
         return is_switch(value, &config->has_time);
-    default:
+    case 10:
         return is_costs(value, config);
+    case 11:
+        return is_switch(value, &config->is_strict);
+    default: {
+        bool is_on = false;
+        const bool is_good = is_switch(value, &is_on);
+        config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
+        return is_good;
+    }
     }
 }
 
@@ -167,6 +178,7 @@ static bool is_spec(const char *text, soft_config *config) {
                             .has_peers = true,
                             .has_vmm = true,
                             .has_batch = true,
+                            .recycle = SOFT_RECYCLE_UNSAID,
                             .has_costs = true};
     memcpy(config->cost_ns, defaults.cost_ns, sizeof config->cost_ns);
     char *copy = strdup(text), *rest = copy, *pair;
@@ -176,6 +188,9 @@ static bool is_spec(const char *text, soft_config *config) {
         is_good = is_pair(pair, seen, config);
     }
     free(copy);
+    if (config->recycle == SOFT_RECYCLE_UNSAID) {
+        config->recycle = config->is_strict ? SOFT_RECYCLE_OFF : SOFT_RECYCLE_ON;
+    }
     return is_good;
 }
 
@@ -184,7 +199,8 @@ static bool is_same(const soft_config *a, const soft_config *b) {
            a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
            a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
            a->has_batch == b->has_batch && a->has_time == b->has_time &&
-           a->has_costs == b->has_costs && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
+           a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
+           a->recycle == b->recycle && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
            memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 
@@ -204,6 +220,7 @@ static void check_devices(const char *text, const soft_config *config) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = calloc(bytes + 1, 1);
     FUZZ_CHECK(text != NULL);
+    (void)unsetenv("ASHLAR_SOFT_DEFAULTS"); /* check.h sets it, and it would be read first */
     if (bytes > 0) {
         memcpy(text, data, bytes);
     }
