@@ -37,6 +37,7 @@ typedef void (*cu_host_fn)(void *user_data);
     X(NO_BINARY_FOR_GPU, 209)           \
     X(PEER_ACCESS_UNSUPPORTED, 217)     \
     X(UNSUPPORTED_PTX_VERSION, 222)     \
+    X(OPERATING_SYSTEM, 304)            \
     X(ILLEGAL_STATE, 401)               \
     X(INVALID_HANDLE, 400)              \
     X(NOT_FOUND, 500)                   \

@@ -45,8 +45,8 @@
  *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
  *   - an unmap that is not of whole mappings; addresses given back while memory is mapped there
  *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
- *     has not run, with clocks=on also a use that the host has not seen finished; and a copy or a
- *     fill that finds its memory gone when it runs
+ *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
+ * the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
  *   - a call that spoils a capture which another thread began
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function

@@ -35,7 +35,8 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (result == CU_SUCCESS) {
         result = ashlar__soft_map(reservation, reservation->range.base, rounded, memory);
         if (result == CU_SUCCESS) {
-            result = ashlar__soft_allow(reservation, 0, 1, (uint32_t)1 << device->ordinal);
+            result = ashlar__soft_allow(reservation, reservation->range.base, rounded,
+                                        (uint32_t)1 << device->ordinal);
         }
         if (result != CU_SUCCESS) {
             ashlar__soft_unreserve(reservation);
@@ -43,7 +44,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     }
     ashlar__soft_memory_drop(memory); /* from here on only a mapping can be its user */
     if (result == CU_SUCCESS) {
-        ASHLAR_CHECK2(memory->user_count == 1 && reservation->mappings.count == 1);
+        ASHLAR_CHECK2(memory->user_count == 1 && reservation->mapping_count == 1);
         reservation->plain_device = device;
         *ptr = reservation->range.base;
     }

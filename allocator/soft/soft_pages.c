@@ -74,10 +74,7 @@ static uint32_t take_page(soft_device *device) {
     while (device->page_bits[word] == UINT64_MAX) {
         word++;
     }
-    size_t bit = 0;
-    while ((device->page_bits[word] >> bit & 1) != 0) {
-        bit++;
-    }
+    const size_t bit = (size_t)__builtin_ctzll(~device->page_bits[word]);
     device->page_bits[word] |= (uint64_t)1 << bit;
     device->first_free_word = word;
     device->pages_used++;

@@ -76,6 +76,10 @@ void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes) {
             }
         }
     }
+    if (!ashlar__soft_time_is_past(ashlar__soft_busy_ns(base, bytes))) {
+        (void)ashlar__soft_undefined(
+            CU_SUCCESS, "%zu bytes at %#zx are in use on the virtual clock", bytes, (size_t)base);
+    }
     if (ashlar__soft_state.config.has_clocks && !ashlar__soft_state.oracle.is_lost &&
         !ashlar__soft_oracle_is_ordered(base, base + bytes, &nothing)) {
         (void)ashlar__soft_undefined(CU_SUCCESS,

@@ -25,8 +25,8 @@ cu_result ashlar__soft_undefined_handle(cu_result result, const soft_handles *ha
                                         soft_kind kind, uintptr_t handle);
 
 /* These addresses are to lose their memory: undefined, if work that may still run is known to use
- * them. That is a queued copy or fill and, with clocks=on, each use that the host has not seen
- * finished. */
+ * them. That is a copy or a fill that has not run or, by the virtual clock, not ended, and
+ * with clocks=on each use that the host has not seen finished. */
 void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes);
 
 #endif /* ASHLAR_SOFT_STRICT_H */

@@ -120,6 +120,14 @@ static uint64_t order_ns(const soft_stream *stream) {
                  stream == device->legacy ? device->blocking_ns : device->legacy->tail_ns);
 }
 
+/* For strict=on, which may ask whether memory is still in use. */
+static void mark_operand(const soft_operand *operand, size_t bytes, uint64_t end_ns) {
+    if (ashlar__soft_state.config.is_strict && operand->ptr != NULL &&
+        operand->place == SOFT_PLACE_DEVICE) {
+        ashlar__soft_mark_busy((uintptr_t)operand->ptr, bytes, end_ns);
+    }
+}
+
 void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (!is_on()) {
@@ -142,6 +150,8 @@ void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     if (op->point != NULL) {
         op->point->time_ns = stream->tail_ns;
     }
+    mark_operand(&op->dst, op->bytes, stream->tail_ns);
+    mark_operand(&op->src, op->bytes, stream->tail_ns);
     device->end_ns = later(device->end_ns, stream->tail_ns);
     if (stream->is_ordered && stream != device->legacy) {
         device->blocking_ns = later(device->blocking_ns, stream->tail_ns);

@@ -130,7 +130,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
     soft_reservation *reservation =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
-        reservation->mappings.count != 0) { /* plain allocations always have a mapping */
+        reservation->mapping_count != 0) { /* plain allocations always have a mapping */
         return ashlar__soft_leave(ashlar__soft_undefined(
             CU_INVALID_VALUE, "%zu bytes at %#zx are no whole reservation without mappings", bytes,
             (size_t)ptr));
@@ -165,20 +165,17 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
     if (reservation == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    const soft_ranges *mappings = &reservation->mappings;
-    const size_t next = ashlar__soft_ranges_find(mappings, base);
-    if (next < mappings->count && mappings->items[next]->base < base + bytes) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+    for (uintptr_t at = base; at < base + bytes; at += SOFT_PAGE_BYTES) {
+        if (soft_mapping_at(reservation, at) != NULL) {
+            return ashlar__soft_leave(CU_INVALID_VALUE);
+        }
     }
     return ashlar__soft_leave(ashlar__soft_map(reservation, base, bytes, memory));
 }
 
-/*
- * Find the reservation with whole mappings that together are exactly [base, base + bytes), without
- * a gap: *count mappings, from index *first on. NULL: none, or it belongs to cuMemAlloc.
- */
-static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
-                                        size_t *count) {
+/* Find the reservation in which whole mappings are exactly [base, base + bytes), without a gap.
+ * NULL: none, or it belongs to cuMemAlloc. */
+static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (bytes == 0) {
         return NULL;
@@ -188,23 +185,13 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
     if (reservation == NULL || reservation->plain_device != NULL) {
         return NULL;
     }
-    const size_t start = ashlar__soft_ranges_find(&reservation->mappings, base);
-    size_t idx = start;
-    size_t covered = 0;
-    while (covered < bytes && idx < reservation->mappings.count) {
-        const soft_range *range = reservation->mappings.items[idx];
-        if (range->base != base + covered) {
+    for (uintptr_t at = base; at < base + bytes;) {
+        const soft_mapping *mapping = soft_mapping_at(reservation, at);
+        if (mapping == NULL || mapping->base != at || mapping->bytes > base + bytes - at) {
             return NULL;
         }
-        covered += range->bytes;
-        idx++;
+        at += mapping->bytes;
     }
-    if (covered != bytes) {
-        return NULL;
-    }
-    ASHLAR_CHECK2(idx > start);
-    *first = start;
-    *count = idx - start;
     return reservation;
 }
 
@@ -213,8 +200,7 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    size_t first, count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &count);
+    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL) {
         return ashlar__soft_leave(ashlar__soft_undefined(
             CU_INVALID_VALUE, "%zu bytes at %#zx are not whole mappings side by side", bytes,
@@ -223,12 +209,12 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
     /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
      * that, so queued work is left as it is. */
-    ashlar__soft_time_see(soft_mapping_at(reservation, first)->memory->device->end_ns);
-    return ashlar__soft_leave(ashlar__soft_unmap(reservation, first, count));
+    ashlar__soft_time_see(soft_mapping_at(reservation, (uintptr_t)ptr)->memory->device->end_ns);
+    return ashlar__soft_leave(ashlar__soft_unmap(reservation, (uintptr_t)ptr, bytes));
 }
 
 /* A device may be given access to its own memory and, with peers=on, to another device's. */
-static cu_result check_access(const soft_reservation *reservation, size_t first, size_t count,
+static cu_result check_access(const soft_reservation *reservation, uintptr_t base, size_t bytes,
                               const cu_mem_access *access) {
     if (access->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
@@ -240,11 +226,12 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
     if (access->flags != CU_ACCESS_READWRITE) {
         return CU_NOT_SUPPORTED;
     }
-    for (size_t i = first; i < first + count; i++) {
-        if (soft_mapping_at(reservation, i)->memory->device != device &&
-            !ashlar__soft_state.config.has_peers) {
+    for (uintptr_t at = base; at < base + bytes;) {
+        const soft_mapping *mapping = soft_mapping_at(reservation, at);
+        if (mapping->memory->device != device && !ashlar__soft_state.config.has_peers) {
             return CU_NOT_SUPPORTED;
         }
+        at += mapping->bytes;
     }
     return CU_SUCCESS;
 }
@@ -255,20 +242,19 @@ cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_acc
     if (result != CU_SUCCESS) {
         return result;
     }
-    size_t first, mapping_count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &mapping_count);
+    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL || access == NULL || count == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     uint32_t devices = 0;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
-        result = check_access(reservation, first, mapping_count, &access[i]);
+        result = check_access(reservation, (uintptr_t)ptr, bytes, &access[i]);
         if (result == CU_SUCCESS) {
             devices |= (uint32_t)1 << access[i].location.id;
         }
     }
     if (result == CU_SUCCESS) {
-        result = ashlar__soft_allow(reservation, first, mapping_count, devices);
+        result = ashlar__soft_allow(reservation, (uintptr_t)ptr, bytes, devices);
     }
     return ashlar__soft_leave(result);
 }

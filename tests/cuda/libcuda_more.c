@@ -171,7 +171,7 @@ cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr 
 static int ordinal_of(cu_ptr ptr) {
     const soft_reservation *found =
         ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
-    const soft_mapping *mapping = found == NULL ? NULL : ashlar__soft_ranges_over(&found->mappings, (uintptr_t)ptr, 1);
+    const soft_mapping *mapping = found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
     return mapping == NULL ? -1 : mapping->memory->device->ordinal;
 }
 
