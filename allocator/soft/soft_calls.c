@@ -1,15 +1,5 @@
-/* soft_calls.c - the software device's state, and how each call of the table enters and leaves
- * it. */
+/* soft_calls.c - how each call of the table enters the software device and leaves it. */
 #include "allocator/soft/soft_state.h"
-
-soft_state ashlar__soft_state = {
-    .lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT),
-    .op_finished = PTHREAD_COND_INITIALIZER,
-};
-
-_Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
-
-_Thread_local bool ashlar__soft_in_host_fn;
 
 cu_result ashlar__soft_enter(ashlar_driver_fn fn) {
     ashlar__soft_call = fn;

@@ -4,15 +4,16 @@
  * Each file calls only those above it:
  *
  *   soft_config.c         the ASHLAR_SOFT line
+ *   soft_state.c          the state
  *   soft_clock.c          vector clocks
  *   soft_index.c          handles, address ranges
- *   soft_strict.c         strict=on
- *   soft_time.c           time=on
- *   soft_calls.c          the state; how each call begins and ends
- *   soft_context.c        contexts
  *   soft_pages.c          physical memory
  *   soft_memory.c         reservations and mappings
  *   soft_oracle.c         clocks=on
+ *   soft_time.c           time=on
+ *   soft_strict.c         strict=on
+ *   soft_calls.c          how each call begins and ends
+ *   soft_context.c        contexts
  *   soft_queue.c          queues: what runs next, and who waits for it
  *   soft_graph.c          graphs
  *   soft_capture.c        stream capture
@@ -114,6 +115,10 @@ extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
 extern _Thread_local bool ashlar__soft_in_host_fn;
+
+/* The call of the driver table that this thread is in, or was in last. ASHLAR_DRIVER_FN_COUNT: a
+ * function of soft.h. */
+extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 
 /*
  * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and this

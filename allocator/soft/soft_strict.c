@@ -7,8 +7,6 @@
 
 #include "allocator/soft/soft_state.h"
 
-_Thread_local ashlar_driver_fn ashlar__soft_call = ASHLAR_DRIVER_FN_COUNT;
-
 cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) {
     if (!ashlar__soft_state.config.is_strict) {
         return result;
@@ -20,7 +18,7 @@ cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) {
     va_end(args);
     (void)fprintf(stderr, "ashlar: software device, strict: %s: %s\n",
                   ashlar__soft_call == ASHLAR_DRIVER_FN_COUNT
-                      ? "a function of soft.h"
+                      ? "a call outside the driver table"
                       : ashlar__driver_fn_name(ashlar__soft_call),
                   what);
     abort();

@@ -12,10 +12,6 @@
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft_index.h"
 
-/* The call of the driver table that this thread is in, or was in last. ASHLAR_DRIVER_FN_COUNT: a
- * function of soft.h. */
-extern _Thread_local ashlar_driver_fn ashlar__soft_call;
-
 /* The call asks for something that CUDA leaves undefined. With strict=on: print one line, which
  * begins with the name of the call, and end the process. Else return `result`. Lock: not needed. */
 cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) ASHLAR_PRINTF(2, 3);
