@@ -7,60 +7,36 @@
 #include "tests/allocator/soft/soft_memory_fixture.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static char last_words[512]; /* what the last child wrote to its standard error */
+#include "tests/child.h"
 
-/* Run `act` on a device of that line in a child, and return its status as waitpid() gives it: 0 if
- * every check of `act` held. */
-static int run_child(const char *spec, void (*act)(void)) {
-    int ends[2];
-    if (pipe(ends) != 0) {
-        return -1;
-    }
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none);
-        (void)dup2(ends[1], STDERR_FILENO);
-        check_failed = 0;
-        CHECK(set_up(spec));
-        act();
-        fflush(stdout);
-        _exit(check_failed);
-    }
-    close(ends[1]);
-    size_t used = 0;
-    ssize_t got;
-    while ((got = read(ends[0], last_words + used, sizeof last_words - 1 - used)) > 0) {
-        used += (size_t)got;
-    }
-    last_words[used] = '\0';
-    close(ends[0]);
-    int status = -1;
-    return child > 0 && waitpid(child, &status, 0) == child ? status : -1;
+static const char *spec_here;
+static void (*act_here)(void);
+
+static void act_on_device(void) {
+    CHECK(set_up(spec_here));
+    act_here();
 }
 
 static bool aborts(const char *spec, void (*act)(void)) {
-    const int status = run_child(spec, act);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    spec_here = spec;
+    act_here = act;
+    return child_aborts(act_on_device);
 }
 
 static bool passes(const char *spec, void (*act)(void)) {
-    return run_child(spec, act) == 0 && last_words[0] == '\0';
+    spec_here = spec;
+    act_here = act;
+    return child_passes(act_on_device);
 }
 
 /* One line, which names the call and says what is wrong. */
-#define CHECK_ENDS(spec, act, call, what)                                       \
-    do {                                                                        \
-        CHECK(aborts("memory=64MiB,strict=on" spec, act));                      \
-        CHECK_HAS(last_words, "ashlar: software device, strict: " call ": ");   \
-        CHECK_HAS(last_words, what);                                            \
-        CHECK(strchr(last_words, '\n') == last_words + strlen(last_words) - 1); \
+#define CHECK_ENDS(spec, act, call, what)                                          \
+    do {                                                                           \
+        CHECK(aborts("memory=64MiB,strict=on" spec, act));                         \
+        CHECK_HAS(child_words, "ashlar: software device, strict: " call ": ");     \
+        CHECK_HAS(child_words, what);                                              \
+        CHECK(strchr(child_words, '\n') == child_words + strlen(child_words) - 1); \
     } while (0)
 
 static cu_stream gone_stream(void) {
