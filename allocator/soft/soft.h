@@ -42,14 +42,15 @@
  * With strict=on these end the process, for a real driver need not answer them with an error. It is
  * a mode for tests, and the one exception to the rule that the library never prints and never
  * exits.
- *   - a handle of a destroyed stream, event, context, graph or memory, or one that never existed
- *   - an unmap that is not of whole mappings, or of none; a free of what is no allocation
+ *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
+ *   - an unmap that is not of whole mappings; addresses given back while memory is mapped there
  *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
  *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
  * the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
  *   - a call that spoils a capture which another thread began
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function
+ * What CUDA documents an error for stays one: a free of what is no allocation, a dead context.
  */
 #ifndef ASHLAR_SOFT_H
 #define ASHLAR_SOFT_H

@@ -62,7 +62,9 @@ bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintp
 void ashlar__soft_handles_drop(soft_handles *handles, size_t idx) {
     ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
     handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
-    if (ashlar__soft_state.config.recycle == SOFT_RECYCLE_ON) {
+    /* A primary context is the same one again, by CUDA too. */
+    if (ashlar__soft_state.config.recycle == SOFT_RECYCLE_ON ||
+        handles == &ashlar__soft_state.contexts) {
         handles->first_free = idx + 1;
     }
 }

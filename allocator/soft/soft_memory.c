@@ -111,8 +111,12 @@ static cu_result mapping_error(void) {
     return errno == ENOMEM ? CU_OPERATING_SYSTEM : CU_OUT_OF_MEMORY;
 }
 
+/* At the kernel's limit of mappings not even this one can be exchanged for another, and the pages
+ * are only made inaccessible. */
 static bool hide(uintptr_t base, size_t bytes) {
-    return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) !=
+               MAP_FAILED ||
+           mprotect(as_pointer(base), bytes, PROT_NONE) == 0;
 }
 
 /* Map the memory's pages at `base`, with one call for pages that are neighbours in the file. */

@@ -30,7 +30,7 @@ static const char *name_of(soft_kind kind) {
         return "stream";
     case SOFT_EVENT:
         return "event";
-    case SOFT_CONTEXT:
+    case SOFT_CONTEXT: /* CUDA has an error for these */
         return "context";
     case SOFT_MEMORY:
         return "memory handle";

@@ -106,8 +106,6 @@ CASE(streams_run_in_order_and_events_tell) {
     CHECK(cudaEventDestroy(event) == cudaSuccess);
     CHECK(cudaStreamDestroy(streams[0]) == cudaSuccess);
     CHECK(cudaStreamDestroy(streams[1]) == cudaSuccess);
-    CHECK(cudaStreamSynchronize(streams[1]) == cudaErrorInvalidResourceHandle);
-    (void)cudaGetLastError();
 }
 
 CASE(a_device_says_what_it_is) {
