@@ -1,9 +1,10 @@
 /*
- * cuda_emulation.h - CUDA C's words for a kernel on the CPU: a thread of its own for each thread of
- * a block, one block after the other (the including file is C).
+ * cuda_emulation.h - CUDA C's words for a kernel on the CPU, one block after the other (the
+ * including file is C).
  *
- * So a sanitizer that watches threads finds what lacks a __syncthreads(). Speed, warps and memory
- * that a device would refuse are not emulated.
+ * The threads of a block are threads where a sanitizer watches those (CUDA_EMULATION_THREADS),
+ * which then finds what lacks a __syncthreads(). Elsewhere they take turns on one, which takes a
+ * fraction of the time. Speed, warps and memory that a device would refuse are not emulated.
  */
 #ifndef ASHLAR_CUDA_EMULATION_H
 #define ASHLAR_CUDA_EMULATION_H
@@ -27,85 +28,19 @@ typedef struct emulated_index {
 } emulated_index;
 
 static _Thread_local emulated_index threadIdx, blockIdx;
-static pthread_barrier_t emulated_barrier;
 
-static inline void __syncthreads(void) {
-    (void)pthread_barrier_wait(&emulated_barrier);
-}
-
-/* The threads of blocks of one size, which live on from launch to launch. */
-typedef struct emulated_pool {
-    unsigned size;           /* 0: not made yet */
-    pthread_barrier_t begin; /* a launch; of the pool and the launcher */
-    pthread_barrier_t end;   /* the same */
-    void (*kernel)(const void *param);
-    const void *param;
-    unsigned blocks;
-} emulated_pool;
-
-typedef struct emulated_thread {
-    emulated_pool *pool;
-    unsigned index;
-} emulated_thread;
-
-static inline void *emulated_run(void *user_data) {
-    const emulated_thread *me = user_data;
-    emulated_pool *pool = me->pool;
-    threadIdx.x = me->index;
-    for (;;) {
-        (void)pthread_barrier_wait(&pool->begin);
-        for (unsigned block = 0; block < pool->blocks; block++) {
-            blockIdx.x = block;
-            pool->kernel(pool->param);
-            __syncthreads(); /* the next block has the same shared memory */
-        }
-        (void)pthread_barrier_wait(&pool->end);
-    }
-    return NULL;
-}
-
-static inline void emulated_fill(emulated_pool *pool, unsigned size) {
-    emulated_thread *all = calloc(size, sizeof *all); /* for as long as the process lives */
-    pthread_t thread;
-    bool is_good = all != NULL && pthread_barrier_init(&pool->begin, NULL, size + 1) == 0 &&
-                   pthread_barrier_init(&pool->end, NULL, size + 1) == 0;
-    for (unsigned i = 0; is_good && i < size; i++) {
-        all[i] = (emulated_thread){pool, i};
-        is_good = pthread_create(&thread, NULL, emulated_run, &all[i]) == 0 &&
-                  pthread_detach(thread) == 0;
-    }
-    if (!is_good) {
-        (void)fprintf(stderr, "cuda_emulation: no %u threads\n", size);
-        abort();
-    }
-    pool->size = size;
-}
+#ifdef CUDA_EMULATION_THREADS
+#include "tests/cuda/emulated_threads.h"
+#else
+#include "tests/cuda/emulated_turns.h"
+#endif
 
 /* Run a kernel to its end; one at a time. */
 static inline void emulate(void (*kernel)(const void *param), const void *param, unsigned blocks,
                            unsigned threads) {
-    enum { POOLS = 2 }; /* so many sizes of blocks are in use */
-    static emulated_pool pools[POOLS];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    unsigned i = 0;
     pthread_mutex_lock(&lock);
-    while (i < POOLS - 1 && pools[i].size != 0 && pools[i].size != threads) {
-        i++;
-    }
-    emulated_pool *pool = &pools[i];
-    if (pool->size == 0) {
-        emulated_fill(pool, threads);
-    }
-    if (pool->size != threads || pthread_barrier_init(&emulated_barrier, NULL, threads) != 0) {
-        (void)fprintf(stderr, "cuda_emulation: no block of %u threads\n", threads);
-        abort();
-    }
-    pool->kernel = kernel;
-    pool->param = param;
-    pool->blocks = blocks;
-    (void)pthread_barrier_wait(&pool->begin);
-    (void)pthread_barrier_wait(&pool->end);
-    (void)pthread_barrier_destroy(&emulated_barrier);
+    emulated_launch(kernel, param, blocks, threads);
     pthread_mutex_unlock(&lock);
 }
 

@@ -132,11 +132,10 @@ static inline void payload_write(void *args) {
 
 static inline void payload_verify(void *args) {
     const payload *p = args;
-    size_t wrong = 0;
-    for (size_t i = 0; i < p->bytes; i++) {
-        wrong += p->ptr[i] != p->value;
-    }
-    atomic_fetch_add(&payload_bad_count, wrong != 0);
+    /* Each byte is as the one before it. A loop, at -O0, would be most of some tests' time. */
+    const bool is_right =
+        p->bytes == 0 || (p->ptr[0] == p->value && memcmp(p->ptr, p->ptr + 1, p->bytes - 1) == 0);
+    atomic_fetch_add(&payload_bad_count, !is_right);
 }
 
 static inline void queue_write(ashlar_stream stream, unsigned char *ptr, size_t bytes,
