@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int check_case_count;
@@ -23,6 +24,15 @@ static long check_ran;   /* checks in this case */
 static int check_failed; /* failures in this case */
 static int check_bad_cases;
 static const char *check_skipped; /* why this case was skipped, NULL if it was not */
+
+/* Software devices of tests are strict (allocator/soft/soft.h), unless their line or the caller's
+ * environment says otherwise: a test that does what CUDA leaves undefined ends there. */
+#ifndef CHECK_SOFT_DEFAULTS
+#define CHECK_SOFT_DEFAULTS "strict=on"
+#endif
+__attribute__((constructor)) static void check_be_strict(void) {
+    (void)setenv("ASHLAR_SOFT_DEFAULTS", CHECK_SOFT_DEFAULTS, 0);
+}
 
 #define CHECK(expr)                                                    \
     do {                                                               \

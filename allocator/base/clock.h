@@ -1,5 +1,5 @@
 /*
- * clock.h - the host's monotonic clock: it never goes back, and its zero means nothing (internal).
+ * clock.h - the host's monotonic clock: it never goes back, and its zero is arbitrary (internal).
  */
 #ifndef ASHLAR_CLOCK_H
 #define ASHLAR_CLOCK_H

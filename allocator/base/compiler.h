@@ -1,6 +1,4 @@
-/*
- * compiler.h - the one place that knows compilers (internal).
- */
+/* compiler.h - everything that depends on the compiler (internal). */
 #ifndef ASHLAR_COMPILER_H
 #define ASHLAR_COMPILER_H
 
@@ -57,11 +55,9 @@
 #define ASHLAR_SHARED_FN static inline
 #endif
 
-/*
- * Write this after a table that an enum indexes: it checks that each of the enum's `count`
+/* Write this after a table that an enum indexes: it checks that each of the enum's `count`
  * constants has a row. Declare the table without a length: with one, a forgotten last row would be
- * zero, and nothing would say so.
- */
+ * zero, and nothing would say so. */
 #define ASHLAR_TABLE_IS_FULL(table, count)                        \
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")

@@ -25,7 +25,7 @@ typedef struct ashlar_csv_format {
 
 typedef struct ashlar_csv {
     const ashlar_csv_format *format;
-    const char *name;                      /* of the file, for messages */
+    const char *name;                      /* the file's name, for messages */
     ashlar_piece rest;                     /* what has not been read yet */
     size_t line;                           /* number of the line read last */
     size_t places[ASHLAR_CSV_COLUMNS_MAX]; /* [column]: its field's index in a row, from 0 */

@@ -1,6 +1,4 @@
-/*
- * error.h - how a function of the library reports a failure (internal).
- */
+/* error.h - how a function of the library reports a failure (internal). */
 #ifndef ASHLAR_ERROR_H
 #define ASHLAR_ERROR_H
 

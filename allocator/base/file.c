@@ -40,7 +40,7 @@ static bool has_name(int fd) {
 bool ashlar__file_lock(int fd) {
     ASHLAR_CHECK2(fd >= 0);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes it */
+        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes the file */
     }
     return has_name(fd);
 }
@@ -82,7 +82,7 @@ void ashlar__file_remove_stale(const char *target) {
     path[bytes] = '\0';
     DIR *folder = opendir(bytes > 0 ? path : ".");
     if (folder == NULL) {
-        return; /* creating the temporary there will fail too, and say why */
+        return; /* creating the temporary will fail too, and say why */
     }
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         if (is_temporary(entry->d_name, base)) {

@@ -30,10 +30,8 @@ typedef struct ashlar_file ashlar_file;
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_create(const char *path, ashlar_file **out);
 
-/*
- * Append `bytes` bytes. Errors: ASHLAR_EIO; the caller must then abort, since some of the bytes may
- * have been written.
- */
+/* Append `bytes` bytes. Errors: ASHLAR_EIO; the caller must then abort, since some of the bytes may
+ * have been written. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write(ashlar_file *file, const void *data,
                                                    size_t bytes);
 

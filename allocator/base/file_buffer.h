@@ -28,11 +28,9 @@ enum { ASHLAR_FILE_BUFFER_PRINT_BYTES = 256 };
 void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...)
     ASHLAR_PRINTF(2, 3);
 
-/*
- * Replace the target by the new file or, if any write failed, leave the old one in place. Frees
+/* Replace the target by the new file or, if any write failed, leave the old one in place. Frees
  * `buffer`, also on failure.
- * Errors: as ashlar__file_write() and ashlar__file_commit().
- */
+ * Errors: as ashlar__file_write() and ashlar__file_commit(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *buffer);
 
 /* Leave the old file in place. Frees `buffer`; NULL is allowed. */

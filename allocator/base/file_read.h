@@ -1,6 +1,4 @@
-/*
- * file_read.h - reading a file whole (internal).
- */
+/* file_read.h - reading a file whole (internal). */
 #ifndef ASHLAR_FILE_READ_H
 #define ASHLAR_FILE_READ_H
 

@@ -17,11 +17,9 @@
 
 enum { ASHLAR_JSON_DEPTH = 64 };
 
-/*
- * The length in bytes, 1 .. 4, of the UTF-8 character that `text` begins with. `left` > 0 is the
+/* The length in bytes, 1 .. 4, of the UTF-8 character that `text` begins with. `left` > 0 is the
  * number of bytes in `text`. 0: not well-formed UTF-8 (for example an overlong form, a surrogate,
- * or a character that the end of the text cuts off).
- */
+ * or a character that the end of the text cuts off). */
 size_t ashlar__json_utf8_bytes(const char *text, size_t left);
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -106,7 +104,7 @@ typedef struct ashlar_json ashlar_json;
 struct ashlar_json {
     ashlar_json_kind kind;
     bool boolean;            /* BOOL */
-    bool is_integer;         /* NUMBER with no fraction or exponent, whose magnitude has 64 bits */
+    bool is_integer;         /* a NUMBER without fraction or exponent, and |value| < 2^64 */
     bool is_negative;        /* NUMBER */
     const char *key;         /* of an object's member, 0-terminated; else NULL */
     size_t key_bytes;        /* more than strlen(key) if the key has a byte 0 inside */

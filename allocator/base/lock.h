@@ -20,7 +20,7 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: a device's frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
-    ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host with blocks in hand */
+    ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host by a thread that holds freed blocks */
     ASHLAR_RANK_FREES,          /* dropin: the frees of a device */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */

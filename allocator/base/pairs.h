@@ -1,6 +1,4 @@
-/*
- * pairs.h - reading a line of options, "key=value,key=value" (internal).
- */
+/* pairs.h - reading a line of options, "key=value,key=value" (internal). */
 #ifndef ASHLAR_PAIRS_H
 #define ASHLAR_PAIRS_H
 

@@ -14,7 +14,7 @@ void ashlar__random_init(ashlar_random *random, uint64_t seed) {
 
 uint64_t ashlar__random_next(ashlar_random *random) {
     uint64_t *s = random->s;
-    ASHLAR_CHECK2((s[0] | s[1] | s[2] | s[3]) != 0); /* from an all-0 state come only zeros */
+    ASHLAR_CHECK2((s[0] | s[1] | s[2] | s[3]) != 0); /* an all-0 state yields only zeros */
     const uint64_t result = rotate_left(s[1] * 5, 7) * 9;
     const uint64_t shifted = s[1] << 17;
     s[2] ^= s[0];

@@ -17,7 +17,7 @@ typedef struct ashlar_random {
     uint64_t s[4]; /* never all 0 */
 } ashlar_random;
 
-/* Start anew from `seed`. Every seed is good, even 0. */
+/* Restart from `seed`. Every seed is good, even 0. */
 void ashlar__random_init(ashlar_random *random, uint64_t seed);
 
 /* The next 64 random bits. */
@@ -29,10 +29,8 @@ double ashlar__random_uniform(ashlar_random *random);
 /* Uniform in 0 .. bound-1, every value equally likely. Requires bound > 0. */
 uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound);
 
-/*
- * Hash a number with the output function of splitmix64: the results for successive numbers look
- * random, and no two numbers have the same result.
- */
+/* Hash a number with the output function of splitmix64: the results for successive numbers look
+ * random, and no two numbers have the same result. */
 static inline uint64_t ashlar__random_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);

@@ -29,7 +29,7 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
     return ASHLAR_OK;
 }
 
-/* Table lock: held. */
+/* Lock: the table's, held. */
 static ashlar_status fill_locked(const ashlar_shared_table *table,
                                  const ashlar_shared_library *library, void *functions) {
     void *handle = NULL;

@@ -1,6 +1,4 @@
-/*
- * shared_library.h - finding a shared library and its functions at run time (internal).
- */
+/* shared_library.h - finding a shared library and its functions at run time (internal). */
 #ifndef ASHLAR_SHARED_LIBRARY_H
 #define ASHLAR_SHARED_LIBRARY_H
 

@@ -1,6 +1,4 @@
-/*
- * tag.c - the names of the tags that say what a block is for.
- */
+/* tag.c - the names of the tags that say what a block is for. */
 #include <ashlar/allocator.h>
 
 #include "allocator/base/compiler.h"

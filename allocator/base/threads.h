@@ -1,7 +1,5 @@
-/*
- * threads.h - a number for each thread of the process, and a full memory barrier in all threads for
- * which only the caller pays (internal).
- */
+/* threads.h - a number for each thread of the process, and a full memory barrier in all threads for
+ * which only the caller pays (internal). */
 #ifndef ASHLAR_THREADS_H
 #define ASHLAR_THREADS_H
 

@@ -1,4 +1,4 @@
-/* device.c - devices: how one is opened and entered, its streams, events and host memory. */
+/* device.c - opening and entering a device; its streams, events and host memory. */
 #include "allocator/device/device_impl.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,5 @@
-/*
- * device_impl.h - the struct behind ashlar_device, and how code enters a device's context
- * (internal).
- */
+/* device_impl.h - the struct behind ashlar_device, and how code enters a device's context
+ * (internal). */
 #ifndef ASHLAR_DEVICE_IMPL_H
 #define ASHLAR_DEVICE_IMPL_H
 
@@ -24,18 +22,14 @@ static inline void *ashlar__ptr_out(cu_ptr ptr) {
     return (void *)(uintptr_t)ptr;
 }
 
-/*
- * Like ashlar_device_open() for a CUDA device, but in a context that the program has made.
- * Ownership: the context stays the program's, and must outlive the device.
- */
+/* Like ashlar_device_open() for a CUDA device, but in a context that the program has made.
+ * Ownership: the context stays the program's, and must outlive the device. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_context context,
                                                            ashlar_device **out);
 
-/*
- * Enter: make the device's context current in the calling thread. Leave: make the previous context
+/* Enter: make the device's context current in the calling thread. Leave: make the previous context
  * current again. Every driver call that needs a context is made in between. The calls for virtual
- * memory need none.
- */
+ * memory need none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
@@ -56,16 +50,12 @@ void ashlar__device_leave(ashlar_device *device);
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
-/*
- * Wait on the host for everything queued on this device and on every other device whose primary
- * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished.
- */
+/* Wait on the host for everything queued on this device and on every other device whose primary
+ * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
-/*
- * Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
- * function, which the allocators set. (Code of this folder may not call theirs.) Threads: any.
- */
+/* Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
+ * function, which the allocators set. (Code of this folder may not call theirs.) Threads: any. */
 typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
 void ashlar__device_on_stream_end(ashlar_stream_end_fn fn);
 

@@ -2,8 +2,8 @@
  * cuda_abi.h - the part of the CUDA driver API's binary interface that ashlar uses (internal).
  *
  * These are our own declarations, so that a build has the same types with or without CUDA's
- * headers. In builds with cuda.h, driver_cuda_check.c proves that they agree with it. An unsigned
- * int stands for each of CUDA's enums, as every compiler we know represents them so.
+ * headers. In builds with cuda.h, driver_cuda_check.c proves that they agree with it. CUDA's enums
+ * are unsigned int here, since all known compilers represent them so.
  */
 #ifndef ASHLAR_CUDA_ABI_H
 #define ASHLAR_CUDA_ABI_H
@@ -37,6 +37,7 @@ typedef void (*cu_host_fn)(void *user_data);
     X(NO_BINARY_FOR_GPU, 209)           \
     X(PEER_ACCESS_UNSUPPORTED, 217)     \
     X(UNSUPPORTED_PTX_VERSION, 222)     \
+    X(OPERATING_SYSTEM, 304)            \
     X(ILLEGAL_STATE, 401)               \
     X(INVALID_HANDLE, 400)              \
     X(NOT_FOUND, 500)                   \
@@ -83,7 +84,7 @@ enum {
     CU_CAPTURE_NONE = 0,        /* CU_STREAM_CAPTURE_STATUS_... */
     CU_CAPTURE_ACTIVE = 1,
     CU_CAPTURE_INVALIDATED = 2,
-    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: reads too are in stream order */
+    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: reads are in stream order */
 };
 
 typedef struct cu_mem_location {
@@ -116,7 +117,7 @@ typedef struct cu_copy_attributes {
     unsigned int flags;       /* 0 */
 } cu_copy_attributes;
 
-/* The sizes in CUDA's 64-bit binary interface, checked in builds without its headers too. */
+/* Sizes in CUDA's 64-bit binary interface; builds without its headers check them as well. */
 _Static_assert(sizeof(cu_result) == 4 && sizeof(cu_ptr) == 8, "enums are 32 bits, addresses 64");
 _Static_assert(sizeof(void *) <= sizeof(cu_ptr), "a pointer goes through cu_ptr and back");
 _Static_assert(sizeof(cu_mem_location) == 8 && sizeof(cu_mem_access) == 12, "no padding");

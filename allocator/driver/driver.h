@@ -42,7 +42,7 @@ typedef enum ashlar_driver_kind {
  * cuStreamGetId before CUDA 12, and cuMemcpyBatchAsync before CUDA 12.8. Their stand-ins return
  * CU_NOT_SUPPORTED, and so do the software device's functions for kernels.
  *
- * A driver keeps old signatures. CUDA 13 took failed_index out of cuMemcpyBatchAsync, but
+ * Drivers keep old signatures: CUDA 13 removed failed_index from cuMemcpyBatchAsync, but
  * cuGetProcAddress still finds the function of 12.8.
  */
 #define ASHLAR_DRIVER_MAP(X)                                                                      \
@@ -158,7 +158,7 @@ typedef struct ashlar_driver {
     _Atomic uint64_t capture_count;                      /* pools that streams are captured for */
     _Atomic uint64_t fail_countdown;                     /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                                 /* function that will fail; -1: any */
-    _Atomic cu_result fail_result;                       /* the result of the failing call */
+    _Atomic cu_result fail_result;                       /* what the failing call returns */
 } ashlar_driver;
 
 /*
@@ -171,10 +171,8 @@ typedef struct ashlar_driver {
 ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_cuda(ashlar_driver **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
 
-/*
- * Count one call of `fn`. True: the caller makes the call. False: a test wants it to fail, and the
- * caller uses driver->fail_result as its result instead.
- */
+/* Count one call of `fn`. True: the caller makes the call. False: a test wants it to fail, and the
+ * caller uses driver->fail_result as its result instead. */
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
 /* Make and count one call; its value is a cu_result. `args` are in parentheses:
@@ -184,11 +182,9 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
          ? (driver)->table.field args                                \
          : atomic_load(&(driver)->fail_result))
 
-/*
- * While some stream is captured for a pool, let the calling thread make calls that captures forbid.
+/* While some stream is captured for a pool, let the calling thread make calls that captures forbid.
  * *mode is the thread's old capture mode, for ashlar__driver_unrelax(). While no stream is captured
- * for a pool, neither function makes a driver call.
- */
+ * for a pool, neither function makes a driver call. */
 static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;
     return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0

@@ -29,7 +29,7 @@ static const char stub_detail[] =
     "libcuda.so.1 is the CUDA toolkit's stub for linking, not a driver: take the toolkit's stubs "
     "folder out of LD_LIBRARY_PATH";
 
-/* Set *function, a function pointer. Copied, as ISO C has no cast from an object pointer to it. */
+/* Set *function, which is a function pointer, by copying: ISO C has no cast to one. */
 static void store_function(void *function, const void *address) {
     memcpy(function, &address, sizeof address);
 }

@@ -89,10 +89,8 @@ SAME_VALUE(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME_VALUE(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 
-/*
- * Functions: each entry of ASHLAR_DRIVER_MAP has the type that CUDA gives this symbol in this
- * version. For this check CUDA's structs take the place of ours, which were shown equal above.
- */
+/* Functions: each entry of ASHLAR_DRIVER_MAP has the type that CUDA gives this symbol in this
+ * version. For this check CUDA's structs take the place of ours, which were shown equal above. */
 #define cu_mem_prop CUmemAllocationProp
 #define cu_mem_access CUmemAccessDesc
 /* cuda.h defines these names as macros for versioned names, such as cuMemFree_v2. The typedefs

@@ -1,7 +1,5 @@
-/*
- * devices.c - the allocators of a process's devices and contexts, made when first wanted; what its
- * environment asks for, and what a fork leaves of them.
- */
+/* devices.c - the allocators of a process's devices and contexts, made at their first use; the
+ * environment variables for them; what remains of them after a fork. */
 #include "allocator/dropin/devices.h"
 
 #include <pthread.h>
@@ -19,7 +17,7 @@ enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 
 _Static_assert(ASHLAR_DROPIN_CONTEXTS == ASHLAR_DROPIN_HOST + 1, "places: devices, host, contexts");
 
-/* By place. Set under the lock below; a device's is never unset. */
+/* By place. Set under the lock below, and never unset for a device. */
 static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_ALLOCATORS_MAX];
 
 /* A place is free while its context is NULL. */
@@ -37,7 +35,7 @@ static atomic_bool is_forked;
 
 /* ---- the environment ---- */
 
-/* An unset variable leaves *is_on as it is.  Errors: ASHLAR_EINVAL. */
+/* If the variable is not set, *is_on stays as it is. Errors: ASHLAR_EINVAL. */
 static ashlar_status read_switch(const char *name, bool *is_on) {
     const char *value = getenv(name);
     if (value == NULL || *value == '\0') {
@@ -58,7 +56,7 @@ static bool is_software(void) {
 
 /* ---- reports ---- */
 
-/* In one write, so that lines of several threads or processes do not mix. */
+/* In one write, so that lines of different threads or processes do not mix. */
 static void write_line(const char *what, const char *text) {
     char line[LINE_BYTES];
     const int length = snprintf(line, sizeof line, "ashlar: %s%s%s", what,
@@ -78,7 +76,7 @@ static void report_line(const char *line, void *unused) {
 
 void ashlar__dropin_report(const char *what) {
     bool is_on = false;
-    /* A bad value is refused when an allocator is made. */
+    /* A bad value is reported when an allocator is made. */
     if (read_switch("ASHLAR_REPORT", &is_on) == ASHLAR_OK && is_on) {
         write_line(what, ashlar_error_detail());
     }
@@ -86,17 +84,15 @@ void ashlar__dropin_report(const char *what) {
 
 /* ---- forks ---- */
 
-/*
- * The child has only the thread that forked, and locks that others may have held. We must not take
- * them before the fork: CUDA forks while it starts, which is while an allocator is made.
- */
+/* The child has only the thread that forked, and locks that other threads may have held. We cannot
+ * take them before the fork: CUDA forks while it starts, that is while an allocator is made. */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
     ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {
-            a->report = NULL; /* the leaks are the parent's, and the lock may stay taken */
+            a->report = NULL; /* only the parent reports leaks; the lock may never be free here */
         }
     }
 }
@@ -116,7 +112,7 @@ static ashlar_status expect_fork_locked(void) {
 
 /* ---- making ---- */
 
-/* Leaves out devices that cannot be a peer: no way between the two, or no virtual memory. */
+/* Leaves out devices that cannot be peers: not connected, or without virtual memory management. */
 static ashlar_status allow_peers(ashlar_allocator *a) {
     bool is_wanted = true;
     ashlar_status status = read_switch("ASHLAR_PEERS", &is_wanted);
@@ -138,7 +134,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return status;
 }
 
-/* The options of the environment, beside ASHLAR_CONF. */
+/* Apply the environment's options besides ASHLAR_CONF. */
 static ashlar_status equip(ashlar_allocator *a) {
     bool is_on = false;
     const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
@@ -231,7 +227,7 @@ static ashlar_allocator *peek(int place) {
                : atomic_load_explicit(&allocators[place], memory_order_acquire);
 }
 
-/* `a` if there is one, else a new one. */
+/* Return `a` in *out or, if it is NULL, a new allocator. */
 static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_allocator **out) {
     if (!ASHLAR_LIKELY(a != NULL)) {
         return find_or_make(place, ordinal, out);
@@ -269,7 +265,7 @@ int ashlar__dropin_add_context(int ordinal, cu_context context) {
     int place = -1;
     ASHLAR_CHECK2(context != NULL); /* NULL marks a free place */
     if (is_software()) {
-        return -1; /* a CUDA context, and the user wants software devices */
+        return -1; /* a CUDA context, but the user wants software devices */
     }
     ashlar__lock_acquire(&making_lock);
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX && place < 0; i++) {

@@ -1,18 +1,19 @@
 /*
  * devices.h - one allocator for each device of the process, for programs that name devices by
- * ordinals and keep no handle of ours (internal to the drop-in libraries).
+ * ordinals (internal to the drop-in libraries).
  *
- * The devices are CUDA's, numbered as by the CUDA runtime. They are software devices only if the
- * environment says ASHLAR_DEVICE=soft (or soft:N, for any N): never by default, since the program
- * around us would not know. The allocators have the options of ASHLAR_CONF. They are never
- * destroyed: a program may free memory until its last moment, and the driver may be gone by then.
+ * The devices are CUDA's, numbered as by the CUDA runtime. They are software devices only with
+ * ASHLAR_DEVICE=soft (or soft:N, for any N) in the environment, never by default, since the program
+ * does not expect them. The allocators have the options of ASHLAR_CONF. They are never destroyed: a
+ * program may free memory until its last moment, and the driver may be gone by then.
  *
- * A child that was forked after the first device has none, as with CUDA. Every call there fails
- * with a detail that says so, none waits for a lock, and nothing is reported at the end. A child
- * that was forked before starts afresh.
+ * As with CUDA, a child that was forked after the first device was opened has no devices: every
+ * call fails with a detail that says so, none waits for a lock, and nothing is reported at the end.
+ * A child that was forked earlier starts afresh.
  *
- * With ASHLAR_REPORT=on each failure and refusal of a drop-in library is a line on stderr, and so
- * are leaks and damage if ASHLAR_CONF asks for them. Without it nothing is ever written.
+ * With ASHLAR_REPORT=on, failures and refusals of the drop-in libraries are written to stderr, one
+ * line each, and so are leaks and damage if ASHLAR_CONF asks for them. Otherwise nothing is
+ * written.
  */
 #ifndef ASHLAR_DROPIN_DEVICES_H
 #define ASHLAR_DROPIN_DEVICES_H
@@ -35,9 +36,9 @@ enum {
 };
 
 /*
- * The allocator of a device, made at the first call. Every other device that can may use its
- * memory, unless ASHLAR_PEERS=off: programs switch on peer access by a call that does not reach
- * memory mapped by the virtual memory functions, as ours is.
+ * The allocator of a device, made at the first call. Unless ASHLAR_PEERS=off, all devices that can
+ * are given access to its memory: cudaDeviceEnablePeerAccess() does not reach memory mapped by the
+ * virtual memory functions.
  *
  * ordinal   0 .. ASHLAR_DROPIN_DEVICES_MAX - 1
  *
@@ -48,12 +49,12 @@ enum {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
 
-/* The same; NULL: none has been made, or no such ordinal, or this is a forked child. */
+/* The same, but NULL if none has been made, the ordinal is invalid, or this is a forked child. */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*
- * The process's one allocator of page-locked host memory, which every device may use. Its options
- * are the defaults: ASHLAR_CONF is for device memory.
+ * The process's allocator of page-locked host memory, which all devices may use. It has default
+ * options, since ASHLAR_CONF is for device memory.
  *
  * ordinal   at the first call: the device through which the memory is taken
  *
@@ -62,9 +63,9 @@ ashlar_allocator *ashlar__dropin_peek(int ordinal);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
- * A context that the program has made on a CUDA device, beside the primary one. It gets a place,
- * and at the first call for that place an allocator with the options of ASHLAR_CONF. Drop it before
- * the context ends. -1: the context has no place, or all are taken.
+ * Add a context that the program has made on a CUDA device besides the primary one. Returns its
+ * place, for which the first call makes an allocator with the options of ASHLAR_CONF; -1: the
+ * context is not served, or all places are taken. Drop the context before it ends.
  *
  * context   not NULL
  *
@@ -75,10 +76,8 @@ int ashlar__dropin_find_context(cu_context context);
 void ashlar__dropin_drop_context(int place);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
-/*
- * The allocator of a device with a live block at `ptr`; NULL: none has, it may be the driver's.
- * Threads: any.  Cost: O(devices), a lock each.
- */
+/* The allocator with a live block at `ptr`; NULL: none, so the pointer may be the driver's.
+ * Threads: any. Cost: O(devices), takes a lock for each. */
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* Whether this process was forked from one that had devices. Threads: any. */
@@ -87,7 +86,7 @@ bool ashlar__dropin_is_forked(void);
 /* Print "ashlar: <what>: <ashlar_error_detail()>" on stderr if ASHLAR_REPORT=on. Threads: any. */
 void ashlar__dropin_report(const char *what);
 
-/* Tests: forget every allocator, without destroying it. No other call is under way. */
+/* Tests: forget every allocator, without destroying it. No other call may be under way. */
 void ashlar__dropin_forget(void);
 
 #endif /* ASHLAR_DROPIN_DEVICES_H */

@@ -1,7 +1,5 @@
-/*
- * frees.c - memory as cudaMalloc() and cudaFree() handle it: one ashlar_frees for each device and
- * context, and how hard a request tries before it fails.
- */
+/* frees.c - memory with the promises of cudaMalloc() and cudaFree(): one ashlar_frees for each
+ * device and context, and how hard a request tries before it fails. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/error.h"
@@ -14,21 +12,19 @@ static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 
 /*
- * Freed blocks become free at other times in each step of a program, and so its blocks lie in other
- * places. With room to spare, later steps need no more than the first.
+ * Freed blocks become free at different times in each step of a program, so its blocks lie in
+ * different places each time. With room to spare, later steps need no more memory than the first.
  */
 #define STEP_MIN_BYTES ((size_t)32 << 20)
-enum { STEP_DEVICE_DIVISOR = 64 }; /* at most this part of the device at once */
+enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most this part of the device */
 
-/*
- * When to wait for the device: when 3/4 of what is reserved is in no block, and that is several
- * steps of growth. Only late work keeps it from being used then. Waiting for it, as cudaFree()
- * does, bounds what a program that never lets the device rest can reserve.
- */
+/* When to wait for the device: when 3/4 of the reserved memory is in no block, and that is at least
+ * four steps of growth. Then only late work keeps it from being used, and the wait, which
+ * cudaFree() always makes, bounds what a program can reserve that never lets the device rest. */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
-/* Other threads may take what becomes free: a thread that never gets any fails. */
+/* The most tries of a request, since other threads may take the memory that becomes free. */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
@@ -108,7 +104,7 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     return status;
 }
 
-/* `frees` if there is one, else a new one. */
+/* Return `frees` in *out or, if it is NULL, a new one. */
 static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_frees **out) {
     if (ASHLAR_LIKELY(frees != NULL)) {
         *out = frees;
@@ -144,7 +140,7 @@ ashlar_frees *ashlar__frees_peek_host(void) {
     return peek(ASHLAR_DROPIN_HOST);
 }
 
-/* Ordinal 0 stands for the context's, which the driver knows to be right. */
+/* The ordinal is not used here: the driver knows the context's device. */
 ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out) {
     ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
     return find(peek(place), place, 0, out);
@@ -161,8 +157,8 @@ void ashlar__frees_drop_context(int place) {
     discard(frees);
 }
 
-/* Whether the pointer is in the allocator's range; an allocator that guards by unmapping has
- * several. */
+/* Whether the pointer is in the allocator's range; true for guard=unmap, which has several ranges.
+ */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
@@ -232,7 +228,7 @@ bool ashlar__frees_give_back(ashlar_frees *f) {
     ashlar_allocator_get_stats(f->allocator, &before);
     (void)ashlar__frees_reclaim(f, 0);
     const ashlar_status unused = ashlar_allocator_trim(f->allocator, 0);
-    (void)unused; /* even if it failed, it may have given something back */
+    (void)unused; /* even a failed call may have given something back */
     ashlar_allocator_get_stats(f->allocator, &after);
     return after.reserved_bytes < before.reserved_bytes;
 }
@@ -244,7 +240,7 @@ static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/* Fails only when no other thread is about to return blocks. `stream` NULL: for any stream. */
+/* Fails only if no other thread is about to return blocks. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -259,7 +255,7 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     return status;
 }
 
-/* In a guard mode, which queues work on the block: wait for that. */
+/* In a guard mode: wait for the work that the guard queues on the block. */
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
@@ -312,7 +308,7 @@ static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_r
         stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
     switch (status) {
     case ASHLAR_OK:
-    case ASHLAR_EDAMAGE: /* reported elsewhere; the block is freed */
+    case ASHLAR_EDAMAGE: /* the block is freed; the damage is reported elsewhere */
         *result = CU_SUCCESS;
         return true;
     case ASHLAR_EPOINTER:
@@ -341,7 +337,7 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/* Some call it at every allocation: read first, since writing takes the line from all threads. */
+/* Some callers do this at every allocation. Read first: a write takes the line from all threads. */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);

@@ -1,25 +1,24 @@
 /*
- * frees.h - memory with the promises of cudaMalloc() and cudaFree(): a block is for any stream, and
- * a freed one is reused when all work submitted before the free is over; but the host does not wait
- * (internal to the drop-in libraries).
+ * frees.h - memory with the promises of cudaMalloc() and cudaFree(): any stream may use a block,
+ * and a freed block is reused once all work submitted before the free is over; but the host does
+ * not wait (internal to the drop-in libraries).
  *
  * Freed blocks gather. When a request finds no free memory, the blocks gathered so far become a
- * batch, with events behind all work that may still use them. The events are recorded later than
- * the frees, so they cover all that was submitted before. When all have completed, the batch is
- * free. We poll them for about as long as mapping more memory takes, and then map more instead.
- * Once most of the memory waits in batches, the host waits, too.
+ * batch, and events are recorded behind all work that may still use them. Once all these events
+ * have completed, the batch is free. The request polls them for about as long as mapping more
+ * memory takes, and then maps more. Once most of the memory waits in batches, the host waits.
  *
- * Each non-blocking stream gets an event of its own: we are told when one is made, and one that is
- * destroyed leaves an event behind its last work. One event on the legacy stream covers all the
- * others, since that stream comes after them. Nothing better covers the default streams of other
- * threads, which we cannot name. But that event is a barrier between blocking streams, so we record
- * one for a batch, and only when memory is wanted.
+ * Each non-blocking stream gets its own event: we are told when such a stream is made, and before
+ * it is destroyed we record an event behind its last work. One event on the legacy stream covers
+ * all other streams, since the legacy stream waits for them; nothing else covers the default
+ * streams of other threads, which have no name here. But that event is a barrier between blocking
+ * streams, so it is recorded only once for each batch, and only when memory is wanted.
  *
- * While any stream is captured we record and query no event, and the blocks stay until later. If we
- * are not told of streams, one wait on the host stands for the events of a batch.
+ * While any stream is captured, no event is recorded or queried, and the blocks have to wait. If we
+ * are not told of all streams, one wait on the host replaces the events of a batch.
  *
- * Batches end in the order in which they were made. So one that waits for the last event of a
- * destroyed stream delays those behind it.
+ * Batches end in the order in which they were made. So a batch that waits for the last work of a
+ * destroyed stream delays later ones.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
@@ -30,108 +29,82 @@
 
 typedef struct ashlar_frees ashlar_frees;
 
-/*
- * What stands beside the allocator of a device (devices.h), made with it at the first call.
- * Threads: any.  Errors: those of ashlar__dropin_allocator(), ASHLAR_EHOSTMEM.
- */
+/* The ashlar_frees of a device, made with its allocator (devices.h) at the first call. Threads:
+ * any. Errors: those of ashlar__dropin_allocator(), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out);
-/* NULL: none has been made, or this is a forked child. */
+/* The same, but NULL if none has been made or this is a forked child. */
 ashlar_frees *ashlar__frees_peek(int ordinal);
 
-/*
- * The same for page-locked host memory. Every device may use it, so we are not told of all its
- * streams, and a wait for every device stands for events.
- */
+/* The same for page-locked host memory. All devices may use it, so we cannot know all its streams:
+ * the host waits for every device, and there are no events. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_host(void);
 
-/* The same for a context of the program's, by its place (devices.h). Dropping it ends all blocks.
- */
+/* The same for a context of the program, by its place (devices.h). Dropping it frees its blocks. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_context(int place);
 void ashlar__frees_drop_context(int place);
 
-/*
- * Iterate over devices and contexts, or over those that may have a block at `ptr`. Set *place to 0
- * before the first call. NULL: no more.
- * Threads: any.  Cost: O(places).
- */
+/* Iterate over devices and contexts; or over those that may have a block at `ptr`. Set *place to 0
+ * before the first call. NULL: no more. Threads: any. Cost: O(places). */
 ashlar_frees *ashlar__frees_each(int *place);
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
 
 ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 
-/*
- * As cudaMalloc().
- * Threads: any.  Stream: may record events; waits on the host before it says ASHLAR_ENOMEM.
- * Errors: those of ashlar_alloc().
- */
+/* Like cudaMalloc(). Threads: any. Stream: may record events; waits on the host before it fails
+ * with ASHLAR_ENOMEM. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
-/* As cudaMallocAsync(). */
+/* Like cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                        ashlar_stream stream, void **out);
 
-/* Bytes that are reserved and in no live block: to the program these are free. */
+/* Reserved bytes that are in no live block: a program may count them as free. */
 size_t ashlar__frees_spare_bytes(const ashlar_frees *frees);
 
-/*
- * Wait for all work that may use freed blocks, and give all that is free back to the driver. True:
- * there was something.
- * Threads: any.  Stream: waits on the host.
- */
+/* Wait for all work that may use freed blocks, and give all free memory back to the driver. Returns
+ * whether there was any. Threads: any. Stream: waits on the host. */
 bool ashlar__frees_give_back(ashlar_frees *frees);
 
-/*
- * As cudaFree(), but the host does not wait. The block may come from either call above.
- * Threads: any.  Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free().
- */
+/* Like cudaFree(), but the host does not wait. The block may come from either call above. Threads:
+ * any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
-/*
- * Answer a free of the program's, on any device: for all streams, or in the order of one. True: it
- * was ours to answer, and *result is CUDA's code. That includes a pointer into our memory that is
- * no live block: CUDA knows the segments that blocks are cut from, and might free one.
- * Threads: any.
- */
+/* Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
+ * with CUDA's code in *result, if the pointer lies in our memory, even if it is no live block: CUDA
+ * must not see it, since it might free the segment that `ptr` is in. Threads: any. */
 bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
 /* The same for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
-/*
- * Call it when the program is about to wait for all work of the device. Events recorded now have
- * completed when memory is wanted next, and delay no stream that is not waited for anyway.
- * Threads: any.  Stream: may record events.
- */
+/* Call this when the program is about to wait for all work of the device: events recorded now will
+ * have completed when memory is wanted next, and they delay no stream that the program does not
+ * wait for anyway. Threads: any. Stream: may record events. */
 void ashlar__frees_cover(ashlar_frees *frees);
 
-/*
- * Call these after a non-blocking stream of the device's primary context was made, and before a
- * stream is destroyed. Where that cannot be noted, the host waits from then on.
- */
+/* Call these after a non-blocking stream of the device's primary context was made, and before a
+ * stream is destroyed. If this cannot be noted, the host waits from then on. */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
-/*
- * Call these before a stream is captured, and after. In between we record and query no event, and
- * the allocator makes its driver calls so that they do not invalidate the capture.
- */
+/* Call these before and after a stream is captured. In between no event is recorded or queried, and
+ * the allocator avoids driver calls that would invalidate the capture. */
 void ashlar__frees_begin_capture(ashlar_frees *frees);
 void ashlar__frees_end_capture(ashlar_frees *frees);
 
-/* There may be streams that we are not told of: wait on the host from now on. Threads: any. */
+/* Some streams may be unknown to us: wait on the host from now on. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);
 
 /* Tests: reuse freed blocks at once, which cudaFree() does not promise. */
 void ashlar__frees_trust_all(ashlar_frees *frees);
 
-/*
- * Leave the device to the driver: return all memory, live blocks too. From now on
- * ashlar__frees_of() fails with ASHLAR_ENOTSUP. Threads: no other call for the device is under way.
- */
+/* Leave the device to the driver: return all memory, even live blocks; from now on
+ * ashlar__frees_of() fails with ASHLAR_ENOTSUP. Threads: no other call for the device may be under
+ * way. */
 void ashlar__frees_give_up(int ordinal);
 
-/* Tests: forget everything, after ashlar__dropin_forget(). No other call is under way. */
+/* Tests: forget everything, after ashlar__dropin_forget(). No other call may be under way. */
 void ashlar__frees_forget(void);
 
 #endif /* ASHLAR_DROPIN_FREES_H */

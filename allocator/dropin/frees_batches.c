@@ -1,11 +1,11 @@
-/* frees_batches.c - freed blocks in batches, until all work submitted before is over. */
+/* frees_batches.c - freed blocks in batches, kept until all work submitted before is over. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"
 
 /*
- * How often events are polled before more memory is mapped: about 50 microseconds, as long as
- * mapping takes. On an idle device an event completes within a few.
+ * How often events are polled before more memory is mapped: for about 50 microseconds, as long as
+ * mapping takes. On an idle device an event completes within a few microseconds.
  */
 enum { POLLS = 64 };
 
@@ -29,7 +29,7 @@ static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
     return made;
 }
 
-/* Move all of `marks` to a list. */
+/* Move all of `marks` to `list`. */
 static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     while (marks != NULL) {
         ashlar_event_node *next = marks->next;
@@ -39,7 +39,7 @@ static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     }
 }
 
-/* Put a mark behind the work of a stream. False: not possible. */
+/* Put a mark behind the work of a stream. False: it failed. */
 static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_event_node **marks) {
     ASHLAR_OWNS(&f->lock);
     ashlar_event_node *made = new_mark_locked(f);
@@ -54,7 +54,7 @@ static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_eve
     return is_marked;
 }
 
-/* By asking the driver: a program may begin captures by ways that we do not watch. */
+/* Ask the driver, since a program may begin captures in ways that we do not intercept. */
 static bool is_captured(const ashlar_frees *f, ashlar_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
     const cu_result result =
@@ -79,8 +79,8 @@ static bool is_capture_on(const ashlar_frees *f) {
 }
 
 /*
- * Put marks behind all work submitted so far. False: not possible now; `marks` has those that were
- * made. A stream that takes no event may have been destroyed by a way that we do not watch.
+ * Put marks behind all work submitted so far. False: some failed; `marks` has the others. A stream
+ * that takes no event may have been destroyed in a way that we do not intercept.
  */
 static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     ASHLAR_OWNS(&f->lock);
@@ -108,7 +108,7 @@ static bool batches_hold(ashlar_frees *f) {
     return link == f->end && count == atomic_load(&f->batch_count);
 }
 
-/* Make a batch of what is deferred, if it can be marked. */
+/* Make a batch of the deferred blocks, if marks can be made. */
 static void make_batch_locked(ashlar_frees *f) {
     ASHLAR_OWNS(&f->lock);
     ASHLAR_CHECK2(!f->is_host && *f->end == NULL);
@@ -116,7 +116,7 @@ static void make_batch_locked(ashlar_frees *f) {
     if (made == NULL) {
         return;
     }
-    /* Before the events are recorded: they do not cover a block that is deferred later. */
+    /* Before recording events, which do not cover blocks that are deferred later. */
     made->blocks = ashlar__deferred_take(f->allocator);
     if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
         ashlar__deferred_put_back(f->allocator, made->blocks);
@@ -171,7 +171,7 @@ static bool release_past_locked(ashlar_frees *f) {
     return has_any;
 }
 
-/* Whether events do not cover all streams, or are not to be waited for. */
+/* Whether events do not cover all streams, or must not be waited for. */
 static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
@@ -181,7 +181,7 @@ static ashlar_status synchronize(const ashlar_frees *f) {
                       : ashlar__device_synchronize(f->device);
 }
 
-/* All that is deferred is over after a wait on the host. */
+/* Wait on the host; then all deferred blocks are free. */
 static bool release_after_wait(ashlar_frees *f) {
     ashlar__lock_acquire(&f->wait_lock);
     ashlar_block *blocks = ashlar__deferred_take(f->allocator);
@@ -200,7 +200,7 @@ bool ashlar__frees_has_pending(const ashlar_frees *f) {
     return atomic_load(&f->batch_count) > 0 || ashlar__has_deferred(f->allocator);
 }
 
-/* No capture of the device begins while the lock is held. */
+/* While the lock is held, no capture begins on the device. */
 static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
     ASHLAR_OWNS(&f->lock);
     ASHLAR_CHECK2(batches_max > 0);
@@ -240,7 +240,7 @@ bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
 }
 
 bool ashlar__frees_has_more(ashlar_frees *f, uint64_t release_count) {
-    ashlar__lock_acquire(&f->wait_lock); /* whoever had blocks in hand has returned them */
+    ashlar__lock_acquire(&f->wait_lock); /* a thread that held blocks has returned them */
     ashlar__lock_release(&f->wait_lock);
     ashlar__lock_acquire(&f->lock);
     const bool has_more = !is_capture_on(f) && (atomic_load(&f->release_count) != release_count ||
@@ -266,7 +266,8 @@ static cu_event awaited_event(ashlar_frees *f) {
     return event;
 }
 
-/* No lock is held during a wait: if another thread reuses the event meanwhile, it takes longer. */
+/* No lock is held during a wait. If another thread reuses the event meanwhile, the wait is longer.
+ */
 bool ashlar__frees_reclaim(void *user, size_t bytes) {
     ashlar_frees *f = user;
     (void)bytes;
@@ -297,7 +298,7 @@ void ashlar__frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
     ashlar__lock_release(&f->lock);
 }
 
-/* True: it was known. */
+/* Returns whether the stream was known. */
 static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
     ASHLAR_OWNS(&f->lock);
     ashlar_known_stream **link = &f->streams;
@@ -321,7 +322,7 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
         return status;
     }
     if (!is_capture_on(f)) {
-        poll_locked(f, &f->ended); /* there may never be a batch that takes them */
+        poll_locked(f, &f->ended); /* there may be no further batch to take the completed marks */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
     ashlar__device_leave(f->device);

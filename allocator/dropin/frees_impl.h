@@ -12,7 +12,7 @@
 #include "allocator/base/lock.h"
 #include "allocator/dropin/frees.h"
 
-/* Batches that wait at most, unless memory is out: more of them would not end sooner. */
+/* The most batches that wait, unless memory is out. With more, no batch would complete sooner. */
 enum { ASHLAR_BATCHES_MAX = 8 };
 
 /* An event, in one list at a time. */
@@ -21,11 +21,11 @@ typedef struct ashlar_event_node {
     cu_event event;
 } ashlar_event_node;
 
-/* Frees that wait for the same events. blocks != NULL */
+/* Frees that wait for the same events. Invariant: blocks != NULL */
 typedef struct ashlar_free_batch {
     struct ashlar_free_batch *next;
     ashlar_block *blocks;
-    ashlar_event_node *marks; /* events not known to have completed */
+    ashlar_event_node *marks; /* events that may not have completed yet */
 } ashlar_free_batch;
 
 typedef struct ashlar_known_stream {
@@ -33,46 +33,40 @@ typedef struct ashlar_known_stream {
     ashlar_stream stream;
 } ashlar_known_stream;
 
-/*
- * Invariants: batch_count == batches from `first` on, up to the one whose `next` is *end;
- * is_host: is_distrusted, and so no batches
- */
+/* Invariants: batch_count == batches from `first` up to the one whose `next` is *end;
+ *             is_host => is_distrusted, so there are no batches */
 struct ashlar_frees {
     ashlar_allocator *allocator; /* const */
     ashlar_device *device;       /* const */
-    bool is_host;                /* const; of page-locked host memory */
-    atomic_bool is_distrusted;   /* there may be streams that are not known */
-    atomic_bool is_trusting;     /* tests */
+    bool is_host;                /* const; for page-locked host memory */
+    atomic_bool is_distrusted;   /* there may be streams that we do not know */
+    atomic_bool is_trusting;     /* set only by tests */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
-    ashlar_lock wait_lock; /* held by a thread that waits on the host with blocks in hand */
-    ashlar_lock lock;      /* guards what follows */
+    ashlar_lock wait_lock; /* held by a thread that waits on the host and holds blocks */
+    ashlar_lock lock;      /* guards all fields below */
     ashlar_known_stream *streams;
-    ashlar_event_node *ended; /* behind the last work of streams that are gone */
+    ashlar_event_node *ended; /* marks behind the last work of destroyed streams */
     ashlar_event_node *spare;
-    ashlar_free_batch *first; /* oldest first */
+    ashlar_free_batch *first; /* the oldest batch */
     ashlar_free_batch **end;
 };
 
-/* Whether blocks wait, in a batch or for one. */
+/* Whether freed blocks wait in a batch, or to join one. */
 bool ashlar__frees_has_pending(const ashlar_frees *frees);
 
-/*
- * Make a batch, if fewer than `batches_max` wait, and return the blocks of batches that are over to
- * the allocator. True: there were any.
- */
+/* Make a batch, if fewer than `batches_max` wait, and return the blocks of completed batches to the
+ * allocator. Returns whether there were any. */
 bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
-/*
- * Whether a request that failed for want of memory may succeed by now: blocks were returned since
- * `release_count` was read, or some are pending. Waits for a thread that is returning some.
- */
+/* Whether a request that found no memory may succeed now: blocks were returned since
+ * `release_count` was read, or some are pending. Waits for a thread that is returning blocks. */
 bool ashlar__frees_has_more(ashlar_frees *frees, uint64_t release_count);
 
 /* Wait on the host for all work of the device. False: not possible now. */
 bool ashlar__frees_wait(ashlar_frees *frees);
 
-/* Free the records of events, batches and streams; no thread uses them. */
+/* Free the records of events, batches and streams; no thread may use them. */
 void ashlar__frees_drop_all(ashlar_frees *frees);
 
 /* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */

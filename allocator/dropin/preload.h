@@ -1,30 +1,30 @@
 /*
  * preload.h - what the files of libashlar-preload.so share (internal).
  *
- *   preload_find.c      how programs come to the driver's functions, and the driver's own
+ *   preload_find.c      how programs find the driver's functions, and how we do
  *   preload_memory.c    memory, ours and the driver's
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
  * With LD_PRELOAD=libashlar-preload.so an unmodified program's device memory comes from us. We
- * stand in for the driver, not for the CUDA runtime. Whichever runtime the program has, linked
- * statically or not, it finds its driver by dlopen() and dlsym() or cuGetProcAddress(), and keeps
- * its errors, current devices and contexts itself.
+ * replace functions of the driver, not of the CUDA runtime: any runtime, even one linked
+ * statically, finds the driver by dlopen() and dlsym() or cuGetProcAddress(), and itself keeps
+ * track of errors, current devices and contexts.
  *
  * ASHLAR_PRELOAD is a list of words, separated by commas:
- *   off      stand in for nothing
+ *   off      replace nothing
  *   on       the default
- *   report   one line on stderr when the process ends, and one if a device cannot be served
+ *   report   one line on stderr at the end of the process, and one for each device not served
  *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
- * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft we stand in for nothing, since
- * the program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
+ * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
+ * program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
  * name this one first.
  *
- * Each context that the program makes has an allocator of its own, until it ends. We pass on to the
- * driver: memory of contexts made in other ways (green contexts), managed and host memory, memory
- * pools that a program names or sets, allocations in a capture, and every pointer that is not ours.
- * If the driver then has too little memory, we give it all that is free here, and ask it again.
- * After cudaDeviceReset() the driver has the device to itself.
+ * Each context that the program makes has its own allocator until the context ends. The driver
+ * serves: green contexts, managed and host memory, memory pools that a program names or sets,
+ * allocations in a capture, and every pointer that is not ours. If it lacks memory for that, we
+ * return all free memory to it, and call it again. After cudaDeviceReset() the driver serves the
+ * whole device.
  *
  * Our memory is mapped by the virtual memory functions. So cuIpcGetMemHandle() refuses it (also
  * with ASHLAR_CONF=vmm=off, where it would name the whole segment). cuCtxEnablePeerAccess() does
@@ -40,9 +40,8 @@
 typedef struct cu_green_context_opaque *cu_green_context;
 
 /*
- * Each function that we stand in for: the name that the driver exports; the name and the first
- * version for cuGetProcAddress(); whether it is the one for per-thread default streams; parameters;
- * arguments.
+ * Each function that we replace: its exported name; its name and first version for
+ * cuGetProcAddress(); whether it is the per-thread default stream's variant; parameters; arguments.
  */
 #define ASHLAR_PRELOAD_MAP(X)                                                                      \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (cu_ptr * ptr, size_t bytes), (ptr, bytes))              \
@@ -121,19 +120,19 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (const char *symbol, void **address, int version, unsigned long long flags),                 \
       (symbol, address, version, flags))
 
-/* Further functions of the driver that we call. */
+/* Further driver functions that we call. */
 #define ASHLAR_PRELOAD_NEEDED_MAP(X)                                               \
     X(cuCtxGetCurrent, (cu_context * context), (context))                          \
     X(cuCtxGetDevice, (cu_device * device), (device))                              \
     X(cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context)) \
     X(cuStreamIsCapturing, (cu_stream stream, unsigned int *status), (stream, status))
 
-/* Ours, which are exported. */
+/* Our functions, which are exported. */
 #define X(name, symbol, version, is_ptsz, params, args) ASHLAR_API cu_result name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
 
-/* The driver's. CU_NOT_SUPPORTED: it has none, or there is no driver. */
+/* The driver's functions. CU_NOT_SUPPORTED: the driver lacks the function, or there is none. */
 #define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar__real_##name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
@@ -143,26 +142,22 @@ ASHLAR_PRELOAD_NEEDED_MAP(X)
 
 /* ---- whose call it is ---- */
 
-/*
- * Begin to serve a call. False: it is the driver's, since ASHLAR_PRELOAD is off, or we made the
- * call ourselves. We call the allocator only between begin and end.
- */
+/* Begin to serve a call. False: pass it to the driver, since ASHLAR_PRELOAD is off, or we made the
+ * call ourselves. We call the allocator only between begin and end. */
 bool ashlar__preload_begin(void);
 void ashlar__preload_end(void);
 
-/*
- * What serves the calling thread's current context. NULL: the driver does, as the context is
- * neither a device's primary one nor made by the program. Call it between begin and end.
- */
+/* What serves the calling thread's current context. NULL: the driver, since the context is neither
+ * a primary one nor made by the program. Call this between begin and end. */
 ashlar_frees *ashlar__preload_here(void);
 
-/* A stream was made that may use our memory, and that no ashlar_frees knows. */
+/* A stream was made that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
-/* A device has no allocator, for the reason in ashlar_error_detail(): the driver serves it. */
+/* A device has no allocator, for the reason in ashlar_error_detail(), so the driver serves it. */
 void ashlar__preload_note_refusal(void);
 
-/* A call that takes memory was passed on to the driver. */
+/* A call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);
 
 /* ---- options ---- */
@@ -176,7 +171,7 @@ typedef struct ashlar_preload_options {
 /* Read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar__preload_options_get(void);
 
-/* Add a device or context that is about to end to the report. */
+/* Add a device or context that is about to end to the totals of the report. */
 void ashlar__preload_add_to_report(const ashlar_frees *frees);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

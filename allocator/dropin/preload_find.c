@@ -1,7 +1,5 @@
-/*
- * preload_find.c - how a program finds a function of the driver: by linking with it, by dlsym(), or
- * by cuGetProcAddress(); and how we find the driver's own.
- */
+/* preload_find.c - how a program finds a driver function: by linking with the driver, by dlsym(),
+ * or by cuGetProcAddress(); and how we find the driver's own. */
 #include "allocator/dropin/preload.h"
 
 #include <dlfcn.h>
@@ -11,7 +9,7 @@
 
 #include "allocator/dropin/devices.h"
 
-/* A flag of cuGetProcAddress(): stream NULL is the calling thread's. */
+/* A flag of cuGetProcAddress(): stream NULL means the per-thread default stream. */
 enum { PER_THREAD_STREAM = 2 };
 
 /* ashlar__preload_dlsym() returns a function, or one of these. */
@@ -52,13 +50,13 @@ static void *function_of(const stand_in *s) {
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 _Static_assert(sizeof(void *) == sizeof(dlsym_fn), "POSIX: an address may be a function's");
 
-/* The dlsym() of the next library that has one, for the jump below. Set before its first use, by
- * any thread, always to the same. */
+/* The dlsym() of the next library that has one, for the jump below. Set before its first use,
+ * perhaps by several threads, but always to the same value. */
 extern void *ashlar__preload_next_dlsym;
 void *ashlar__preload_next_dlsym;
 
-/* The C library's, by its version: that of glibc's first release for the processor, or of 2.34,
- * when libdl became part of libc. */
+/* The C library's dlsym(), by its version: that of glibc's first release for the processor, or of
+ * 2.34, when libdl became part of libc. */
 static dlsym_fn real_dlsym(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     static _Atomic(void *) found;
@@ -77,10 +75,8 @@ static dlsym_fn real_dlsym(void) {
     return function;
 }
 
-/*
- * What dlsym() is to return; the jump below calls it with its arguments. It must leave RTLD_NEXT to
- * the C library, which knows the caller by the return address.
- */
+/* What dlsym() should return; the jump below calls this with dlsym()'s arguments. RTLD_NEXT must be
+ * left to the C library, which finds the caller by the return address. */
 void *ashlar__preload_dlsym(void *handle, const char *name);
 
 void *ashlar__preload_dlsym(void *handle, const char *name) {
@@ -97,7 +93,7 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    /* Found ours, in the global scope: would the program have found it there without us? */
+    /* Ours was found in the global scope: would there be one without us? */
     if (found == ours && find(RTLD_NEXT, name) == NULL) {
         return THERE_IS_NONE;
     }
@@ -108,10 +104,8 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     return ours;
 }
 
-/*
- * dlsym() itself. It calls ashlar__preload_dlsym() and returns its answer; if that is NULL it jumps
- * to the next library's dlsym(), which so sees the program's return address.
- */
+/* dlsym() itself. It calls ashlar__preload_dlsym() and returns the answer. If that is NULL, it
+ * jumps to the next library's dlsym(), which thus sees the program's return address. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"
@@ -175,7 +169,7 @@ __asm__(".text\n"
 
 /* ---- the driver's own ---- */
 
-/* In the libcuda that the program, or its runtime, has loaded before it calls us. */
+/* Look in the libcuda that the program or its runtime loaded before calling us. */
 static void *find_in_driver(const char *name) {
     static _Atomic(void *) library;
     void *handle = atomic_load(&library);
@@ -188,8 +182,7 @@ static void *find_in_driver(const char *name) {
 
 /* ---- cuGetProcAddress ---- */
 
-/* Replace what the driver found by ours, if we stand in for it: the one of the version asked for.
- */
+/* Replace the function that the driver found by ours, if we have one for the version asked for. */
 static void stand_in_for(const char *symbol, void **address, int version,
                          unsigned long long flags) {
     const stand_in *best = NULL;
@@ -268,7 +261,7 @@ bool ashlar__preload_begin(void) {
 }
 
 void ashlar__preload_end(void) {
-    ASHLAR_CHECK2(depth == 1); /* each end has its begin */
+    ASHLAR_CHECK2(depth == 1); /* begin and end are paired */
     depth--;
 }
 
@@ -278,7 +271,7 @@ void ashlar__preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
-/* Of a context on a device, which is one of the program's or the primary one. */
+/* The ashlar_frees of a context on a device: one made by the program, or the primary one. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
     const int place = ashlar__dropin_find_context(current);
     return place >= 0 ? ashlar__frees_of_context(place, out) : ashlar__frees_of(ordinal, out);
@@ -288,7 +281,7 @@ ashlar_frees *ashlar__preload_here(void) {
     cu_context current = NULL;
     cu_device ordinal = -1;
     ashlar_frees *frees = NULL;
-    ASHLAR_CHECK2(depth > 0); /* what is called from here on is not ours to serve */
+    ASHLAR_CHECK2(depth > 0); /* calls made from here on are our own */
     if (ashlar__real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
         ashlar__real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
         return NULL;
@@ -298,7 +291,7 @@ ashlar_frees *ashlar__preload_here(void) {
         return NULL;
     }
     if (ashlar__frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
-        return NULL; /* a software device, which the program's driver does not know */
+        return NULL; /* a software device, unknown to the program's driver */
     }
     if (atomic_load(&has_missed_stream)) {
         ashlar__frees_distrust_streams(frees);

@@ -1,5 +1,4 @@
-/* preload_memory.c - the program's requests for memory, served by us, or passed on to the driver.
- */
+/* preload_memory.c - the program's requests for memory, served by us or passed on to the driver. */
 #include "allocator/dropin/preload.h"
 
 #include <stdatomic.h>
@@ -8,19 +7,17 @@
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
-/* cuMemAllocPitch() makes a row a multiple of it on every device there is. */
+/* On all present devices cuMemAllocPitch() rounds rows up to a multiple of this. */
 #define PITCH_ALIGN ((size_t)512)
 _Static_assert((PITCH_ALIGN & (PITCH_ALIGN - 1)) == 0, "as ashlar__align_up() wants it");
 
-/* To functions whose names end in _ptsz, NULL is the per-thread default stream. */
+/* In functions whose names end in _ptsz, NULL is the per-thread default stream. */
 static cu_stream per_thread(cu_stream stream) {
     return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
 }
 
-/*
- * The answer to a request for memory. True: *result is for the program. False: ask the driver,
- * which knows best what is wrong.
- */
+/* The answer to a request for memory. True: *result is for the program. False: ask the driver,
+ * which reports the mistake best. */
 static bool is_answered(ashlar_status status, cu_result *result) {
     *result = status == ASHLAR_OK ? CU_SUCCESS : CU_OUT_OF_MEMORY;
     return status == ASHLAR_OK || status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM;
@@ -71,7 +68,7 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     return result;
 }
 
-/* Free the block if it is ours, on whatever device. */
+/* Free the block if it is ours, on any device. */
 static bool give(cu_ptr ptr, const cu_stream *stream, cu_result *result) {
     if (ptr == 0 || !ashlar__preload_begin()) {
         return false;
@@ -94,7 +91,7 @@ static bool is_captured(cu_stream stream) {
            status != CU_CAPTURE_NONE;
 }
 
-/* Whether a stream is of the context; true where the driver is too old to say. */
+/* Whether a stream belongs to the context; true if the driver is too old to tell. */
 static bool is_of(const ashlar_frees *frees, cu_stream stream) {
     cu_context context = NULL;
     if ((uintptr_t)stream <= CU_STREAM_PER_THREAD) {
@@ -105,7 +102,7 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
            (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
 }
 
-/* Devices for which the program has set a pool of its own: cuMemAllocAsync() takes from that. */
+/* Devices for which the program has set its own pool, from which cuMemAllocAsync() then takes. */
 static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
 
 cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
@@ -157,7 +154,7 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
 }
 
-/* A captured free would happen at each launch. The driver refuses one of our blocks. */
+/* A captured free would run at each launch, so leave it to the driver, which refuses our blocks. */
 cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
     cu_result result;
     return !is_captured(stream) && give(ptr, &stream, &result)
@@ -175,7 +172,7 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 
 /* ---- questions ---- */
 
-/* What we reserve and no block has is free to the program, too. */
+/* To the program, reserved memory that is in no block is free. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     const cu_result result = ashlar__real_cuMemGetInfo_v2(free_bytes, total_bytes);
     if (result != CU_SUCCESS || !ashlar__preload_begin()) {
@@ -190,7 +187,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return result;
 }
 
-/* To the program our block is an allocation. */
+/* To the program, our block is an allocation. */
 static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     int ordinal = 0;
     void *block = NULL;
@@ -224,9 +221,9 @@ cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
                                        : ashlar__real_cuIpcGetMemHandle(handle, ptr);
 }
 
-/* ---- memory that is not ours: what we keep must not be what the driver lacks ---- */
+/* ---- memory that is not ours: do not keep what the driver lacks ---- */
 
-/* The driver had too little memory, and has more now. */
+/* Whether the driver lacked memory, and we have given some back. */
 static bool has_given_back(cu_result result) {
     if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
         return false;

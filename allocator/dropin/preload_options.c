@@ -14,8 +14,7 @@
 
 enum { LINE_BYTES = 256 };
 
-/* In one write, so that lines of several processes do not mix. `length`: what snprintf() returned.
- */
+/* In one write, so that lines of different processes do not mix. `length`: snprintf()'s result. */
 static void write_line(const char *line, size_t room, int length) {
     ASHLAR_CHECK2(length > 0 && (size_t)length < room);
     (void)room;

@@ -1,11 +1,11 @@
-/* preload_streams.c - a program's calls on streams and contexts, of which its memory must know. */
+/* preload_streams.c - a program's calls on streams and contexts that concern its memory. */
 #include "allocator/dropin/preload.h"
 
 #include "allocator/dropin/devices.h"
 
 /* ---- streams ---- */
 
-/* Note a stream that was made, unless it is blocking: the legacy stream covers those. */
+/* Note a new stream, unless it is blocking: the legacy stream covers blocking streams. */
 static cu_result note_made(cu_result result, const cu_stream *stream, unsigned int flags) {
     if (result != CU_SUCCESS || (flags & CU_STREAM_UNORDERED) == 0 || !ashlar__preload_begin()) {
         return result;
@@ -29,7 +29,7 @@ cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned int flags, int 
                      flags);
 }
 
-/* Its green context is one of its own: no event on the legacy stream covers it. */
+/* A green context is separate: no event on the legacy stream covers its streams. */
 cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, unsigned int flags,
                                  int priority) {
     ashlar__preload_note_missed_stream();
@@ -41,7 +41,7 @@ cu_result cuStreamDestroy_v2(cu_stream stream) {
         int place = 0;
         for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
              f = ashlar__frees_each(&place)) {
-            ashlar__frees_end_stream(f, stream); /* the other devices do not know it */
+            ashlar__frees_end_stream(f, stream); /* other devices do not know the stream */
         }
         ashlar__preload_end();
     }
@@ -59,7 +59,7 @@ static ashlar_frees *here(void) {
     return frees;
 }
 
-/* Called before the capture begins, so that no event is recorded meanwhile. */
+/* Called before the capture begins, so that no event is recorded during it. */
 static ashlar_frees *begin_capture(void) {
     ashlar_frees *frees = here();
     if (frees != NULL) {
@@ -100,7 +100,7 @@ cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, con
         frees);
 }
 
-/* Whether the capture goes on after a failed end. After any other result it is over. */
+/* Whether the capture continues after a failed end. After any other result it is over. */
 static bool goes_on(cu_result result) {
     return result == CU_INVALID_VALUE || result == CU_INVALID_HANDLE ||
            result == CU_ILLEGAL_STATE || result == CU_STREAM_CAPTURE_UNMATCHED ||
@@ -133,7 +133,7 @@ cu_result cuCtxSynchronize(void) {
     return ashlar__real_cuCtxSynchronize();
 }
 
-/* If there are too many contexts, the driver serves this one. */
+/* With too many contexts, the driver serves the new one. */
 static cu_result note_context(cu_result result, const cu_context *context, cu_device device) {
     if (result == CU_SUCCESS && ashlar__preload_begin()) {
         (void)ashlar__dropin_add_context(device, *context);
@@ -158,7 +158,7 @@ cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int fla
                         device);
 }
 
-/* Its memory ends with it. Later frees go to the driver, which refuses them. */
+/* Its memory ends with the context. Later frees go to the driver, which refuses them. */
 cu_result cuCtxDestroy_v2(cu_context context) {
     if (context != NULL && ashlar__preload_begin()) {
         const int place = ashlar__dropin_find_context(context);
@@ -175,10 +175,8 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return ashlar__real_cuCtxDestroy_v2(context);
 }
 
-/*
- * The reset ends all memory of the context, but ours would stay mapped, unknown to anybody. So we
- * return it first. Later frees go to the driver, which refuses them.
- */
+/* A reset frees all memory of the context, except ours, which would stay mapped and unreachable. So
+ * return it first. Later frees go to the driver, which refuses them. */
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
     if (ashlar__preload_begin()) {
         const ashlar_frees *frees = ashlar__frees_peek(device);

@@ -1,7 +1,5 @@
-/*
- * torch.c - what PyTorch and CuPy call (torch.h): blocks, what is set for a device, and failures as
- * they understand them.
- */
+/* torch.c - the functions that PyTorch and CuPy call (torch.h): blocks, device settings, and
+ * failures in a form that they understand. */
 #include "allocator/dropin/torch.h"
 
 #include <dlfcn.h>
@@ -15,31 +13,27 @@
 
 enum { WHAT_BYTES = 96 };
 
-/* ---- failures as C++ exceptions, for a caller that reads no other sign of one ---- */
+/* ---- failures as C++ exceptions, for callers that check nothing else ---- */
 
-/*
- * What libstdc++ throws with in its own containers, exported since its first version:
- * void std::__throw_runtime_error(const char *). It copies the text.
- */
+/* The function with which libstdc++'s containers throw, exported since its first version: void
+ * std::__throw_runtime_error(const char *). It copies the text. */
 typedef void (*throw_fn)(const char *text);
 
 #define THROW_SYMBOL "_ZSt21__throw_runtime_errorPKc"
 
 _Static_assert(sizeof(void *) == sizeof(throw_fn), "POSIX: dlsym finds functions too");
 
-/* From the C++ library that the process has; we bring in none. */
+/* Find it in the C++ library that the process has loaded; we load none. */
 static throw_fn find_throw(void) {
     throw_fn function = NULL;
     void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *address = library != NULL ? dlsym(library, THROW_SYMBOL) : NULL;
     memcpy(&function, &address, sizeof function); /* ISO C has no cast for it */
-    return function; /* the library stays loaded: this one is never unloaded either */
+    return function; /* the C++ library stays loaded, since this library is never unloaded */
 }
 
-/*
- * Throw a std::runtime_error. Returns only if the process has not loaded GNU's C++ library, so that
- * nobody could catch it. Nothing is undone on the way out: the callers must hold nothing.
- */
+/* Throw a std::runtime_error. Returns only if the process has not loaded libstdc++, so that nobody
+ * could catch it. Nothing is cleaned up on the way out, so callers must hold nothing. */
 static void throw_text(const char *text) {
     const throw_fn throw_runtime_error = find_throw();
     if (throw_runtime_error != NULL) {
@@ -47,7 +41,7 @@ static void throw_text(const char *text) {
     }
 }
 
-/* The same, with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
+/* The same with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
 static void throw_failure(ashlar_status status, size_t bytes, int device) {
     char text[ASHLAR_DETAIL_BYTES + 128];
     int length;
@@ -75,7 +69,7 @@ static void report_alloc(size_t bytes, int device) {
     ashlar__dropin_report(what);
 }
 
-/* A call named a pointer that is no block of ours. In a child it may be the parent's. */
+/* A call named a pointer that is no block of ours; in a forked child it may be the parent's. */
 static void report_pointer(const char *call, const void *ptr) {
     char what[WHAT_BYTES];
     if (!ashlar__dropin_is_forked()) {
@@ -129,7 +123,7 @@ void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream
 /* PyTorch does not say which device the block is on. */
 void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
     ashlar_allocator *a = ashlar__dropin_owner(ptr);
-    /* Without an owner the detail is that of the last device asked. */
+    /* If no device has the block, the detail is that of the last device asked. */
     if (a == NULL || ashlar_record_stream(a, ptr, stream) != ASHLAR_OK) {
         report_pointer("record_stream", ptr);
     }
@@ -145,7 +139,7 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
 
 /* ---- PyTorch: devices ---- */
 
-/* The first trim records events behind what is freed, and the second finds them completed. */
+/* The first trim records events behind freed blocks; the second finds them completed. */
 static ashlar_status empty(ashlar_allocator *a) {
     ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
@@ -159,7 +153,7 @@ void ashlar_torch_reset(void) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
         ashlar_frees *frees = ashlar__frees_peek(i);
         if (frees != NULL) {
-            (void)ashlar__frees_give_back(frees); /* what CuPy has freed */
+            (void)ashlar__frees_give_back(frees); /* for blocks that CuPy has freed */
         }
         if (a != NULL && empty(a) != ASHLAR_OK) {
             ashlar__dropin_report("empty_cache");
@@ -167,7 +161,7 @@ void ashlar_torch_reset(void) {
     }
 }
 
-/* A limit of 0 would mean none. */
+/* At least 1, since a limit of 0 would mean none. */
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
     ASHLAR_CHECK2(fraction >= 0 && fraction <= 1);
@@ -196,7 +190,7 @@ void ashlar_torch_refuse_graph(void) {
         ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
                         "told what memory the graph keeps; use it for a "
                         "torch.cuda.MemPool instead");
-    (void)unused; /* nobody takes it */
+    (void)unused; /* nobody could handle it */
     ashlar__dropin_report("capture");
     throw_text(ashlar_error_detail());
 }
@@ -228,7 +222,7 @@ static ashlar_status cupy_take(void *stream, size_t bytes, int device, void **ou
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__frees_distrust_streams(frees); /* nobody tells us of streams */
+    ashlar__frees_distrust_streams(frees); /* CuPy reports no streams */
     return stream == NULL ? ashlar__frees_alloc(frees, bytes, out)
                           : ashlar__frees_alloc_on(frees, bytes, stream, out);
 }

@@ -1,6 +1,6 @@
 /*
- * torch.h - what libashlar-torch.so exports: functions with the signatures that PyTorch's
- * CUDAPluggableAllocator and CuPy's CFunctionAllocator call, which find them by name.
+ * torch.h - what libashlar-torch.so exports: functions that PyTorch's CUDAPluggableAllocator and
+ * CuPy's CFunctionAllocator find by name and call.
  *
  * A stream is a cudaStream_t, a device an ordinal of the CUDA runtime. The allocators are those of
  * devices.h, so PyTorch and CuPy share memory within a process. No function prints, unless
@@ -22,21 +22,21 @@
  *     change_current_allocator(ashlar)
  *
  * Without set_record_stream_fn a tensor's record_stream() does nothing, and its memory may be
- * reused too early. PyTorch says only in C++, not in C, what memory a captured graph keeps. So
- * capturing is refused; do not try it without set_begin_allocate_to_pool
- * (set_begin_allocate_stream_to_pool in an old PyTorch). PyTorch refuses some things for every
- * allocator of this kind: statistics, snapshots, memory pools, sharing memory between processes.
- * ashlar_torch_memory() has statistics.
+ * reused too early. PyTorch tells an allocator only in C++, not in C, what memory a captured graph
+ * keeps. So the function given to set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in
+ * an old PyTorch) refuses captures; without it do not capture. PyTorch itself refuses some things
+ * for every allocator of this kind: statistics, snapshots, memory pools, sharing memory between
+ * processes. ashlar_torch_memory() has statistics.
  *
- * For a part of the program; PyTorch's own allocator then divides what it takes from here. Before a
- * capture, run a step that fills its pool:
+ * For a part of the program; PyTorch's own allocator then divides the memory that it takes from
+ * ashlar. Before a capture, run a step that fills PyTorch's pool:
  *
  *     ashlar = CUDAPluggableAllocator("libashlar-torch.so", "ashlar_torch_alloc",
  *                                     "ashlar_torch_free")
  *     with torch.cuda.use_mem_pool(torch.cuda.MemPool(ashlar.allocator())): ...
  *
- * What such a pool frees stays reserved here until ashlar_torch_reset(), which PyTorch calls only
- * for the allocator of the whole process.
+ * Memory that such a pool frees stays reserved by ashlar until ashlar_torch_reset(), which PyTorch
+ * calls only for the allocator of the whole process.
  */
 #ifndef ASHLAR_DROPIN_TORCH_H
 #define ASHLAR_DROPIN_TORCH_H
@@ -52,23 +52,22 @@ ASHLAR_BEGIN_DECLS
 /*
  * A block for work on `stream`; NULL for 0 bytes, which is no failure.
  *
- * ashlar_torch_alloc            NULL on failure. For a MemPool: PyTorch then frees what it can and
- *                               asks again.
- * ashlar_torch_alloc_or_throw   Throws a std::runtime_error on failure; Python sees a RuntimeError.
- *                               For the whole process, where PyTorch would use NULL as an address.
- *                               If memory is out, the text begins as PyTorch's own: "CUDA out of
- *                               memory. Tried to allocate". NULL in a process without a C++
- * library.
+ * ashlar_torch_alloc            Returns NULL on failure. For use in a MemPool, where PyTorch then
+ *                               frees what it can and asks again.
+ * ashlar_torch_alloc_or_throw   Throws a std::runtime_error on failure, which Python sees as a
+ *                               RuntimeError. For use as the allocator of the whole process, where
+ *                               PyTorch would take NULL for an address. When memory runs out, the
+ *                               text begins like PyTorch's own: "CUDA out of memory. Tried to
+ *                               allocate". Returns NULL on failure if libstdc++ is not loaded.
  *
  * Threads: any.  Cost: that of ashlar_alloc().
  */
 ASHLAR_API void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream);
 ASHLAR_API void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream);
 
-/*
- * Free a block on the stream that it was taken for, and those recorded since. NULL is allowed.
- * `bytes` and `stream` are those of the allocation as PyTorch remembers them; they are ignored.
- */
+/* Free a block in the order of the stream that it was taken for and of those recorded since by
+ * ashlar_torch_record_stream(). NULL is allowed. `bytes` and `stream` are those of the allocation
+ * as PyTorch remembers them; they are ignored. */
 ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream);
 
 /* Work on `stream` uses the block, too: as ashlar_record_stream(). */
@@ -77,32 +76,31 @@ ASHLAR_API void ashlar_torch_record_stream(void *ptr, ashlar_stream stream);
 /* torch.cuda.empty_cache(): wait for every device, and give what is free back to the driver. */
 ASHLAR_API void ashlar_torch_reset(void);
 
-/* torch.cuda.set_per_process_memory_fraction(): at most so much of the device's memory, 0 .. 1. */
+/* torch.cuda.set_per_process_memory_fraction(): limit the allocator to `fraction` (0 .. 1) of the
+ * device's memory. */
 ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
 
-/*
- * PyTorch calls it before it captures a graph: throws a std::runtime_error. The arguments that
- * PyTorch passes are ignored. Threads: any.
- */
+/* Throws a std::runtime_error; PyTorch calls it before it captures a graph. The arguments that
+ * PyTorch passes are ignored. Threads: any. */
 ASHLAR_API void ashlar_torch_refuse_graph(void);
 
-/* The block that begins at `ptr`: `ptr` itself, and its size, 0 where there is none. */
+/* Returns `ptr`. *bytes gets the size of the live block that begins there, 0 if there is none. */
 ASHLAR_API void *ashlar_torch_base_alloc(void *ptr, size_t *bytes);
 
 typedef struct ashlar_torch_bytes {
     uint64_t live, live_peak, reserved, reserved_peak;
 } ashlar_torch_bytes;
 
-/* Bytes of a device, as in ashlar_stats. Returns 0; or 1, and all are 0: it has no allocator yet.
- */
+/* Bytes of a device, as in ashlar_stats. Returns 0, or 1 if the device has no allocator yet; then
+ * all fields are 0. */
 ASHLAR_API int ashlar_torch_memory(int device, ashlar_torch_bytes *out);
 
 /* Why the calling thread's last failing call failed: ashlar_error_detail(). */
 ASHLAR_API const char *ashlar_torch_error(void);
 
 /*
- * For CuPy, by Python functions, which can raise what CuPy understands: 2 is
- * cudaErrorMemoryAllocation, at which a MemoryPool frees what it keeps and asks again.
+ * For CuPy, through Python functions, which can raise the exception that CuPy expects. Error 2 is
+ * cudaErrorMemoryAllocation: on it, a MemoryPool frees the memory it keeps and asks again.
  *
  *     lib = ctypes.CDLL("libashlar-torch.so")
  *     lib.ashlar_cupy_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -117,19 +115,20 @@ ASHLAR_API const char *ashlar_torch_error(void);
  *     ashlar = cupy.cuda.PythonFunctionAllocator(malloc, free)
  *     cupy.cuda.set_allocator(ashlar.malloc)
  *
- * Or directly, which is faster, but CuPy does not check for NULL then: an array lies at address 0,
- * and a MemoryPool frees nothing.
+ * Or directly, which is faster. But then CuPy does not check for NULL: after a failure an array
+ * lies at address 0, and a MemoryPool frees nothing.
  *
  *     address = lambda f: ctypes.cast(f, ctypes.c_void_p).value
  *     ashlar = cupy.cuda.CFunctionAllocator(
  *         0, address(lib.ashlar_cupy_malloc), address(lib.ashlar_cupy_free), lib)
  *
- * stream   CuPy's `param`, the one stream that uses this allocator's memory, since CuPy does not
- *          say which does: as an integer, where 1 is the legacy default stream and 2 the thread's
- *          own. Freed blocks are reused on it at once. 0: any streams, as with cudaMalloc() and
- *          cudaFree(): freed blocks gather, and when a request finds no free memory, the host waits
- *          once for the device; not during a capture. With cupy.cuda.MemoryPool(ashlar.malloc)
- *          between, which knows CuPy's streams, it waits less often, but the pool keeps memory.
+ * stream   CuPy's `param`. CuPy does not say which stream uses a block, so this is the only stream
+ *          that may use the allocator's memory, as an integer: 1 is the legacy default stream, 2
+ *          the calling thread's own. Freed blocks are reused on it at once. 0: any stream may use
+ *          the memory, as with cudaMalloc() and cudaFree(). Then freed blocks gather, and when a
+ *          request finds no free memory, the host waits once for the device, but not during a
+ *          capture. With cupy.cuda.MemoryPool(ashlar.malloc) on top, which knows CuPy's streams,
+ *          the host waits less often, but the pool keeps memory.
  *
  * NULL on failure.
  *

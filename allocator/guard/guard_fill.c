@@ -199,10 +199,8 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
 
 /* ---- the end ---- */
 
-/*
- * Wait until every check is answered. A wait that fails is tried once more. If it fails again, the
- * device is lost: host functions that have not run by now never will.
- */
+/* Wait until every check is answered. A failed wait is tried once more. If it fails again, the
+ * device is lost, and host functions that have not run by now never will. */
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;
     for (const ashlar_stream_state *state = states;
@@ -218,7 +216,7 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream
     if (ashlar__device_enter(device) != ASHLAR_OK) {
         return;
     }
-    /* What the driver refuses is not compared: the allocator ends, so nobody could be told. */
+    /* Ignore failures: the allocator ends, so nobody could be told. */
     (void)release_all(fill);
     for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {

@@ -26,7 +26,7 @@
 #include "allocator/heap/heap.h"
 
 enum {
-    ASHLAR_RED_ZONE_BYTES = 512, /* at least so many behind each block */
+    ASHLAR_RED_ZONE_BYTES = 512, /* at least this many behind each block */
     ASHLAR_RED_VALUE = 0xA7,
     ASHLAR_FREED_VALUE = 0xFF, /* all ones: not a number in any floating-point type */
     ASHLAR_QUARANTINE_BLOCKS = 64,
@@ -66,15 +66,14 @@ void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 /* The size of a block for `bytes` and its red zone; false if it does not fit in size_t. */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
-/* Queue the filling of a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
- */
+/* Queue the fill of a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
                                                                const ashlar_block *block);
 
 /*
- * The first half of a free of a live block on `state`: make room in the quarantine, and queue the
- * work of a free. The second half, ashlar__guard_fill_put_locked(), cannot fail: it puts the block
- * into quarantine, or releases it at once if it is larger than the whole quarantine.
+ * The first half of freeing a live block on `state`: make room in the quarantine, and queue the
+ * fills and comparisons. The second half, ashlar__guard_fill_put_locked(), cannot fail: it puts the
+ * block into quarantine, or releases it at once if it is larger than the whole quarantine.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */

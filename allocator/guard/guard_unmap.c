@@ -11,7 +11,7 @@
 
 enum {
     ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
-    QUARANTINE_DIVISOR = 4, /* with over 1/4 of the device's memory in quarantine, takers wait */
+    QUARANTINE_DIVISOR = 4, /* takers wait if more than 1/4 of the device's memory is in it */
 };
 _Static_assert(ASHLAR_TAG_COUNT <= UCHAR_MAX + 1, "a tag fits a block's byte");
 
@@ -24,7 +24,7 @@ static bool is_sound(const ashlar_guard_unmap *unmap) {
            (unmap->live_bytes == unmap->mapped_bytes) == is_empty;
 }
 
-/* Whether an unmapped page lies between block `idx` and the block below; true if either is none. */
+/* Whether an unmapped page lies between block `idx` and the block below, if both exist. */
 static bool is_apart(const ashlar_guard_unmap *unmap, size_t idx) {
     if (idx == 0 || idx >= unmap->count) {
         return true;
@@ -217,10 +217,8 @@ static void drop_completed(ashlar_guard_unmap *unmap) {
     }
 }
 
-/*
- * Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
- * during the wait: the work awaited may itself wait for a thread that wants the lock.
- */
+/* Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
+ * during the wait: the work awaited may itself wait for a thread that wants the lock. */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_driver_client *client = unmap->client;
     ashlar_guarded_block *block = unmap->oldest;
@@ -233,7 +231,7 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar__lock_acquire(unmap->lock);
     ASHLAR_CHECK2(block->waiters > 0);
     block->waiters--;
-    if (block->is_unmapped) { /* another thread was faster */
+    if (block->is_unmapped) { /* another thread has unmapped it */
         if (block->waiters == 0) {
             dispose(unmap, block);
         }
@@ -255,10 +253,8 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/*
- * Find the lowest free offset in [from, to) with room for `bytes` and an unmapped page behind them.
- * False: there is none.
- */
+/* Find the lowest free offset in [from, to) with room for `bytes` and an unmapped page behind them.
+ * False: there is none. */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
     size_t need;
@@ -333,7 +329,8 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
     return status;
 }
 
-/* In this order: what may drop the lock, what may fail, and last what changes the lists. */
+/* The order matters: first what may drop the lock, then what may fail, last what changes the lists.
+ */
 static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ASHLAR_CHECK2(block->is_live && block->bytes > 0 && block->bytes % unmap->granularity == 0);
     ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);

@@ -82,11 +82,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_find_locked(const ashlar_gua
                                                                 const void *ptr,
                                                                 ashlar_guarded_block **out);
 
-/*
- * Put a live block, last used on `state`, into quarantine, and unmap the blocks in quarantine whose
+/* Put a live block, last used on `state`, into quarantine, and unmap the blocks in quarantine whose
  * last use is over.
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before.
- */
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
                                                                 ashlar_guarded_block *block,
                                                                 const ashlar_stream_state *state);

@@ -61,7 +61,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
                                                       const ashlar_stream_state *state,
                                                       const ashlar_check_subject *subject);
 
-/* Whether any check is still to be answered. */
+/* Whether a check is still unanswered. */
 bool ashlar__checker_is_waiting(ashlar_checker *checker);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */

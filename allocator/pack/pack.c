@@ -1,4 +1,4 @@
-/* pack.c - ashlar_pack(): what is tried, and in which order. */
+/* pack.c - ashlar_pack(): the order in which the packer tries its methods. */
 #include <ashlar/pack.h>
 
 #include <string.h>
@@ -19,7 +19,7 @@ static ashlar_status check_alignment(size_t alignment) {
 
 static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
     const size_t count = problem->count;
-    ASHLAR_CHECK2(count > 0); /* else there is nothing to place, and no memory to take for it */
+    ASHLAR_CHECK2(count > 0); /* an empty problem never comes here */
     state->offsets = ashlar__host_calloc(count, sizeof *state->offsets);
     state->trial = ashlar__host_calloc(count, sizeof *state->trial);
     state->order = ashlar__host_calloc(count, sizeof *state->order);
@@ -39,7 +39,7 @@ static void state_finish(ashlar_pack_state *state) {
     ashlar__pack_occupancy_destroy(state->occupancy);
 }
 
-/* Without a capacity to meet, the search is content with a plan close to the bound. */
+/* Without a capacity to meet, the search may stop at a plan close to the bound. */
 static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_options *options) {
     enum { CLOSE = 200 }; /* a 200th of the bound: 0.5 % */
     const size_t bound = state->problem->peak_bytes;
@@ -49,7 +49,7 @@ static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_op
                                                           : bound + bound / CLOSE;
 }
 
-/* The greedy orders, and the search where there is something to gain and time for it. */
+/* Try the greedy orders, then search if a smaller plan is possible and there is time. */
 static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
                                size_t *proven_bytes) {
     const ashlar_status status = ashlar__pack_greedy(state);
@@ -76,7 +76,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
         status = make_plan(&state, options, &proven_bytes);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first order is completed */
+        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first order always completes */
         ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
         ASHLAR_CHECK3(state.plan_bytes == ashlar__pack_highest_end(problem, state.offsets));
         memcpy(offsets, state.offsets, problem->count * sizeof *offsets);

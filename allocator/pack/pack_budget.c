@@ -1,4 +1,4 @@
-/* pack_budget.c - the packer's clock: its deadline, and when the caller hears of its progress. */
+/* pack_budget.c - the packer's clock: its deadline, and when it reports progress. */
 #include "allocator/pack/pack_budget.h"
 
 #include "allocator/base/check_level.h"
@@ -13,7 +13,7 @@ static uint64_t now_ms(void) {
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                               size_t bound_bytes) {
     const uint64_t now = now_ms();
-    ASHLAR_CHECK2(options != NULL); /* ashlar_pack() has put its defaults in place of NULL */
+    ASHLAR_CHECK2(options != NULL); /* ashlar_pack() replaces NULL by its defaults */
     *budget = (ashlar_pack_budget){
         .options = options,
         .begin_ms = now,

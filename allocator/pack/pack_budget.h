@@ -1,6 +1,4 @@
-/*
- * pack_budget.h - when the packer has to stop, and its reports of progress (internal).
- */
+/* pack_budget.h - when the packer has to stop, and its reports of progress (internal). */
 #ifndef ASHLAR_PACK_BUDGET_H
 #define ASHLAR_PACK_BUDGET_H
 
@@ -9,19 +7,19 @@
 
 #include <ashlar/pack.h>
 
-/* Invariants: once is_stopped it stays so;  begin_ms <= told_ms <= the clock. */
+/* Invariants: is_stopped is never reset;  begin_ms <= told_ms <= the clock. */
 typedef struct ashlar_pack_budget {
     const ashlar_pack_options *options;
-    uint64_t begin_ms, told_ms; /* of the monotonic clock */
-    ashlar_pack_progress now;   /* plan_bytes, bound_bytes and strategy are the packer's to set */
-    bool has_deadline; /* the time budget counts; false during the greedy orders */
+    uint64_t begin_ms, told_ms; /* monotonic clock: start of the call, last progress report */
+    ashlar_pack_progress now;   /* the packer sets plan_bytes, bound_bytes and strategy */
+    bool has_deadline; /* false: the time budget is ignored, as for the greedy orders */
     bool is_stopped;
 } ashlar_pack_budget;
 
 void ashlar__pack_budget_init(ashlar_pack_budget *budget, const ashlar_pack_options *options,
                               size_t bound_bytes);
 
-/* Read the clock, and report progress to the caller where that is due. False: stop. */
+/* Read the clock, and report progress if it is time to. Returns false if the packer must stop. */
 bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget);
 
 #endif /* ASHLAR_PACK_BUDGET_H */

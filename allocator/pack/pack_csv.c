@@ -28,8 +28,8 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_csv csv;
     ashlar_pack_table table;
-    size_t *lines;   /* by buffer */
-    size_t capacity; /* of the arrays */
+    size_t *lines;   /* line number of each buffer */
+    size_t capacity; /* of the three arrays */
 } reader;
 
 /* ---- rows ---- */
@@ -129,7 +129,7 @@ static ashlar_status check_ids(const reader *r) {
 
 /* ---- all of it ---- */
 
-/* Takes `text` over, also on failure. */
+/* Owns `text` from the call on, also on failure. */
 static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
                                  ashlar_pack_table *out) {
     reader r = {.table = {.text = text}};

@@ -5,8 +5,8 @@
  *     id,lower,upper,size
  *     0,995328,1000448,656384
  * Columns are found by name, in any order; a solution adds the column `offset`. Other columns are
- * ignored, but `alignment` and `gaps` are refused: they would change what a right solution is. An
- * id is any text that no other row has.
+ * ignored, but `alignment` and `gaps` are refused, since they would constrain the solution. An id
+ * is any text that is unique in the file.
  */
 #ifndef ASHLAR_PACK_CSV_H
 #define ASHLAR_PACK_CSV_H
@@ -17,10 +17,10 @@
 
 #include "allocator/base/parse.h"
 
-/* Invariant: ids[i] and buffers[i] are those of row i, counted in the order of the file. */
+/* Invariant: ids[i] and buffers[i] belong to row i of the file. */
 typedef struct ashlar_pack_table {
     ashlar_pack_buffer *buffers; /* [count] */
-    ashlar_piece *ids;           /* [count], of `text` */
+    ashlar_piece *ids;           /* [count], pieces of `text` */
     size_t count;
     char *text;
 } ashlar_pack_table;
@@ -34,16 +34,14 @@ typedef struct ashlar_pack_table {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out);
 
-/* The same from memory. `name` stands for the file in messages; the text is copied. */
+/* The same from memory. `name` replaces the file's name in messages; the text is copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const char *text,
                                                          size_t bytes, ashlar_pack_table *out);
 
 void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 
-/*
- * Write a problem, or with offsets [count] its solution.
- * Errors: as ashlar__file_create() and ashlar__file_commit(); the old file is then as it was.
- */
+/* Write a problem or, if `offsets` [count] are given, its solution. Errors: those of
+ * ashlar__file_create() and ashlar__file_commit(); the old file is then as it was. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
                                                          const size_t *offsets, const char *path);
 

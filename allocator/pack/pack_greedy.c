@@ -1,4 +1,4 @@
-/* pack_greedy.c - the orders in which items are placed greedily, the placing, the best plan. */
+/* pack_greedy.c - greedy packing: orders, placing items in an order, and keeping the best plan. */
 #include "allocator/pack/pack_greedy.h"
 
 #include <stdbool.h>
@@ -28,13 +28,13 @@ static double key_area(const ashlar_pack_items *p, const ashlar_pack_item *item)
     return key_bytes(p, item) * key_life(p, item);
 }
 
-/* The items of the fullest section go to the bottom, where they are stacked without gaps. */
+/* Place the items of the fullest section first: they stack at the bottom without gaps. */
 static double key_peak(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     const bool is_live = item->first <= p->peak_section && p->peak_section < item->end;
     return is_live ? key_life(p, item) : 0;
 }
 
-/* What comes first in time is placed first. */
+/* Place items in the order of their beginnings. */
 static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     (void)p;
     return -(double)item->first;
@@ -46,7 +46,8 @@ static const greedy_order orders[] = {
     {"earliest first", key_begin},
 };
 
-/* Equal keys: the larger, then the longer-lived, then the earlier item; so the order is total. */
+/* Of equal keys, the larger item comes first, then the longer-lived, then the one with the lower
+ * index: so the order is total. */
 static int compare(const void *a, const void *b, void *context) {
     const ashlar_pack_state *state = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
@@ -68,7 +69,7 @@ void ashlar__pack_sort(ashlar_pack_state *state) {
     const uint32_t count = (uint32_t)state->problem->count;
     for (uint32_t i = 0; i < count; i++) {
         state->order[i] = i;
-        ASHLAR_CHECK3(state->keys[i] == state->keys[i]); /* no NaN, or there is no order */
+        ASHLAR_CHECK3(state->keys[i] == state->keys[i]); /* a NaN has no place in an order */
     }
     qsort_r(state->order, count, sizeof *state->order, compare, state);
     ASHLAR_CHECK2(state->keys[state->order[0]] >= state->keys[state->order[count - 1]]);
@@ -123,12 +124,12 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
             return status;
         }
     }
-    ASHLAR_CHECK2(top >= p->peak_bytes); /* which no plan is smaller than */
+    ASHLAR_CHECK2(top >= p->peak_bytes); /* no plan is smaller */
     *bytes = top;
     return ASHLAR_OK;
 }
 
-/* The next order has little to gain. A capacity, though, is met or it is not. */
+/* Whether the next order has little to gain. A capacity must be met: being close does not count. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
     const bool has_capacity = state->budget.options->capacity_bytes > 0;
@@ -151,7 +152,7 @@ ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
             return status;
         }
         ashlar__pack_keep_trial(state, bytes);
-        ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is never cut short */
+        ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is always completed */
         if (is_close(state) || state->budget.is_stopped) {
             break;
         }

@@ -1,7 +1,4 @@
-/*
- * pack_greedy.h - packing one item after the other, each at the lowest offset where it fits
- * (internal).
- */
+/* pack_greedy.h - packing items one by one, each at the lowest offset where it fits (internal). */
 #ifndef ASHLAR_PACK_GREEDY_H
 #define ASHLAR_PACK_GREEDY_H
 
@@ -10,10 +7,10 @@
 #include "allocator/pack/pack_budget.h"
 
 /*
- * The best plan so far, and what it takes to make another.
+ * The best plan so far, and scratch memory for the next.
  *
- * Invariants: plan_bytes == highest end of `offsets`, or SIZE_MAX where there is no plan yet;
- *             peak_bytes of the problem <= plan_bytes
+ * Invariants: plan_bytes == highest end of `offsets`, or SIZE_MAX if there is no plan yet;
+ *             problem->peak_bytes <= plan_bytes
  */
 typedef struct ashlar_pack_state {
     const ashlar_pack_items *problem;
@@ -22,34 +19,27 @@ typedef struct ashlar_pack_state {
     size_t *offsets;     /* [count], of the best plan */
     const char *strategy;
     ashlar_pack_budget budget;
-    /* Scratch: */
     ashlar_pack_occupancy *occupancy;
-    uint32_t *order; /* [count]: items in the order of their placing */
-    double *keys;    /* [count], by item: the larger, the earlier in the order */
-    size_t *trial;   /* [count]: offsets of the plan in the making */
+    uint32_t *order; /* [count], scratch: items in the order of placing */
+    double *keys;    /* [count], scratch, by item: larger keys are placed earlier */
+    size_t *trial;   /* [count], scratch: offsets of the plan being made */
 } ashlar_pack_state;
 
-/* Make `order` from `keys`. */
+/* Sort `order` by `keys`. */
 void ashlar__pack_sort(ashlar_pack_state *state);
 
-/*
- * Place all items in `order`, with their offsets in `trial`. *bytes is the highest end, or SIZE_MAX
- * where this was cut short: the budget was used up and there is a plan already.
- * Errors: ASHLAR_EHOSTMEM.
- */
+/* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end, or SIZE_MAX
+ * if the budget ran out on the way and there is a plan already. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
 
 /* The highest end of an item in a plan. */
 size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
 
-/* Make `trial` the best plan if its `bytes` are fewer. */
+/* Make `trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
-/*
- * Try the orders until one is close to the target; the best plan is kept. The first one is
- * completed even when the budget is used up, so that there is a plan afterwards. Errors:
- * ASHLAR_EHOSTMEM.
- */
+/* Try the orders until a plan is close to the target, and keep the best plan. The first order is
+ * completed even without budget, so there always is a plan. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state);
 
 #endif /* ASHLAR_PACK_GREEDY_H */

@@ -20,7 +20,7 @@ typedef struct mark {
     bool is_begin;
 } mark;
 
-/* By time; of one time ends come first, since lifetimes are half-open; then in any total order. */
+/* By time. At one time ends come first, since lifetimes are half-open. The item breaks ties. */
 static int compare_marks(const void *a, const void *b) {
     const mark *x = a, *y = b;
     if (x->time != y->time) {
@@ -52,7 +52,7 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
                                 i, b->begin, b->end);
         }
         if (!ashlar__align_up(b->bytes, alignment, &bytes) || !ashlar__add(sum, bytes, &sum) ||
-            sum == SIZE_MAX) { /* which stands for no plan */
+            sum == SIZE_MAX) { /* SIZE_MAX stands for no plan */
             return ashlar__fail(ASHLAR_EOVERFLOW,
                                 "pack: with buffer %zu of %zu bytes the sizes add up to more than "
                                 "size_t holds; is its unit right?",
@@ -62,8 +62,7 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
     return ASHLAR_OK;
 }
 
-/* A section ends at the first end after a beginning: until the next beginning the set of live items
- * only shrinks. */
+/* A section ends at the first end after a beginning: up to the next beginning, items only end. */
 static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_item *items) {
     uint32_t section = 0;
     bool is_over = false;
@@ -97,7 +96,7 @@ static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pac
     return ASHLAR_OK;
 }
 
-/* loads[] first holds differences; where they wrap, the sums wrap back. */
+/* First loads[s] holds the difference to loads[s - 1]. Differences may wrap; their sums do not. */
 static void sum_loads(ashlar_pack_items *p) {
     size_t load = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -112,14 +111,14 @@ static void sum_loads(ashlar_pack_items *p) {
             p->peak_section = (uint32_t)s;
         }
     }
-    ASHLAR_CHECK2(load + p->loads[p->section_count] == 0); /* all that began has ended */
+    ASHLAR_CHECK2(load + p->loads[p->section_count] == 0); /* every item has ended */
     ASHLAR_CHECK2(p->count == 0 || p->peak_bytes > 0);
 }
 
 static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffers,
                           size_t alignment) {
     p->items = ashlar__host_calloc(p->count + 1, sizeof *p->items);
-    p->loads = ashlar__host_calloc(p->count + 1, sizeof *p->loads); /* and one for the last end */
+    p->loads = ashlar__host_calloc(p->count + 1, sizeof *p->loads); /* + 1 for the last end */
     if (p->items == NULL || p->loads == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
     }

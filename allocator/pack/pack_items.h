@@ -1,5 +1,5 @@
 /*
- * pack_items.h - buffers to pack, with times reduced to what matters (internal).
+ * pack_items.h - buffers to pack, with lifetimes as runs of sections (internal).
  *
  * Time is divided into sections: a section is a maximal set of buffers that are all live at once.
  * So there are at most as many sections as buffers, each buffer is live in a run of consecutive
@@ -30,7 +30,7 @@ typedef struct ashlar_pack_items {
     size_t *loads; /* [section_count] */
     size_t section_count;
     size_t peak_bytes;
-    uint32_t peak_section; /* the first with that load */
+    uint32_t peak_section; /* the first section with that load */
 } ashlar_pack_items;
 
 /*

@@ -1,4 +1,4 @@
-/* pack_occupancy.c - sets of taken addresses, in a tree over the sections. */
+/* pack_occupancy.c - the sets of taken addresses, in a tree over the sections. */
 #include "allocator/pack/pack_occupancy.h"
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ typedef struct interval {
     size_t begin, end;
 } interval;
 
-/* Invariants: begin < end <= the next one's begin - 1, so that neighbours are one interval. */
+/* Invariants: begin < end < begin of the next interval. So adjacent intervals are merged. */
 typedef struct interval_set {
     interval *intervals; /* [count], ascending */
     uint32_t count, capacity;
@@ -33,13 +33,13 @@ typedef struct place {
     uint32_t idx, first, end;
 } place;
 
-/* Two partly and two wholly covered nodes on each level. */
+/* At most two partly and two wholly covered nodes on each level. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
 _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 
 /* ---- sets ---- */
 
-/* The first interval that ends above `at`; the set's count: there is none. */
+/* The index of the first interval that ends above `at`; if there is none, the set's count. */
 static uint32_t find_interval(const interval_set *set, size_t at) {
     uint32_t low = 0, high = set->count;
     while (low < high) {
@@ -53,13 +53,13 @@ static uint32_t find_interval(const interval_set *set, size_t at) {
     return low;
 }
 
-/* A search through a set from the bottom up: intervals before `next` end at or below the offset. */
+/* A search through a set from the bottom up. Intervals before `next` end at or below the offset. */
 typedef struct cursor {
     const interval *next, *end;
     uint32_t section_count; /* of the set's node */
 } cursor;
 
-/* To the first interval that ends above `at`: in steps that double, and then halve. */
+/* Move to the first interval that ends above `at`, by steps that double and then halve. */
 static void skip(cursor *c, size_t at) {
     size_t step = 1;
     while ((size_t)(c->end - c->next) > step && c->next[step].end <= at) {
@@ -74,7 +74,7 @@ static void skip(cursor *c, size_t at) {
     ASHLAR_CHECK2(c->next <= c->end && (c->next == c->end || c->next->end > at));
 }
 
-/* The lowest gap of `bytes` bytes that does not begin before `at`, which never goes down. */
+/* The lowest gap of `bytes` bytes at or above `at`. Later calls must not pass a lower `at`. */
 static size_t find_gap(cursor *c, size_t at, size_t bytes) {
     skip(c, at);
     for (; c->next < c->end; c->next++) {
@@ -86,7 +86,7 @@ static size_t find_gap(cursor *c, size_t at, size_t bytes) {
     return at;
 }
 
-/* Room for one more interval. False: no host memory. */
+/* Make room for one more interval. False: no host memory. */
 static bool reserve(interval_set *set) {
     ASHLAR_CHECK2(set->count <= set->capacity);
     if (set->count < set->capacity) {
@@ -103,7 +103,7 @@ static bool reserve(interval_set *set) {
     return true;
 }
 
-/* The union of the set and [begin, end). False: no host memory. */
+/* Add [begin, end) to the set. False: no host memory. */
 static bool add_interval(interval_set *set, size_t begin, size_t end) {
     ASHLAR_CHECK2(begin < end);
     if (!reserve(set)) {
@@ -111,7 +111,7 @@ static bool add_interval(interval_set *set, size_t begin, size_t end) {
     }
     interval *all = set->intervals;
     const uint32_t low = begin == 0 ? 0 : find_interval(set, begin - 1);
-    uint32_t high = low; /* [low, high) overlap or touch the new one */
+    uint32_t high = low; /* intervals [low, high) overlap or touch the new one */
     interval merged = {begin, end};
     for (; high < set->count && all[high].begin <= merged.end; high++) {
         merged.begin = all[high].begin < merged.begin ? all[high].begin : merged.begin;
@@ -173,7 +173,7 @@ static place half(place p, uint32_t which) {
     return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
 }
 
-/* Append the sets that together hold what is taken in [first, end); returns the new count. */
+/* Append the sets that together hold all addresses taken in [first, end). Returns the new count. */
 static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
                         uint32_t end, cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {
@@ -200,15 +200,13 @@ static void bring_forward(cursor *sets, uint32_t i) {
     sets[0] = moved;
 }
 
-/*
- * Each set moves the offset up to its next gap, until all have a gap at one offset. Sets of long
- * runs have few gaps, so they are asked first; so is the set that moved the offset last.
- */
+/* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
+ * runs are asked first, since they have few gaps; so is the set that raised the offset last. */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];
     ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
-    ASHLAR_CHECK2(bytes > 0); /* find_gap() would stop inside an interval */
+    ASHLAR_CHECK2(bytes > 0); /* with 0, find_gap() would stop inside an interval */
     const uint32_t count =
         collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
     size_t offset = 0;
@@ -224,7 +222,7 @@ size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint3
         if (gap != offset) {
             offset = gap;
             bring_forward(sets, i);
-            i = 0; /* which has just been asked */
+            i = 0; /* set 0 has just been asked */
         }
     }
     ASHLAR_CHECK2(offset <= SIZE_MAX - bytes); /* the sum of all sizes fits in size_t */

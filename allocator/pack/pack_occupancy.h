@@ -1,15 +1,15 @@
 /*
- * pack_occupancy.h - which addresses are taken in which sections, and the lowest gap in a run of
- * them (internal).
+ * pack_occupancy.h - the addresses taken in each section, and the lowest gap common to a run of
+ * sections (internal).
  *
  * A binary tree over the sections. Each node covers a run of sections and holds two sets of
  * addresses:
- *     over     of the items that are live in the node's whole run, but not in all of its parent's
- *     within   of the items that are live somewhere in its run, but not in all of its parent's
- * An item's run of sections is the union of O(log sections) nodes. What is taken in that run is the
- * `within` of these nodes and the `over` of the nodes above them. So finding and adding look at
- * O(log sections) sets, however many items there are. Items without a gap between them are one
- * interval of a set.
+ *     over     taken by items that are live in the node's whole run, but not in all of its parent's
+ *     within   taken by items that are live in some part of its run, but not in all of its parent's
+ * The run of an item is the union of O(log sections) nodes. The addresses taken in it are `within`
+ * of these nodes and `over` of the nodes above them. So to find a gap or to add an item takes O(log
+ * sections) sets, however many items there are. Items without a gap between them are one interval
+ * of a set.
  */
 #ifndef ASHLAR_PACK_OCCUPANCY_H
 #define ASHLAR_PACK_OCCUPANCY_H
@@ -21,7 +21,7 @@
 
 typedef struct ashlar_pack_occupancy ashlar_pack_occupancy;
 
-/* Ownership: the caller ends *out with a destroy. section_count > 0. Errors: ASHLAR_EHOSTMEM. */
+/* section_count > 0. Ownership: the caller destroys *out. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_create(size_t section_count,
                                                               ashlar_pack_occupancy **out);
 
@@ -34,10 +34,8 @@ void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes);
 
-/*
- * Take [offset, offset + bytes) in the sections [first, end), where it has to be free.
- * Errors: ASHLAR_EHOSTMEM; the occupancy can then only be cleared or destroyed.
- */
+/* Take [offset, offset + bytes) in the sections [first, end); it must be free there. Errors:
+ * ASHLAR_EHOSTMEM; then the occupancy can only be cleared or destroyed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy,
                                                            uint32_t first, uint32_t end,
                                                            size_t offset, size_t bytes);

@@ -1,4 +1,4 @@
-/* pack_refine.c - better orders for greedy packing, and which capacities are searched how long. */
+/* pack_refine.c - improves the order of greedy packing, and chooses capacities to search for. */
 #include "allocator/pack/pack_refine.h"
 
 #include <float.h>
@@ -12,13 +12,13 @@
 #include "allocator/pack/pack_search.h"
 
 enum {
-    IMPROVE_ROUNDS = 16,         /* of greedy packing, before the first search */
-    STEPS = 1 << 20,             /* of the first search for the target */
-    STEPS_OF_CAPACITY = 1 << 21, /* where what lies above the target is second best */
-    STEPS_SHARE = 8,             /* of these, for each capacity above the target */
-    GROWTH = 4,                  /* of both, from one round to the next */
-    AREA_MAX = 1 << 22,          /* sections of all items, beyond which a search is too large */
-    SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
+    IMPROVE_ROUNDS = 16,         /* rounds of greedy packing before the first search */
+    STEPS = 1 << 20,             /* steps of the first search for the target */
+    STEPS_OF_CAPACITY = 1 << 21, /* the same with a capacity: a plan above it is of little use */
+    STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
+    GROWTH = 4,                  /* factor of rounds and steps, from one round to the next */
+    AREA_MAX = 1 << 22,          /* limit to the sum of all items' sections, for a search */
+    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
 };
 
 /* ---- better orders for greedy packing ---- */
@@ -29,7 +29,7 @@ static size_t above_target(const ashlar_pack_state *state, size_t i) {
     return end > state->target_bytes ? end - state->target_bytes : 0;
 }
 
-/* Over all items: it also falls in a plan whose highest end is no lower. */
+/* Unlike the highest end, this sum falls with every improvement. */
 static double sum_above_target(const ashlar_pack_state *state) {
     double sum = 0;
     for (size_t i = 0; i < state->problem->count; i++) {
@@ -38,7 +38,7 @@ static double sum_above_target(const ashlar_pack_state *state) {
     return sum;
 }
 
-/* Move the items above the target forward, by a random part of the way that is mostly small. */
+/* Move each item above the target forward by a random distance, which is mostly small. */
 static void move_forward(ashlar_pack_state *state, uint64_t *random) {
     for (size_t i = 0; i < state->problem->count; i++) {
         if (above_target(state, i) > 0) {
@@ -48,7 +48,7 @@ static void move_forward(ashlar_pack_state *state, uint64_t *random) {
     }
 }
 
-/* One round; `kept` are the keys of the best order so far, whose sum is *least. */
+/* One round. `kept` are the keys of the best order so far, and *least is its sum_above_target(). */
 static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double *least,
                                   uint64_t *random) {
     const size_t kept_bytes = state->problem->count * sizeof *kept;
@@ -72,11 +72,11 @@ static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double
 }
 
 /*
- * Begin with the items in the order of the best plan's offsets. In each round move those above the
- * target forward and place all of them again: for `rounds` rounds, or until the target is met. The
- * best plan is kept in `state`.
+ * Begin with the items in the order of the best plan's offsets. Each round moves the items above
+ * the target forward and places all items again, until the target is met or `rounds` rounds are
+ * done. The best plan is kept in `state`.
  *
- * random   the generator's state; another one tries other orders
+ * random   the state of the random generator
  */
 static ashlar_status improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
     const ashlar_pack_items *p = state->problem;
@@ -105,11 +105,11 @@ static ashlar_status improve(ashlar_pack_state *state, size_t rounds, uint64_t *
 
 _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
 
-/* Invariants: proven_bytes <= smallest plan <= state->plan_bytes, all of them multiples of unit. */
+/* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
 typedef struct refinement {
     ashlar_pack_state *state;
     ashlar_pack_search *search;
-    size_t unit; /* divides all sizes, so every plan without needless gaps is a multiple of it */
+    size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
     size_t proven_bytes;
     uint64_t steps;
     uint64_t random;
@@ -134,7 +134,7 @@ static bool is_over(const refinement *r) {
            r->state->plan_bytes <= r->proven_bytes || r->state->budget.is_stopped;
 }
 
-/* Search for a plan within one capacity. *is_found: the best plan is now at most that large. */
+/* Search for a plan within `capacity`. If *is_found, the best plan is now at most that large. */
 static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps, bool *is_found) {
     ashlar_pack_state *state = r->state;
     ashlar_pack_outcome outcome;
@@ -153,7 +153,7 @@ static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps
     return status;
 }
 
-/* Halve the distance between a capacity that has failed and the best plan, again and again. */
+/* Search between a capacity that has failed and the best plan, halving the distance each time. */
 static ashlar_status bisect(refinement *r, size_t failed) {
     const ashlar_pack_state *state = r->state;
     const size_t fine = state->problem->peak_bytes / 1024;
@@ -187,7 +187,7 @@ static uint64_t first_steps(const ashlar_pack_state *state) {
     return sections > SECTIONS ? steps * SECTIONS / sections : steps;
 }
 
-/* A skyline records every section of every item that it places, so the items' area is limited. */
+/* The search records every section of every item that it places, so the sum must be limited. */
 static bool is_searchable(const ashlar_pack_items *p) {
     uint64_t area = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -201,7 +201,7 @@ ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
                     .steps = first_steps(state)};
-    ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made one */
+    ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made a plan */
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
     ashlar_status status = ASHLAR_OK;
     if (is_searchable(state->problem)) {

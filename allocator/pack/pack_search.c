@@ -11,40 +11,40 @@
 #include "allocator/base/random.h"
 
 enum {
-    /* Keys of impossible parts that are remembered, newer ones in the place of older ones: so many
-     * for each item, and in all a power of two within these limits. */
+    /* How many keys of impossible parts are remembered: this many per item, rounded to a power of
+     * two within the limits. A new key may overwrite an old one. */
     MEMORY_OF_ITEM = 4096,
     MEMORY_SHIFT_MIN = 12,
     MEMORY_SHIFT_MAX = 20,
     RUN_STEPS = 1000,       /* of the shortest run */
-    LOOK_EVERY = 1024,      /* steps between two looks at the clock */
-    WEIGHT_OF_FAILURE = 64, /* added to a section's weight */
+    LOOK_EVERY = 1024,      /* steps between two reads of the clock */
+    WEIGHT_OF_FAILURE = 64, /* added to the weight of a section that could not be filled */
     WEIGHT_MIN = 64,
-    FRACTION = 256, /* values of items are fixed-point numbers, equal on every machine */
+    FRACTION = 256, /* fixed-point values of items, which are equal on every machine */
 };
 _Static_assert(MEMORY_SHIFT_MIN > 0 && MEMORY_SHIFT_MAX < 64, "a key has as many bits to index by");
 _Static_assert(FRACTION == 1 << 8, "log_2() has eight bits behind the point");
 
-/* A choice that was made, and what is left of it. */
+/* A choice that the search made, and its alternatives. */
 typedef struct level {
     uint64_t key;                        /* of the part, before the choice */
     size_t change_count;                 /* of the skyline, before the choice */
-    uint32_t first, end;                 /* the part: sections that unplaced items connect */
-    uint32_t section;                    /* of the edge */
+    uint32_t first, end;                 /* the part's sections, connected by unplaced items */
+    uint32_t section;                    /* the section at the edge */
     uint32_t choice_at, candidate_count; /* in search->candidates */
-    uint32_t next;                       /* the first one that has not been tried */
+    uint32_t next;                       /* the first candidate not tried yet */
 } level;
 
 struct ashlar_pack_search {
     ashlar_pack_skyline skyline;
-    uint64_t *memory; /* [1 << memory_shift], keys; 0: none */
+    uint64_t *memory; /* [1 << memory_shift], keys; 0: empty slot */
     unsigned memory_shift;
-    size_t memory_capacity; /* failures at this capacity are failures at any smaller one */
+    size_t memory_capacity; /* parts that fail at this capacity fail at any smaller one */
     uint32_t *weights;      /* by section */
-    int64_t *preferences;   /* by item: how early it is to be tried in this run */
+    int64_t *preferences;   /* by item: the higher, the earlier it is tried in this run */
     level *levels;
     size_t level_count, level_capacity;
-    uint32_t *candidates; /* of all levels, a stack */
+    uint32_t *candidates; /* a stack: the candidates of all levels */
     size_t candidate_count, choice_capacity;
     uint64_t random;
     uint64_t run_count;
@@ -53,7 +53,7 @@ struct ashlar_pack_search {
 /* ---- memory of failures ---- */
 
 static uint64_t *memory_slot(const ashlar_pack_search *search, uint64_t key) {
-    ASHLAR_CHECK2(key != 0); /* which stands for an empty slot */
+    ASHLAR_CHECK2(key != 0); /* 0 stands for an empty slot */
     return &search->memory[key >> (64 - search->memory_shift)];
 }
 
@@ -62,7 +62,7 @@ static void blame(ashlar_pack_search *search, uint32_t section) {
     search->weights[section] += WEIGHT_OF_FAILURE;
 }
 
-/* Old failures count less and less. */
+/* Let older failures count less. */
 static void forget_a_little(ashlar_pack_search *search) {
     enum { SHARE = 16 };
     for (size_t s = 0; s < search->skyline.problem->section_count; s++) {
@@ -84,7 +84,7 @@ static int64_t log_2(uint64_t x) {
     return whole * FRACTION + (int64_t)(part - FRACTION);
 }
 
-/* Long-lived and large items come first, weighted at random in all runs but the first. */
+/* Prefer long-lived and large items; all runs but the first weight them at random. */
 static void draw_preferences(ashlar_pack_search *search) {
     const ashlar_pack_items *p = search->skyline.problem;
     const bool is_first = search->run_count == 0;
@@ -102,7 +102,7 @@ static void draw_preferences(ashlar_pack_search *search) {
     }
 }
 
-/* An item that makes the skyline simpler is better. */
+/* Prefer items that make the skyline simpler. */
 static int64_t value_of(const ashlar_pack_search *search, uint32_t item) {
     const ashlar_pack_skyline *b = &search->skyline;
     const ashlar_pack_item *x = &b->problem->items[item];
@@ -173,7 +173,8 @@ static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge,
 static void pop_level(ashlar_pack_search *search) {
     ASHLAR_CHECK2(search->level_count > 0);
     const level *top = &search->levels[--search->level_count];
-    ASHLAR_CHECK2(top->choice_at + top->candidate_count == search->candidate_count); /* a stack */
+    ASHLAR_CHECK2(top->choice_at + top->candidate_count == search->candidate_count); /* it is a
+                                                                                      * stack */
     ashlar__pack_skyline_undo(&search->skyline, top->change_count);
     search->candidate_count = top->choice_at;
 }
@@ -192,9 +193,9 @@ static void choose(ashlar_pack_search *search) {
 }
 
 /*
- * Section `stuck` cannot be filled: go back to the last choice that may be to blame and has an
- * alternative. Parts only ever split, so a level's part either holds the section or has nothing to
- * do with it. A level to blame that has no alternative left makes its whole part impossible. False:
+ * Section `stuck` cannot be filled: go back to the last choice that may be the cause and has an
+ * alternative. Parts only ever split, so the part of a level either contains the section or is
+ * independent of it. If such a choice has no alternative left, its whole part is impossible. False:
  * no level is left, so there is no plan.
  */
 static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
@@ -221,11 +222,12 @@ static void start_again(ashlar_pack_search *search) {
     search->level_count = 0;
     search->candidate_count = 0;
     ashlar__pack_skyline_undo(&search->skyline, 0);
-    ASHLAR_CHECK2(search->skyline.rests[0] == search->skyline.problem->loads[0]); /* all is back */
+    ASHLAR_CHECK2(search->skyline.rests[0] == search->skyline.problem->loads[0]); /* nothing is
+                                                                                   * placed */
     draw_preferences(search);
 }
 
-/* Find the next edge: in the part of the last choice, or anywhere once that is filled. */
+/* Find the next edge: in the part of the last choice or, if that is filled, anywhere. */
 static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge *edge,
                                     uint32_t *stuck) {
     const uint32_t all = (uint32_t)search->skyline.problem->section_count;
@@ -240,7 +242,7 @@ static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge
                                             &search->skyline, 0, all, search->weights, edge, stuck);
 }
 
-/* One move forward, whose result is *view. False: no host memory. */
+/* Make one move forward; *view tells how it ended. False: no host memory. */
 static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint32_t *stuck) {
     ashlar_pack_edge edge;
     level new = {0};
@@ -248,7 +250,7 @@ static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint
     if (*view != ASHLAR_PACK_EDGE) {
         return !search->skyline.has_failed;
     }
-    new.change_count = search->skyline.change_count; /* what look() has levelled stays level */
+    new.change_count = search->skyline.change_count; /* going back keeps what look() has levelled */
     new.section = ashlar__pack_edge_section(&edge);
     new.first = new.section;
     new.end = new.section + 1;
@@ -262,7 +264,7 @@ static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint
     return push_level(search, &edge, new) && !search->skyline.has_failed;
 }
 
-/* One run of at most *steps steps, which is lowered by those that were made. */
+/* Make a run of at most *steps steps, and subtract the steps made. */
 static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pack_budget *budget,
                          ashlar_pack_outcome *outcome) {
     *outcome = ASHLAR_PACK_UNDECIDED;
@@ -293,10 +295,10 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
     return ASHLAR_OK;
 }
 
-/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: without knowing how the length of a lucky run
- * is distributed, no other one is better by more than a logarithmic factor. */
+/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: if the distribution of run lengths is
+ * unknown, it is within a logarithmic factor of the best sequence. */
 static uint64_t length_of_run(uint64_t idx) {
-    uint64_t size = 1, length = 1; /* the first `length` numbers end in `size` */
+    uint64_t size = 1, length = 1; /* the sequence's first `length` numbers end in `size` */
     while (length < idx + 1) {
         length = 2 * length + 1;
         size *= 2;

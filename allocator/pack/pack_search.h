@@ -1,11 +1,12 @@
 /*
  * pack_search.h - the exact search for a plan within a capacity (internal).
  *
- * Depth first over the candidates at the edges of a skyline, the fewest first. What makes it quick:
- *   - a part of the skyline that no unplaced item connects with the rest is a problem of its own:
- *     a failure there takes back nothing that was done elsewhere;
- *   - parts that were found impossible are remembered, also for later searches;
- *   - after a number of nodes it starts anew with other preferences among items, and turns first
+ * A depth-first search over the candidates at the edges of a skyline; edges with the fewest
+ * candidates come first. It is fast because
+ *   - a part of the skyline that no unplaced item connects with the rest is a problem of its own: a
+ *     failure there undoes nothing elsewhere;
+ *   - it remembers parts that were found impossible, also for later searches;
+ *   - after a number of nodes it starts again with other preferences among items, and turns first
  *     to the sections where it has failed most.
  */
 #ifndef ASHLAR_PACK_SEARCH_H
@@ -19,19 +20,19 @@ typedef struct ashlar_pack_search ashlar_pack_search;
 typedef enum ashlar_pack_outcome {
     ASHLAR_PACK_FOUND,
     ASHLAR_PACK_IMPOSSIBLE, /* there is no such plan */
-    ASHLAR_PACK_UNDECIDED,  /* the nodes or the budget were used up */
+    ASHLAR_PACK_UNDECIDED,  /* the node limit or the budget was reached */
 } ashlar_pack_outcome;
 
-/* Ownership: the caller ends *out with a destroy; `problem` must outlive it.
+/* Ownership: the caller destroys *out; `problem` must outlive it.
  * Errors:    ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_create(const ashlar_pack_items *problem,
                                                            ashlar_pack_search **out);
 void ashlar__pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed */
 
 /*
- * Look for a plan of at most `capacity` bytes, through at most `node_limit` nodes.
+ * Search for a plan of at most `capacity` bytes, visiting at most `node_limit` nodes.
  *
- * offsets   [count], the plan where the outcome is FOUND; else unchanged
+ * offsets   [count], the plan if the outcome is FOUND; else unchanged
  *
  * Errors: ASHLAR_EHOSTMEM.
  */

@@ -1,4 +1,4 @@
-/* pack_skyline.c - making a skyline, placing items on it, and taking them back. */
+/* pack_skyline.c - creating a skyline, placing items on it, and undoing placements. */
 #include "allocator/pack/pack_skyline.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ void ashlar__pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first,
 
 uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, uint32_t end) {
     uint64_t key = 0;
-    ASHLAR_CHECK2(b->crossings[first] == 0 && b->crossings[end] == 0); /* connected with no other */
+    ASHLAR_CHECK2(b->crossings[first] == 0 && b->crossings[end] == 0); /* no item crosses */
     for (uint32_t s = first; s < end; s++) {
         key += ashlar__random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
                                   s * 0xda942042e4dd58b5U + b->is_closed[s]);
@@ -126,7 +126,7 @@ typedef struct order_context {
     bool is_by_end;
 } order_context;
 
-/* By the section where they begin (or end), and so that equal items are neighbours. */
+/* By the section where items begin (or end); equal items become neighbours. */
 static int compare(const void *a, const void *b, void *context) {
     const order_context *c = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;

@@ -1,11 +1,12 @@
 /*
  * pack_skyline.h - a plan that the exact search fills from the bottom up (internal).
  *
- * If there is a plan at all, there is one in which no item can sink: each rests on another or on
- * 0. A valley is a run of sections with one floor that is lower than both neighbours. In each of
- * its sections either an item rests on that floor, one that sticks out of the valley at neither
- * side, or nothing does. So a section has few candidates: the unplaced items that fit there, or
- * none. At a valley's edge these are only the items that begin (or end) right there.
+ * If there is a plan at all, there is one in which no item can sink: each rests on another item or
+ * at offset 0. A valley is a run of sections with one floor that is lower than its neighbours on
+ * both sides. On each section of that floor, either an item rests that lies wholly inside the
+ * valley, or nothing does. So the candidates of a section are the unplaced items that fit into the
+ * valley there, and "nothing". At the valley's edge they are few: only items that begin (or end)
+ * exactly there.
  */
 #ifndef ASHLAR_PACK_SKYLINE_H
 #define ASHLAR_PACK_SKYLINE_H
@@ -19,10 +20,10 @@
 #define ASHLAR_PACK_DONE SIZE_MAX   /* the floor of a section without unplaced items: a wall */
 #define ASHLAR_PACK_NONE UINT32_MAX /* no item */
 
-/* What undoing brings back: an item's placing, or a section as it was. */
+/* What undoing restores: an item's placement, or the former state of a section. */
 typedef struct ashlar_pack_change {
     size_t floor;
-    uint32_t idx; /* of an item that was placed, or of a section */
+    uint32_t idx; /* of an item that was placed, or of a section that was changed */
     bool is_item, was_closed;
 } ashlar_pack_change;
 
@@ -43,27 +44,27 @@ typedef struct ashlar_pack_skyline {
     bool *is_closed;
     uint64_t *left_keys;
     bool *is_placed;             /* by item */
-    size_t *offsets;             /* by item, of the placed ones */
-    uint32_t *by_first, *by_end; /* items, ascending; those of section s start at ... */
+    size_t *offsets;             /* by item, for placed items */
+    uint32_t *by_first, *by_end; /* all items, sorted; those of section s start at index ... */
     uint32_t *first_at, *end_at; /* ... first_at[s], end_at[s], both [section_count + 2] */
-    uint32_t *duplicates;        /* by item: an equal one that has to be placed earlier, or NONE */
-    size_t *fills;               /* scratch of the check of a valley: [section_count + 1] */
-    ashlar_pack_change *changes; /* since the skyline was empty, oldest first */
+    uint32_t *duplicates;        /* by item: an equal item that must be placed before it, or NONE */
+    size_t *fills;               /* [section_count + 1], scratch of the check of a valley */
+    ashlar_pack_change *changes; /* all changes since the skyline was empty, oldest first */
     size_t change_count, change_capacity;
-    bool has_failed; /* no host memory to record a change: the skyline is useless from now on */
+    bool has_failed; /* no host memory to record a change: the skyline is of no more use */
 } ashlar_pack_skyline;
 
-/* An edge of a valley: where the search goes on. */
+/* An edge of a valley, where the search continues. */
 typedef struct ashlar_pack_edge {
-    uint32_t first, end;      /* of the valley, without closed sections */
-    bool is_right;            /* the section is end - 1, otherwise first */
-    bool may_stay_empty;      /* that nothing rests there is a candidate too */
-    uint32_t candidate_count; /* with that one; at least 1 */
+    uint32_t first, end;      /* the valley without closed sections */
+    bool is_right;            /* the edge's section is end - 1, otherwise first */
+    bool may_stay_empty;      /* "nothing rests there" is a candidate, too */
+    uint32_t candidate_count; /* >= 1, with may_stay_empty */
 } ashlar_pack_edge;
 
 typedef enum ashlar_pack_edge_result {
     ASHLAR_PACK_EDGE,   /* there is a candidate */
-    ASHLAR_PACK_STUCK,  /* there is none: this cannot become a plan */
+    ASHLAR_PACK_STUCK,  /* an edge has no candidate: no plan has these placements */
     ASHLAR_PACK_FILLED, /* nothing is left to place */
 } ashlar_pack_edge_result;
 
@@ -76,12 +77,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *o
 void ashlar__pack_skyline_finish(ashlar_pack_skyline *skyline); /* all 0 is allowed */
 
 /*
- * Find the edge with the fewest candidates for its weight in the sections [first, end), whose ends
- * no unplaced item crosses. Valleys that have to stay empty are filled up on the way.
+ * Find the edge with the fewest candidates, relative to its weight, in the sections [first, end).
+ * No unplaced item may cross the ends of this run. Valleys that must stay empty are filled up on
+ * the way.
  *
- * weights   by section: the heavier, the earlier
- * edge      written where the result is EDGE; may be overwritten otherwise
- * stuck     written where the result is STUCK: a section to blame
+ * weights   by section; edges of heavier sections come earlier
+ * edge      the edge if the result is EDGE, else undefined
+ * stuck     if the result is STUCK: the section that cannot be filled
  */
 ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
                                                        uint32_t end, const uint32_t *weights,
@@ -91,7 +93,7 @@ static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
     return edge->is_right ? edge->end - 1 : edge->first;
 }
 
-/* The items that may rest at an edge, into out [candidate_count], or NULL. Returns how many. */
+/* The items that may rest at an edge, into out [candidate_count] unless NULL. Returns how many. */
 uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *skyline,
                                          const ashlar_pack_edge *edge, uint32_t *out);
 
@@ -108,11 +110,11 @@ void ashlar__pack_skyline_level(ashlar_pack_skyline *skyline, uint32_t first, ui
 /* Undo the newest changes until `change_count` are left. */
 void ashlar__pack_skyline_undo(ashlar_pack_skyline *skyline, size_t change_count);
 
-/* Widen *first and *end to all sections that unplaced items connect with [*first, *end). */
+/* Widen [*first, *end) to all sections that unplaced items connect with it. */
 void ashlar__pack_skyline_connect(const ashlar_pack_skyline *skyline, uint32_t *first,
                                   uint32_t *end);
 
-/* A hash, not 0, of all that decides how the connected sections [first, end) can be filled. */
+/* A hash, never 0, of everything on which filling the connected sections [first, end) depends. */
 uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *skyline, uint32_t first, uint32_t end);
 
 #endif /* ASHLAR_PACK_SKYLINE_H */

@@ -6,18 +6,18 @@
 /* Sections [first, end) of one floor, lower than the walls on both sides. */
 typedef struct valley {
     uint32_t first, end;
-    size_t depth; /* to the lower wall; SIZE_MAX where both are DONE */
+    size_t depth; /* to the lower wall; SIZE_MAX if both walls are DONE */
 } valley;
 
 typedef struct edge_search {
     ashlar_pack_skyline *skyline;
     const uint32_t *weights;
-    ashlar_pack_edge *edge; /* the best so far */
+    ashlar_pack_edge *edge; /* the best edge so far */
     bool has_edge;
     uint32_t *stuck;
 } edge_search;
 
-/* The floor to the left of section s, DONE where no unplaced item connects the two. */
+/* The floor to the left of section s, or DONE if no unplaced item connects the two. */
 static size_t wall_left(const ashlar_pack_skyline *b, uint32_t s) {
     return b->crossings[s] > 0 ? b->floors[s - 1] : ASHLAR_PACK_DONE;
 }
@@ -26,7 +26,7 @@ static size_t wall_right(const ashlar_pack_skyline *b, uint32_t end) {
     return b->crossings[end] > 0 ? b->floors[end] : ASHLAR_PACK_DONE;
 }
 
-/* Bytes that section s may leave empty, below the capacity. */
+/* Bytes below the capacity that section s may leave empty. */
 static size_t slack(const ashlar_pack_skyline *b, uint32_t s) {
     ASHLAR_CHECK2(b->floors[s] <= b->capacity && b->rests[s] <= b->capacity - b->floors[s]);
     return b->capacity - b->floors[s] - b->rests[s];
@@ -58,13 +58,13 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
 
 /* ---- one valley ---- */
 
-/* What an empty edge costs at least: the next item there rests on a wall, or on an item of at least
- * this height. */
+/* Lower bounds of how far the floor rises if an edge stays empty: the next item there rests on a
+ * wall, or on an item at least this high. */
 typedef struct steps {
     size_t left, right; /* smallest item of the valley that is not live at that edge */
 } steps;
 
-/* Whether the items that fit into the valley can fill it so far that the slack covers the rest. */
+/* Whether the items that fit into the valley fill it, but for the slack of its sections. */
 static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t end, steps *least) {
     const ashlar_pack_skyline *b = l->skyline;
     size_t fill = 0;
@@ -77,7 +77,7 @@ static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t e
         if (b->is_placed[b->by_first[k]] || x->end > end) {
             continue;
         }
-        b->fills[x->first] += x->bytes; /* differences, which the sum below undoes */
+        b->fills[x->first] += x->bytes; /* differences, summed up below */
         b->fills[x->end] -= x->bytes;
         least->left = x->first > first && x->bytes < least->left ? x->bytes : least->left;
         least->right = x->end < end && x->bytes < least->right ? x->bytes : least->right;
@@ -92,8 +92,7 @@ static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t e
     return true;
 }
 
-/* Take the edge if it is better than the best so far. False: nothing can rest at this edge, nor can
- * it stay empty. */
+/* Keep the edge if it is better than the best so far. False: it has no candidate at all. */
 static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
     const uint32_t s = ashlar__pack_edge_section(&edge);
     const uint32_t item_count = ashlar__pack_skyline_candidates(l->skyline, &edge, NULL);
@@ -120,7 +119,7 @@ static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
     return true;
 }
 
-/* Consider both edges of each open stretch of a valley. False: stuck. */
+/* Consider both edges of each run of open sections. False: stuck. */
 static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
     const ashlar_pack_skyline *b = l->skyline;
     for (uint32_t first = h->first, end; first < h->end; first = end) {
@@ -159,7 +158,7 @@ static bool fill_up(edge_search *l, const valley *h) {
 
 /* ---- all of them ---- */
 
-/* The run of one floor that begins at *at, which moves behind it. False: it is no valley. */
+/* The run of sections with one floor that begins at *at; moves *at behind it. False: no valley. */
 static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, valley *out) {
     const uint32_t first = *at;
     const size_t floor = b->floors[first];
@@ -173,7 +172,7 @@ static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, v
     if (floor == ASHLAR_PACK_DONE || wall < floor) {
         return false;
     }
-    ASHLAR_CHECK2(wall > floor); /* a wall of this height would be part of the run */
+    ASHLAR_CHECK2(wall > floor); /* a floor of this height would be part of the run */
     *out = (valley){first, stop, wall == ASHLAR_PACK_DONE ? SIZE_MAX : wall - floor};
     return true;
 }

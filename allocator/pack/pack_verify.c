@@ -1,8 +1,8 @@
 /*
  * pack_verify.c - whether a plan is right, by another method than the packer's.
  *
- * Buffers are visited from the lowest offset up. A tree over time knows the buffer that reaches
- * highest so far in any stretch of time; no later one may begin below its end.
+ * Buffers are visited from the lowest offset up. A tree over time finds, for any interval of time,
+ * the visited buffer with the highest end; the next buffer may not begin below that.
  */
 #include <ashlar/pack.h>
 
@@ -13,10 +13,11 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Stands for a buffer that ends at 0. */
+/* Stands for no buffer; its end is 0. */
 #define NOBODY UINT32_MAX
 
-/* The highest buffer that is live in a node's whole stretch of time, and in any part of it. */
+/* The visited buffer that ends highest. over: of those live throughout a node's interval; within:
+ * of those live in some part of it. */
 typedef struct highest {
     uint32_t over, within; /* buffers, or NOBODY */
 } highest;
@@ -28,7 +29,7 @@ typedef struct verification {
     uint32_t *by_offset; /* [count] */
     uint64_t *times;     /* [2 * count]: all begins and ends, ascending */
     highest *nodes;      /* [2 * leaf_count], node 1 is the root */
-    uint32_t leaf_count; /* a power of two; leaf i is the time from times[i] to the next one */
+    uint32_t leaf_count; /* a power of two; leaf i is [times[i], times[i + 1]) */
 } verification;
 
 static int compare_times(const void *a, const void *b) {
@@ -79,7 +80,7 @@ static void raise(const verification *v, uint32_t *who, uint32_t i) {
 }
 
 static uint32_t leaf_of(const verification *v, uint64_t time) {
-    size_t low = 0, high = 2 * v->count; /* the first of equal times */
+    size_t low = 0, high = 2 * v->count; /* lower bound */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (v->times[middle] < time) {
@@ -92,7 +93,8 @@ static uint32_t leaf_of(const verification *v, uint64_t time) {
     return (uint32_t)low + v->leaf_count;
 }
 
-/* The nodes that make up leaves [first, end): those met on the way up from either side. */
+/* The visited buffer with the highest end in leaves [first, end). `over` counts in all nodes above
+ * these leaves, `within` in the nodes that make them up. */
 static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end) {
     uint32_t who = NOBODY;
     ASHLAR_CHECK2(v->leaf_count <= first && first < end);

@@ -1,5 +1,5 @@
 /*
- * block_table.c - finding a live block by its address: hashed chains, and a lock for each shard.
+ * block_table.c - finding a live block by its address, in hashed chains with a lock for each shard.
  */
 #include "allocator/pinned/block_table.h"
 
@@ -27,7 +27,7 @@ static ashlar_pinned_block **chain_of(ashlar_pinned_block **chains, size_t count
     return &chains[hash_of(ptr) & (count - 1)];
 }
 
-/* The link that leads to the live block at `ptr`; its target is NULL where there is none. */
+/* The link to the live block at `ptr`. The link is NULL if there is no such block. */
 static ashlar_pinned_block **find_locked(ashlar_table_shard *shard, const void *ptr) {
     ASHLAR_OWNS(&shard->lock);
     ashlar_pinned_block **link = chain_of(shard->chains, shard->chain_count, ptr);
@@ -42,13 +42,13 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
     *link = block;
 }
 
-/* The equations of a shard, but for live_bytes, which its blocks have to be counted for. */
+/* The equations of a shard, except that of live_bytes, which takes a walk over the blocks. */
 static bool counts_hold(const ashlar_table_shard *shard) {
     return shard->block_count == shard->alloc_count - shard->free_count &&
            (shard->block_count > 0 || shard->live_bytes == 0);
 }
 
-/* All of them. O(blocks). */
+/* All equations of a shard. O(blocks). */
 static bool shard_holds(const ashlar_table_shard *shard) {
     size_t count = 0, bytes = 0;
     for (size_t i = 0; i < shard->chain_count; i++) {
@@ -61,7 +61,7 @@ static bool shard_holds(const ashlar_table_shard *shard) {
     return counts_hold(shard) && count == shard->block_count && bytes == shard->live_bytes;
 }
 
-/* Where there is no host memory, the chains stay as they are. */
+/* If host memory is out, the chains stay as they are. */
 static void double_chains_locked(ashlar_table_shard *shard) {
     ASHLAR_OWNS(&shard->lock);
     const size_t count = 2 * shard->chain_count;
@@ -87,7 +87,7 @@ ashlar_status ashlar__block_table_init(ashlar_block_table *table) {
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
-        ASHLAR_CHECK2(shard->chains == NULL && shard->alloc_count == 0); /* zeroed */
+        ASHLAR_CHECK2(shard->chains == NULL && shard->alloc_count == 0); /* zeroed by the caller */
         ashlar__lock_init(&shard->lock, ASHLAR_RANK_PINNED_SHARD);
         shard->chains = ashlar__host_calloc(CHAINS_AT_FIRST, sizeof *shard->chains);
         shard->chain_count = shard->chains != NULL ? CHAINS_AT_FIRST : 0;
@@ -125,7 +125,7 @@ void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *blo
     ashlar_table_shard *shard = shard_of(table, block->ptr);
     ASHLAR_CHECK2(block->wait_count == 0);
     ashlar__lock_acquire(&shard->lock);
-    ASHLAR_CHECK2(*find_locked(shard, block->ptr) == NULL); /* jemalloc gave it out once */
+    ASHLAR_CHECK2(*find_locked(shard, block->ptr) == NULL); /* jemalloc gives an address out once */
     if (shard->block_count >= shard->chain_count) {
         double_chains_locked(shard);
     }

@@ -1,9 +1,9 @@
 /*
- * block_table.h - which blocks of a pool are live, by address (internal to ashlar-pinned).
+ * block_table.h - the live blocks of a pool, found by address (internal to ashlar-pinned).
  *
- * jemalloc trusts its callers. This table catches a pointer of another allocator, one into the
- * middle of a block, and one that was freed before. It is split into shards, so that threads seldom
- * wait for each other.
+ * jemalloc trusts its callers. This table catches pointers of other allocators, pointers into the
+ * middle of a block, and double frees. It is split into shards, so that threads seldom wait for
+ * each other.
  */
 #ifndef ASHLAR_PINNED_BLOCK_TABLE_H
 #define ASHLAR_PINNED_BLOCK_TABLE_H
@@ -19,15 +19,15 @@
 enum { TABLE_SHARDS = 16 };
 
 typedef struct ashlar_pinned_block {
-    struct ashlar_pinned_block *next; /* in its chain, or in a list of released blocks */
+    struct ashlar_pinned_block *next; /* in a chain, or in a list of released blocks */
     void *ptr;
-    size_t bytes;        /* usable */
+    size_t bytes;        /* usable bytes */
     unsigned wait_count; /* batches that hold it (pending.h); 0: live */
 } ashlar_pinned_block;
 
-/* block_count == alloc_count - free_count == blocks in the chains; live_bytes == their bytes */
+/* block_count == alloc_count - free_count == blocks in the chains; live_bytes == their bytes. */
 typedef struct ashlar_table_shard {
-    ashlar_lock lock; /* for all below */
+    ashlar_lock lock; /* for all fields below */
     ashlar_pinned_block **chains;
     size_t chain_count; /* a power of two */
     size_t block_count;
@@ -43,14 +43,14 @@ typedef struct ashlar_block_table {
     ashlar_table_shard shards[TABLE_SHARDS];
 } ashlar_block_table;
 
-/* `table` is zeroed.  Errors: ASHLAR_EHOSTMEM; call ashlar__block_table_finish() then, too. */
+/* `table` must be zeroed. Errors: ASHLAR_EHOSTMEM; call ashlar__block_table_finish() even then. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_init(ashlar_block_table *table);
 void ashlar__block_table_finish(ashlar_block_table *table); /* frees the blocks' records, too */
 
-/* Make `block` live. Cannot fail: a table that could not grow is slower, and nothing else. */
+/* Add `block` as live. Cannot fail: without host memory the table stays small, and gets slower. */
 void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *block);
 
-/* Take the live block at `ptr` out, and count it as freed.  Errors: ASHLAR_EPOINTER. */
+/* Remove the live block at `ptr`, and count it as freed. Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__block_table_take(ashlar_block_table *table, const void *ptr,
                                                          ashlar_pinned_block **out);
 

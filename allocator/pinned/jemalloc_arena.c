@@ -1,6 +1,5 @@
 /*
- * jemalloc_arena.c - the hooks by which jemalloc takes and returns extents, and the caches before
- * it.
+ * jemalloc_arena.c - the hooks by which jemalloc takes and returns extents, and our caches for it.
  */
 #include "allocator/pinned/jemalloc_arena.h"
 
@@ -19,21 +18,21 @@
 enum { CACHES = 8, NAME_BYTES = 64 };
 
 typedef struct cache {
-    ashlar_lock lock; /* a thread cache of jemalloc's serves one thread at a time */
+    ashlar_lock lock; /* for one thread at a time, as jemalloc requires */
     unsigned idx;     /* const */
 } cache;
 
 struct ashlar_jemalloc_arena {
-    extent_hooks_t hooks;   /* first: the hooks get its address */
+    extent_hooks_t hooks;   /* first, so that the hooks, which get its address, find the arena */
     ashlar_page_heap *heap; /* const */
     unsigned idx;           /* const */
-    unsigned cache_count;   /* const; CACHES, unless creation failed half-way */
+    unsigned cache_count;   /* const; less than CACHES only if creation failed half-way */
     cache caches[CACHES];
 };
 
 _Static_assert(offsetof(ashlar_jemalloc_arena, hooks) == 0, "the hooks' address is the arena's");
 
-/* What the hooks may do for this thread's request, and why they refused it. */
+/* Whether the hooks may grow the page heap for this thread's request, and why growing failed. */
 static _Thread_local struct {
     bool may_grow;
     ashlar_status refusal;
@@ -41,11 +40,9 @@ static _Thread_local struct {
 
 /* ---- hooks: they must not call jemalloc ---- */
 
-/*
- * jemalloc asks twice. First it wants to grow by a size of its own choice, and would keep the
- * surplus; it does not ask for committed memory then, and can do without. Then it asks for just
- * what it needs. We serve only that: the surplus belongs to the page heap.
- */
+/* jemalloc asks twice. It first tries to grow by a size of its own choice, of which it would keep
+ * the surplus; that request is not for committed memory, and jemalloc can do without it. Then it
+ * asks for just what it needs. Only that is served: the surplus belongs to the page heap. */
 static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
                          bool *zero, bool *commit, unsigned arena_idx) {
     ashlar_page_heap *heap = ((ashlar_jemalloc_arena *)hooks)->heap;
@@ -77,7 +74,7 @@ static void destroy_extent(extent_hooks_t *hooks, void *ptr, size_t bytes, bool 
     (void)give_extent(hooks, ptr, bytes, is_committed, arena_idx);
 }
 
-/* The page heap takes runs back in parts. */
+/* Splitting is fine, since the page heap takes back any part of a run. */
 static bool allow_split(extent_hooks_t *hooks, void *ptr, size_t bytes, size_t first_bytes,
                         size_t second_bytes, bool is_committed, unsigned arena_idx) {
     (void)hooks;
@@ -90,10 +87,8 @@ static bool allow_split(extent_hooks_t *hooks, void *ptr, size_t bytes, size_t f
     return false;
 }
 
-/*
- * No commit, decommit or purge: pages stay as the driver locked them. No merge: two extents that
- * touch may be of two segments; the page heap knows what it may join.
- */
+/* No commit, decommit or purge: pages stay locked. No merge: adjacent extents may lie in two
+ * segments; the page heap knows which runs it may join. */
 static const extent_hooks_t page_heap_hooks = {
     .alloc = take_extent,
     .dalloc = give_extent,
@@ -117,7 +112,8 @@ static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, v
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/* Not "arenas.create": it would put the arena's records into page-locked memory, 2 MiB or more. */
+/* Not "arenas.create", which would put the arena's records into page-locked memory, 2 MiB or more.
+ */
 static int create_arena(ashlar_jemalloc_arena *arena) {
     struct {
         extent_hooks_t *hooks;
@@ -198,7 +194,7 @@ void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
 /* Threads get the caches in turn. */
 static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
     static _Atomic unsigned threads_seen;
-    static _Thread_local unsigned mine; /* from 1; 0: none yet */
+    static _Thread_local unsigned mine; /* 1 + index of the thread's cache; 0: none yet */
     ASHLAR_CHECK2(arena->cache_count == CACHES);
     if (mine == 0) {
         mine = 1 + atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed) % CACHES;
@@ -208,7 +204,7 @@ static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
 
 void *ashlar__jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
     cache *mine = cache_of_thread(arena);
-    ASHLAR_CHECK2(bytes > 0 && !request.may_grow); /* the driver is not called with a lock held */
+    ASHLAR_CHECK2(bytes > 0 && !request.may_grow); /* no driver call under a lock */
     ashlar__lock_acquire(&mine->lock);
     void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE(mine->idx));
     ashlar__lock_release(&mine->lock);

@@ -1,5 +1,5 @@
 /*
- * page_heap.c - bins of free runs, the list of segments, and when a segment is taken or returned.
+ * page_heap.c - the bins of free runs, the list of segments, and when to take or return a segment.
  */
 #include "allocator/pinned/page_heap.h"
 
@@ -10,9 +10,9 @@
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-/* Segments are multiples of it, as the driver's own tables are: smaller ones take it longer. */
+/* The driver's own tables have this granularity: smaller segments take it longer. */
 #define SEGMENT_STEP_BYTES ((size_t)2 << 20)
-/* A new segment is at least 1/8 of what is reserved, so that a few calls reach any size. */
+/* A new segment is at least 1/8 of the reserved bytes, so that a few calls reach any size. */
 enum { GROW_FRACTION = 8 };
 
 _Static_assert(4 * 63 + 3 < PAGE_HEAP_BINS && PAGE_HEAP_BINS % 64 == 0, "a bin for every size_t");
@@ -21,7 +21,7 @@ static bool holds_locked(const ashlar_page_heap *heap);
 
 /* ---- runs and bins ---- */
 
-/* Four bins for each power of two: every run in a later bin is longer than any in this one. */
+/* Four bins for each power of two. Every run in a bin is longer than any in an earlier bin. */
 static size_t bin_of(size_t page_count) {
     ASHLAR_CHECK2(page_count > 0);
     const unsigned log2 = 63u - (unsigned)__builtin_clzll(page_count);
@@ -67,7 +67,7 @@ static void remove_run(ashlar_page_heap *heap, ashlar_page_run *run) {
     run->page_count = 0;
 }
 
-/* A run of the first bin from `bin` on that holds any; NULL: there is none. */
+/* A run of the first non-empty bin from `bin` on, or NULL. */
 static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
     for (size_t word = bin / 64; word < PAGE_HEAP_BINS / 64; word++) {
         uint64_t bits = heap->bin_bits[word];
@@ -83,7 +83,7 @@ static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
     return NULL;
 }
 
-/* The shortest run that is long enough in the bin of its size, else any of the next bin. */
+/* The shortest sufficient run in the bin of that size, or else any run of a later bin. */
 static ashlar_page_run *find_run(const ashlar_page_heap *heap, size_t page_count) {
     const size_t bin = bin_of(page_count);
     ashlar_page_run *best = NULL;
@@ -138,7 +138,7 @@ static size_t segments_behind(const ashlar_page_heap *heap, const void *ptr) {
     return low;
 }
 
-/* Make pages that were in use a free run, with its free neighbours. */
+/* Make used pages a free run, joined with its free neighbours. */
 static void join_free_neighbours(ashlar_page_heap *heap, ashlar_segment *segment, size_t first,
                                  size_t page_count) {
     const size_t end = first + page_count;
@@ -174,7 +174,7 @@ void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes) {
     ashlar__lock_release(&heap->lock);
 }
 
-/* Have room in `segments` for one more. False: no host memory. */
+/* Make room for one more entry in `segments`. False: no host memory. */
 static bool keep_room_locked(ashlar_page_heap *heap) {
     ASHLAR_OWNS(&heap->lock);
     const size_t wanted = heap->segment_count + heap->grower_count + 1;
@@ -191,7 +191,7 @@ static bool keep_room_locked(ashlar_page_heap *heap) {
     return true;
 }
 
-/* How large the next segment is to be: `least` bytes, and more where the limit allows. */
+/* The size of the next segment: at least `least` bytes, more if the limit allows. */
 static size_t segment_bytes_locked(const ashlar_page_heap *heap, size_t least, size_t room) {
     ASHLAR_OWNS(&heap->lock);
     size_t wanted = heap->reserved_bytes / GROW_FRACTION;
@@ -240,7 +240,7 @@ static void insert_locked(ashlar_page_heap *heap, ashlar_segment *segment) {
     put_run(heap, segment->pages, segment->page_count);
 }
 
-/* Add the segment announced, and cut *out from it. `segment` NULL: there is none after all. */
+/* Add the announced segment, and cut *out from it. `segment` is NULL if it could not be made. */
 static void end_growing(ashlar_page_heap *heap, size_t announced_bytes, ashlar_segment *segment,
                         size_t bytes, void **out) {
     ashlar__lock_acquire(&heap->lock);
@@ -292,7 +292,7 @@ ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes, void 
     ashlar_segment *segment = NULL;
     status = make_segment(heap, segment_bytes, &segment);
     if (status != ASHLAR_OK && segment_bytes > bytes) {
-        status = make_segment(heap, bytes, &segment); /* then no more than is needed */
+        status = make_segment(heap, bytes, &segment); /* retry with no more than needed */
     }
     end_growing(heap, segment_bytes, segment, bytes, out);
     return status;
@@ -304,7 +304,7 @@ static ashlar_segment *unlink_free_locked(ashlar_page_heap *heap) {
     for (size_t i = heap->segment_count; i-- > 0;) {
         ashlar_segment *segment = heap->segments[i];
         if (segment->free_count == segment->page_count) {
-            ASHLAR_CHECK2(segment->pages->page_count == segment->page_count); /* one run */
+            ASHLAR_CHECK2(segment->pages->page_count == segment->page_count); /* one free run */
             remove_run(heap, segment->pages);
             heap->segment_count--;
             memmove(heap->segments + i, heap->segments + i + 1,
@@ -327,7 +327,7 @@ bool ashlar__page_heap_trim(ashlar_page_heap *heap) {
         is_any = true;
         ashlar__lock_acquire(&heap->lock);
         ASHLAR_CHECK2(bytes <= heap->reserved_bytes);
-        heap->reserved_bytes -= bytes; /* not before: the limit is on what the driver holds */
+        heap->reserved_bytes -= bytes; /* only now, since the limit is on what the driver holds */
         heap->free_calls++;
         ASHLAR_CHECK2(heap->alloc_calls - heap->free_calls >= heap->segment_count);
     }
@@ -352,7 +352,7 @@ void ashlar__page_heap_finish(ashlar_page_heap *heap) {
 
 /* ---- check ---- */
 
-/* SIZE_MAX: a bin is not as it should be. */
+/* SIZE_MAX: a bin is broken. */
 static size_t pages_in_bins(const ashlar_page_heap *heap) {
     size_t page_count = 0;
     for (size_t bin = 0; bin < PAGE_HEAP_BINS; bin++) {

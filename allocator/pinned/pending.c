@@ -1,12 +1,10 @@
-/*
- * pending.c - batches of freed blocks, their events, and the release of what has completed.
- */
+/* pending.c - batches of freed blocks, their events, and the release of completed batches. */
 #include "allocator/pinned/pending.h"
 
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-/* A handle that means another stream in each thread. */
+/* cudaStreamPerThread, which is another stream in each thread. */
 #define PER_THREAD_STREAM ((ashlar_stream)(uintptr_t)2)
 
 /* ---- batches ---- */
@@ -25,7 +23,7 @@ static ashlar_pending_batch *make_batch_locked(ashlar_pending *pending) {
 
 static void spare_batch_locked(ashlar_pending *pending, ashlar_pending_batch *batch) {
     ASHLAR_OWNS(&pending->lock);
-    ASHLAR_CHECK2(batch->is_over && batch->waiter_count == 0); /* no thread waits for its event */
+    ASHLAR_CHECK2(batch->is_over && batch->waiter_count == 0); /* no thread waits for the event */
     *batch = (ashlar_pending_batch){.next = pending->spares, .event = batch->event};
     pending->spares = batch;
 }
@@ -88,7 +86,7 @@ static void release_batch_locked(ashlar_pending *pending, ashlar_pending_batch *
     ASHLAR_CHECK2(pending->released_count <= pending->deferred_count);
     batch->is_over = true;
     if (batch->waiter_count == 0) {
-        spare_batch_locked(pending, batch); /* else the last waiter does it */
+        spare_batch_locked(pending, batch); /* otherwise the last waiter frees the batch */
     }
 }
 
@@ -104,7 +102,7 @@ static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
     return stream;
 }
 
-/* Have an open batch with room for `handle`. One that stays empty does no harm. */
+/* Provide an open batch with room for `handle`'s next block. It may stay empty. */
 static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
     ASHLAR_OWNS(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
@@ -147,7 +145,7 @@ static void join_batch_locked(ashlar_pending *pending, ashlar_stream handle,
     batch->bytes += block->bytes;
     block->wait_count++;
     if (batch->block_count == BATCH_BLOCKS || batch->bytes >= BATCH_BYTES) {
-        /* If that fails, whoever wants the memory tries again. */
+        /* If this fails, the next poll tries again. */
         (void)record_locked(pending, stream, batch);
     }
 }
@@ -193,7 +191,7 @@ ashlar_status ashlar__pending_add(ashlar_pending *pending, ashlar_block_table *t
 
 /* ---- completion ---- */
 
-/* Release what has completed. A stream's batches complete in order: stop at one that has not. */
+/* Release completed batches. A stream's batches complete in order, so stop at an incomplete one. */
 static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                                         ashlar_pinned_block **released) {
     ASHLAR_OWNS(&pending->lock);
@@ -229,7 +227,7 @@ ashlar_status ashlar__pending_poll(ashlar_pending *pending, ashlar_pinned_block 
         }
         worst = status != ASHLAR_OK ? status : worst;
         if (stream->first == NULL) {
-            *link = stream->next; /* streams that come and go leave nothing behind */
+            *link = stream->next; /* or streams that come and go would pile up */
             ashlar__host_free(stream);
         } else {
             link = &stream->next;
@@ -258,7 +256,7 @@ ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any) {
     ashlar_status status = ASHLAR_OK;
     *is_any = batch != NULL;
     if (batch != NULL) {
-        batch->waiter_count++; /* so that its event is not reused meanwhile */
+        batch->waiter_count++; /* so that the event is not reused meanwhile */
         pending->host_waits++;
         ashlar__lock_release(&pending->lock);
         status = ashlar_event_synchronize(pending->device, batch->event);
@@ -308,7 +306,7 @@ void ashlar__pending_drop_spares(ashlar_pending *pending) {
     ashlar__lock_release(&pending->lock);
 }
 
-/* If the driver takes no event any more, waiting for the stream itself is what is left. */
+/* If no event can be recorded any more, wait for the stream itself. */
 static void finish_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                           ashlar_pinned_block **released) {
     ASHLAR_OWNS(&pending->lock);
@@ -323,7 +321,7 @@ static void finish_stream_locked(ashlar_pending *pending, ashlar_pending_stream 
         if (status != ASHLAR_OK && !stream->is_forgotten) {
             status = ashlar_stream_synchronize(pending->device, stream->stream);
         }
-        (void)status; /* the device answers nothing any more */
+        (void)status; /* the device is lost: nothing more can be done */
         unlink_first(stream);
         release_batch_locked(pending, batch, released);
     }

@@ -3,9 +3,9 @@
  * ashlar-pinned).
  *
  * A block joins the open batch of each stream that it was freed on. The batch's event is recorded
- * when the batch is full, or when somebody wants its memory: one event, after the frees of many
- * blocks. A block is released when every batch that holds it has completed. Streams are polled one
- * by one, so that a slow one delays only its own blocks.
+ * when the batch is full or its memory is wanted, so that one event serves many frees. A block is
+ * released when every batch that holds it has completed. Streams are polled one by one, so that a
+ * slow stream delays only its own blocks.
  */
 #ifndef ASHLAR_PINNED_PENDING_H
 #define ASHLAR_PINNED_PENDING_H
@@ -22,7 +22,7 @@ enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ((size_t)1 << 20)
 
 /*
- * Open (not recorded yet), recorded, over (completed, with waiters), or spare.
+ * A batch is open (not recorded yet), recorded, over (completed, with waiters), or spare.
  *
  * block_count <= BATCH_BLOCKS;  is_recorded: block_count > 0;  spare: block_count == 0
  */
@@ -32,29 +32,27 @@ typedef struct ashlar_pending_batch {
     bool is_recorded;
     bool is_over;          /* completed, and kept for its waiters */
     unsigned waiter_count; /* threads waiting for its event */
-    uint64_t order;        /* the number of its recording, over all streams */
+    uint64_t order;        /* the number of its recording, counted over all streams */
     unsigned block_count;
     size_t bytes;
     ashlar_pinned_block *blocks[BATCH_BLOCKS];
 } ashlar_pending_batch;
 
-/* (first == NULL) == (last == NULL);  is_forgotten: all its blocks are in recorded batches */
+/* Invariants: (first == NULL) == (last == NULL);  is_forgotten => all batches are recorded. */
 typedef struct ashlar_pending_stream {
     struct ashlar_pending_stream *next;
     ashlar_stream stream;
-    bool is_forgotten;           /* the handle may be another stream's by now */
+    bool is_forgotten;           /* the handle may name another stream by now */
     ashlar_pending_batch *first; /* oldest */
     ashlar_pending_batch *last;
 } ashlar_pending_stream;
 
-/*
- * pending_blocks == deferred_count - released_count == blocks in batches, each once
- * block->wait_count == batches that hold the block
- */
+/* Invariants: pending_blocks == deferred_count - released_count == blocks in batches, each counted
+ * once; block->wait_count == number of batches that hold the block. */
 typedef struct ashlar_pending {
     ashlar_device *device; /* const */
-    ashlar_lock lock;      /* for all below; held over cuEventCreate, -Record, -Query, -Destroy,
-                              which do not wait for the device */
+    ashlar_lock lock;      /* for all fields below; held during cuEventCreate, -Record, -Query and
+                            * -Destroy, which do not wait for the device */
     ashlar_pending_stream *streams;
     ashlar_pending_batch *spares;
     size_t pending_bytes;
@@ -64,43 +62,36 @@ typedef struct ashlar_pending {
     uint64_t host_waits;
 } ashlar_pending;
 
-/* `pending` is zeroed but for its constants. */
+/* `pending` must be zeroed, except for its constants. */
 void ashlar__pending_init(ashlar_pending *pending);
 
-/* Wait for all that is pending, and free the blocks' records; the blocks are the caller's. */
+/* Wait until nothing is pending, and free the blocks' records. The caller frees the blocks. */
 void ashlar__pending_finish(ashlar_pending *pending);
 
-/*
- * Take the live block at `ptr` out of `table`, and hold it until all `streams` (count > 0) have
- * passed this point.
- * Errors: ASHLAR_EPOINTER, ASHLAR_ENOTSUP (the per-thread default stream), ASHLAR_EHOSTMEM; nothing
- * has changed then.
- */
+/* Remove the live block at `ptr` from `table`, and keep it pending until all `streams` (count > 0)
+ * have run the work queued so far. Errors: ASHLAR_EPOINTER, ASHLAR_ENOTSUP (the per-thread default
+ * stream), ASHLAR_EHOSTMEM; nothing has changed then. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_add(ashlar_pending *pending,
                                                     ashlar_block_table *table, const void *ptr,
                                                     const ashlar_stream *streams, size_t count);
 
-/*
- * Record what is open, and poll what is recorded. *released lists the blocks that no work uses any
- * more, which are the caller's; it is written on failure, too.
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the other streams were polled all the same.
- */
+/* Record events for open batches, and poll recorded ones. *released, set also on failure, lists the
+ * blocks that no work uses any more; they are the caller's. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM:
+ * an event failed, but all streams were polled. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_poll(ashlar_pending *pending,
                                                      ashlar_pinned_block **released);
 
-/*
- * Wait on the host, without the lock, for the event that was recorded first.
- * *is_any: there was one.  Errors: ASHLAR_EDRIVER.
- */
+/* Wait on the host, without the lock, for the event that was recorded first. *is_any: whether there
+ * was one. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any);
 
-/* Record the open batch of `stream` and forget the handle.  Errors: ASHLAR_EDRIVER, -ENOMEM. */
+/* Record the open batch of `stream`, forget the handle. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending,
                                                               ashlar_stream stream);
 
 void ashlar__pending_drop_spares(ashlar_pending *pending);
 
-/* Lock the counters, to read them with others. Taken before a table's locks. */
+/* Lock the counters, to read them together with others. Lock before the locks of a table. */
 void ashlar__pending_lock(ashlar_pending *pending);
 void ashlar__pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats);
 void ashlar__pending_unlock(ashlar_pending *pending);

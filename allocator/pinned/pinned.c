@@ -1,7 +1,5 @@
-/*
- * pinned.c - the pool of page-locked memory: jemalloc's arena on a page heap, the table of live
- * blocks, and the pending ones.
- */
+/* pinned.c - the pool of page-locked memory: a jemalloc arena on a page heap, the table of live
+ * blocks, and the pending blocks. */
 #include <ashlar/pinned.h>
 
 #include <stdalign.h>
@@ -16,7 +14,7 @@
 #include "allocator/pinned/report.h"
 
 #define GROW_BYTES_DEFAULT ((size_t)2 << 20)
-/* Smaller blocks would not be aligned as malloc's are. */
+/* Smaller blocks would be less aligned than those of malloc(). */
 enum { BLOCK_BYTES_LEAST = 16 };
 _Static_assert(BLOCK_BYTES_LEAST >= alignof(max_align_t), "a block suits every type");
 
@@ -25,7 +23,7 @@ struct ashlar_pinned {
     ashlar_jemalloc_arena *arena;
     ashlar_block_table table;
     ashlar_pending pending;
-    ashlar_lock collecting; /* see collect() */
+    ashlar_lock collecting; /* held by collect() */
 };
 
 /* ---- life ---- */
@@ -72,10 +70,8 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
 
 /* ---- taking ---- */
 
-/*
- * Return to jemalloc what is no longer pending. One thread at a time does: a second one would find
- * these blocks neither pending nor free, and report the pool as full.
- */
+/* Return blocks that are no longer pending to jemalloc. One thread at a time: a second thread would
+ * find these blocks neither pending nor free, and report the pool as full. */
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
     ashlar__lock_acquire(&pool->collecting);
@@ -91,7 +87,7 @@ static ashlar_status collect(ashlar_pinned *pool) {
     return status;
 }
 
-/* Take more from the driver. If the limit or the driver refuses, free segments make room. */
+/* Take more memory from the driver. If the limit or the driver refuses, return free segments. */
 static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
     const ashlar_status status = ashlar__jemalloc_take_growing(pool->arena, bytes, out);
     if (status != ASHLAR_ENOMEM || !ashlar__page_heap_trim(&pool->heap)) {
@@ -100,7 +96,7 @@ static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
     return ashlar__jemalloc_take_growing(pool->arena, bytes, out);
 }
 
-/* `why`: the detail of the last attempt to grow. */
+/* `why`: the error detail of the last attempt to grow. */
 static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char *why) {
     ashlar_pinned_stats stats;
     ashlar_pinned_get_stats(pool, &stats);
@@ -112,12 +108,12 @@ static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char
 }
 
 /*
- * A miss. Each step frees something, then searches again.
+ * A miss. Each step frees memory, then searches again.
  *   1. collect blocks that are no longer pending
  *   2. drain the caches
  *   3. take more from the driver
  *   4. wait for the oldest pending work, and start over
- * An event that cannot be read is no failure while another step can serve.
+ * An event that cannot be read is a failure only if no step serves the request.
  */
 static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, size_t bytes,
                                                            void **out) {

@@ -1,8 +1,8 @@
 /*
  * report.h - how a function of ashlar-pinned reports a failure (internal).
  *
- * There is one detail text per thread, and ashlar owns it, whichever library failed. The core's
- * ashlar__fail() is not exported, so this library has its own.
+ * libashlar keeps the thread's one detail text. Its ashlar__fail() is not exported, so this library
+ * has its own.
  */
 #ifndef ASHLAR_PINNED_REPORT_H
 #define ASHLAR_PINNED_REPORT_H
@@ -15,7 +15,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 
-/* As ashlar__fail() in the core. Returns `status`. */
+/* Like ashlar__fail() of libashlar. Returns `status`. */
 ASHLAR_PRINTF(2, 3)
 static inline ashlar_status ashlar__pinned_fail(ashlar_status status, const char *format, ...) {
     char text[512];

@@ -1,4 +1,4 @@
-/* plan.c - making a plan of a recording: slots, their order of expiry, and their offsets. */
+/* plan.c - turning a recording into a plan: slots, their order of expiry, and their offsets. */
 #include "allocator/plan/plan.h"
 
 #include <string.h>
@@ -97,7 +97,8 @@ static void link_kinds(ashlar_plan *plan) {
     }
 }
 
-/* A counting sort, since ends are at most `count`. `starts`: [count + 2], all zero. */
+/* Sort the planned slots by their ends. A counting sort, since ends are at most `count`. `starts`
+ * is scratch: [count + 2], all zero. */
 static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     for (uint32_t i = 0; i < plan->count; i++) {
         if (plan->slots[i].bytes > 0) {
@@ -108,7 +109,7 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     for (uint32_t end = 1; end <= plan->count + 1; end++) {
         starts[end] += starts[end - 1];
     }
-    /* Now starts[e + 1] planned slots end at or before e. */
+    /* Now starts[e + 1] is the number of planned slots that end at or before e. */
     for (uint32_t i = 0; i <= plan->count; i++) {
         plan->expired_to[i] = starts[i + 1];
     }
@@ -155,13 +156,13 @@ void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) 
 
 /* ---- offsets ---- */
 
-/* How a plan comes by its offsets. */
+/* Where the offsets of a plan come from. */
 typedef struct origin {
-    uint64_t search_ms;  /* for the packer */
-    const size_t *given; /* [count]; NULL: they are to be found */
+    uint64_t search_ms;  /* the packer's time budget */
+    const size_t *given; /* [count], offsets to check; NULL: the packer finds them */
 } origin;
 
-/* The peak of a stream's live bytes. Its slots do not overlap, so the sum fits. */
+/* The peak of a stream's live bytes. It is at most the plan's size, so the sum cannot overflow. */
 static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
     size_t live = 0, peak = 0;
     uint32_t expired = 0;

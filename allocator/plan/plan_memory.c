@@ -34,9 +34,8 @@ ashlar_plan_memory *ashlar__plan_memory_new(size_t count) {
     return memory;
 }
 
-/* Reserve room in the page map, before anything is changed. A page's only slot block needs no
- * table.
- */
+/* Reserve room in the page map for all slot blocks, before anything is changed. A page in which
+ * only one of them starts needs no table. */
 static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
@@ -135,7 +134,8 @@ bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory) {
     return memory->late_count > 0;
 }
 
-/* While no step is in it, what is taken is on the late list, which is far shorter than all. */
+/* The bytes of taken slot blocks. While no step is in the plan memory, all of these are on the late
+ * list, which is far shorter than the list of all slot blocks. */
 static size_t taken_bytes(const ashlar_plan_memory *memory) {
     size_t bytes = 0;
     for (size_t i = 0; i < memory->late_count && !memory->is_busy; i++) {

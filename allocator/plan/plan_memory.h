@@ -1,17 +1,17 @@
 /*
  * plan_memory.h - the memory of the plans of one stream (internal).
  *
- * Plan memory is a block of the heap. For each offset at which a slot of a plan starts it has a
- * slot block, which describes whatever block starts there at the time. The page map has the slot
- * blocks for good, so that handing out a slot need not write to it. The plans of a stream share one
- * plan memory, since one step at a time is in it.
+ * Plan memory is a block of the heap. For each offset at which a slot of a plan starts, there is a
+ * slot block, which describes whichever block is handed out there at present. The slot blocks stay
+ * in the page map for good, so that handing out a slot need not change the map. The plans of a
+ * stream share one plan memory, since only one step at a time uses it.
  *
  * Invariants (ashlar__plan_memories_check_locked):
  *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
  *   slot_blocks[i].offset < slot_blocks[i + 1].offset, all inside the block and in the page map
  *   taken slot blocks lie inside the block and do not overlap
  *   is_busy, or every slot block that is taken is on the late list
- *   late_count <= slot_block_count, since each is there at most once
+ *   late_count <= slot_block_count, since a slot block is on the late list at most once
  */
 #ifndef ASHLAR_PLAN_MEMORY_H
 #define ASHLAR_PLAN_MEMORY_H
@@ -32,37 +32,34 @@ struct ashlar_plan_memory {
     ashlar_block **late; /* [late_count], room for every slot block: see plan.h; some may have been
                           * freed since they were put here */
     size_t late_count;
-    bool is_busy;   /* a step is in it */
+    bool is_busy;   /* a step uses it */
     bool is_unused; /* no plan uses it: it goes when its last live block is freed */
 };
 
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
 ashlar_plan_memory *ashlar__plan_memory_new(size_t count);
 
-/*
- * Place new plan memory in a used block of the heap's, whose stream becomes its own, with slot
- * blocks at `offsets`, which rise. Lock: held.
- *
- * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
- */
+/* Place new plan memory in a used block of the heap, whose stream becomes its own, with slot blocks
+ * at `offsets`, in ascending order. Lock: held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory,
                                                                  ashlar_heap *heap,
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/* Return its block to the heap, and free it. Requires that no slot block is taken. Lock: held. */
+/* Return its block to the heap, and free the plan memory. No slot block may be taken. Lock: held.
+ */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
 
-/* Free it, and leave its block as it is: for memory not placed, and the allocator's end. */
+/* Free the plan memory but not its block: for memory not placed, and at the allocator's end. */
 void ashlar__plan_memory_free(ashlar_plan_memory *memory);
 
 /* The slot block at `offset` in the plan memory. Requires that there is one. */
 ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset);
 
-/* Take off the late list what has been freed. */
+/* Remove freed blocks from the late list. */
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory);
 
-/* Whether any slot block is taken. Requires that no step is in it. Cost: O(late_count). */
+/* Whether any slot block is taken. No step may be using the plan memory. Cost: O(late_count). */
 bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory);
 
 /* Make `state` the one whose work uses the plan memory. Lock: held. */
@@ -75,15 +72,13 @@ static inline void ashlar__slot_block_vacate(ashlar_block *slot_block) {
     atomic_store_explicit(&slot_block->taken, 0, memory_order_release);
 }
 
-/* Whether it is live, or freed but still used by streams. */
+/* Whether the slot block is live, or freed but still used by streams. */
 static inline bool ashlar__slot_block_is_taken(const ashlar_block *slot_block) {
     return atomic_load_explicit(&slot_block->taken, memory_order_acquire) != 0;
 }
 
-/*
- * The next block, for walks over all blocks, where behind plan memory come those of its slot blocks
- * that are taken. Lock: held, caches claimed.
- */
+/* The next block, for walks over all blocks: plan memory is followed by its taken slot blocks.
+ * Lock: held, caches claimed. */
 static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     const ashlar_block *memory = ashlar__block_is_of_slot(block) ? block->prev : block;
     ashlar_block *slot_block = ashlar__block_is_of_slot(block)            ? block->next
@@ -95,12 +90,10 @@ static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     return slot_block != NULL ? slot_block : memory->next;
 }
 
-/* Bytes of plan memories that are in no taken slot block. O(slot blocks). Lock: held, caches
- * claimed.
- */
+/* Bytes of plan memory outside taken slot blocks. O(slot blocks). Lock: held, caches claimed. */
 size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories);
 
-/* Slot blocks that are not taken. O(slot blocks). Lock: held, caches claimed. */
+/* The number of slot blocks that are not taken. O(slot blocks). Lock: held, caches claimed. */
 size_t ashlar__plan_memories_idle_blocks(const ashlar_plan_memory *memories);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. Lock: held, caches claimed. */

@@ -5,10 +5,9 @@
 
 #include "allocator/base/check_level.h"
 
-/*
- * Expire slots in the order of their ends, up to entry `end` of plan->expiry: those still live are
- * late. A slot block that is late already, say since an earlier step, has slot == NULL.
- */
+/* Expire slots in the order of their ends, up to entry `end` of plan->expiry. The blocks of expired
+ * slots that are still live become late. A slot block with slot == NULL is on the late list already
+ * and is not added again. */
 static void expire(ashlar_replay *replay, uint32_t end) {
     ASHLAR_CHECK2(end <= replay->plan->expiry_count);
     while (replay->expired < end) {
@@ -28,12 +27,12 @@ static uint32_t next_of(const ashlar_replay *replay) {
     return (uint32_t)(replay->next - replay->plan->slots);
 }
 
-/* It fits no request. */
+/* A slot that fits no request. */
 static const ashlar_slot no_slot;
 
 ashlar_replay ashlar__no_replay = {.next = &no_slot};
 
-/* The equations of plan_replay.h. O(1). */
+/* The invariants of plan_replay.h. O(1). */
 static bool is_sound(const ashlar_replay *replay) {
     const ashlar_plan *plan = replay->plan;
     const ashlar_slot *next = replay->next == &no_slot ? replay->held : replay->next;
@@ -47,7 +46,7 @@ uint64_t ashlar__replay_served(const ashlar_replay *replay) {
     return replay->hits_before + (uint64_t)(next - replay->plan->slots) - replay->unserved;
 }
 
-/* While something is late, have every request take the long way, which looks at it. */
+/* While any block is late, make every request go the long way, which looks at the late lists. */
 static void hold(ashlar_replay *replay) {
     ASHLAR_CHECK2(replay->next != &no_slot);
     replay->held = replay->next;
@@ -76,10 +75,8 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     ASHLAR_CHECK2(is_sound(replay));
 }
 
-/*
- * Undo hold(), and catch up with `expired`: ashlar__replay_serve() has found dead, slot by slot,
- * what ended before the last slot that it handed out.
- */
+/* Undo hold(), and bring `expired` up to date: ashlar__replay_serve() does not move it on. For each
+ * slot that it handed out, it has found the slots that ended by then to be dead. */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;
     const uint32_t next = next_of(replay);
@@ -95,7 +92,7 @@ void ashlar__replay_stop(ashlar_replay *replay) {
 
 /* ---- what is in the way ---- */
 
-/* Whether no late block overlaps a slot. Takes off the late list what was freed. */
+/* Whether no late block overlaps a slot. Takes the freed blocks off the late list on the way. */
 static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
     ASHLAR_CHECK2(slot->bytes > 0 && replay->late_count >= memory->late_count);
@@ -125,7 +122,8 @@ static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const req
            replay->streams[slot->stream_idx] == r->stream;
 }
 
-/* The next slot at which a step that was merged into the plan may go on; plan->count: none. */
+/* The next slot that fits the request and at which a step merged into the plan may have gone on
+ * after leaving out other slots; plan->count: none. See ashlar_recorded.is_landing. */
 static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     const ashlar_plan *plan = replay->plan;
     uint32_t low = 0, high = plan->landing_count;
@@ -155,7 +153,8 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* Serve a request with a slot that was passed over and that is live now in the recorded step. */
+/* Serve a request with a slot that was passed over, and that is still live in the recorded step at
+ * this time. */
 static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
@@ -172,7 +171,7 @@ static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     return NULL;
 }
 
-/* The next slot that fits the request, looking at a few kinds; plan->count: none. */
+/* The next slot that fits the request; plan->count: none among the next few kinds of slots. */
 static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
     uint32_t i = next_of(replay);
     for (int kinds = 0; i < replay->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
@@ -184,7 +183,7 @@ static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
     return replay->plan->count;
 }
 
-/* Why no slot was found. */
+/* The reason why no slot was found for a request. */
 static ashlar_plan_miss reason(const ashlar_replay *replay, const request *r) {
     const ashlar_slot *slot = replay->next;
     if (next_of(replay) == replay->plan->count) {
@@ -196,7 +195,7 @@ static ashlar_plan_miss reason(const ashlar_replay *replay, const request *r) {
     return slot->tag != r->tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
 }
 
-/* Let time pass to slot i, which is the expected one or a later one. */
+/* Let time pass to slot i, which is the next slot or a later one. */
 static void advance(ashlar_replay *replay, uint32_t i) {
     const uint32_t next = next_of(replay);
     ASHLAR_CHECK2(next <= i && i < replay->plan->count);
@@ -249,7 +248,7 @@ ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *repl
                                                              unsigned tag, ashlar_stream stream) {
     const request r = {bytes, tag, stream};
     if (bytes == 0) {
-        return NULL; /* a caller's mistake: the ordinary path reports it */
+        return NULL; /* the caller's mistake, which the ordinary path reports */
     }
     let_go(replay);
     ashlar_block *block = serve(replay, &r);

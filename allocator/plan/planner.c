@@ -1,4 +1,4 @@
-/* planner.c - finding an allocator's plan memories, and letting go of them and of its keys. */
+/* planner.c - finding an allocator's plan memories, and freeing them and the keys of steps. */
 #include "allocator/plan/planner.h"
 
 #include "allocator/base/check_level.h"

@@ -13,16 +13,16 @@ typedef struct ashlar_step_key ashlar_step_key;
 struct ashlar_step_key {
     ashlar_step_key *next;
     uint64_t key;                      /* const */
-    ashlar_stream_state *stream_state; /* the steps' own stream */
-    ashlar_recording recording; /* of the steps recorded so far, merged; empty without any */
-    uint32_t step_count;        /* of those steps */
+    ashlar_stream_state *stream_state; /* the stream on which the steps begin */
+    ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
+    uint32_t step_count;        /* how many steps are merged in `recording` */
     ashlar_plan *plan;          /* NULL: none; every planned slot of it has a slot block */
     size_t replay_count;        /* steps that replay the plan now */
-    bool is_current;            /* the recording, as it is now, was planned; without a plan, there
-                                 * was no memory for one */
+    bool is_current;            /* planning was tried for the present `recording`; if plan is NULL,
+                                 * there was no memory for it */
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
-    bool is_wanted;             /* record the next step though there is a plan */
-    bool is_stale;              /* the same, and drop the recording there is */
+    bool is_wanted;             /* record the next step although there is a plan */
+    bool is_stale;              /* like is_wanted, but also discard the present recording */
     uint32_t diverged;          /* steps in a row that had a miss */
 };
 
@@ -31,41 +31,39 @@ typedef struct ashlar_planner {
     ashlar_plan_options options;
     ashlar_step_key *keys;
     ashlar_plan_memory *memories;
-    ashlar_plan_stats stats;  /* its counts; the rest is computed when asked for */
+    ashlar_plan_stats stats;  /* only its counts are kept; the sizes are computed on request */
     size_t active_step_count; /* steps under way */
-    size_t recording_count;   /* those of them that are recorded: <= active_step_count */
-    bool is_installing;       /* a plan's memory is being taken, perhaps without the lock */
+    size_t recording_count;   /* steps under way that are recorded: <= active_step_count */
+    bool is_installing;       /* memory is being taken for a plan, perhaps without the lock */
 } ashlar_planner;
 
 extern const ashlar_plan_options ashlar__plan_defaults;
 
-/* Whether a step uses the key, its recording or its plan. */
+/* Whether a step is recorded, planned or replayed under this key now. */
 static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {
     return key->is_busy || key->replay_count > 0;
 }
 
-/* The plan memory of a stream that plans use, or NULL. Lock: the allocator's, as for all below. */
+/* A stream's plan memory, or NULL if no plan uses one. Lock: the allocator's, as for all below. */
 ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
                                            const ashlar_stream_state *state);
 
-/* Return to the heap the plan memories that no plan uses and nothing is live in. */
+/* Return to the heap every plan memory that no plan uses and that has no live block. */
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
-/* Mark the plan memories that no plan uses as unused, and tidy. */
+/* Mark the plan memories that no plan uses as unused, then call ashlar__planner_tidy_locked(). */
 void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
 
-/*
- * Forget the keys of a stream, or with NULL those of all streams whose threads have ended. A key
- * that a step uses stays.
- */
+/* Forget the keys of a stream, or, if `state` is NULL, the keys of all streams that have ended. A
+ * key that a step uses stays. */
 void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
                                           const ashlar_stream_state *state);
 
-/* Mark the stream states that recordings and plans refer to as referenced. Steps under way may
- * refer to others. */
+/* Set is_referenced of the stream states to which keys, their recordings and their plans refer.
+ * Steps under way may refer to further ones. */
 void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 
-/* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. */
+/* Errors: ASHLAR_EINVAL (a step is under way, or a plan is being made). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner);
 
 /* Free a key's plan. */

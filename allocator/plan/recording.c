@@ -52,7 +52,7 @@ static bool make_room(ashlar_recording *r) {
     return true;
 }
 
-/* A stream's index, new if need be; ASHLAR_PLAN_STREAMS_MAX where there are too many streams. */
+/* A stream's index, new if need be; ASHLAR_PLAN_STREAMS_MAX if there are too many streams. */
 static uint32_t idx_of_stream(ashlar_recording *r, ashlar_stream_state *state) {
     ASHLAR_CHECK2(r->stream_count <= ASHLAR_PLAN_STREAMS_MAX);
     uint32_t stream_idx = 0;
@@ -70,7 +70,7 @@ void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     ASHLAR_CHECK2(bytes > 0 && tag < ASHLAR_TAG_COUNT);
     const uint32_t stream_idx = idx_of_stream(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
-        return; /* one stream too many: a replay does not look for its requests either */
+        return; /* with too many streams, leave this one out: a replay does so as well */
     }
     if (!make_room(r)) {
         r->is_incomplete = true;
@@ -103,7 +103,7 @@ void ashlar__recording_close(ashlar_recording *r) {
     }
     ashlar__host_free((void *)r->blocks);
     r->blocks = NULL;
-    r->capacity = 0; /* nothing is added any more */
+    r->capacity = 0; /* nothing is added from now on */
     ASHLAR_CHECK3(ashlar__recording_is_sound(r));
 }
 
@@ -113,13 +113,13 @@ enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
 
 _Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its byte");
 
-/* Two recordings on their way to one, and where their allocations have gone to. */
+/* Two recordings that are being merged, and where their allocations have gone. */
 typedef struct merger {
-    const ashlar_recording *from[2]; /* into and from, as they were */
+    const ashlar_recording *from[2]; /* the arguments `into` and `from` */
     uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
-    uint32_t *to[2];       /* [from[i]->count], rising: the index in `out` */
-    uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] that is left */
-    uint32_t *next_alike;  /* [from[0]->count], the next one of the same tag and stream */
+    uint32_t *to[2];       /* to[i] is [from[i]->count], rising: each allocation's index in `out` */
+    uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] not in `out` yet */
+    uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same tag and stream */
     ashlar_recording out;
 } merger;
 
@@ -141,7 +141,7 @@ static void link_alike(merger *m) {
     }
 }
 
-/* The first allocation of from[0] from i on that is of a kind, or its count. */
+/* The first allocation of `kind` in from[0] from index i on; from[0]->count if there is none. */
 static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
     ASHLAR_CHECK2(kind < KINDS && i <= m->from[0]->count);
     uint32_t *first = &m->first[kind];
@@ -151,9 +151,8 @@ static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
     return *first;
 }
 
-/* Put allocation i of recording `which` at the end of `out`, or, as a pair, into the last one
- * there.
- */
+/* Put allocation i of recording `which` at the end of `out`; if is_paired, merge it into the last
+ * allocation of `out` instead. */
 static void put(merger *m, int which, uint32_t i, bool is_paired) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     if (!is_paired) {
@@ -169,7 +168,7 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
     m->to[which][i] = m->out.count - 1;
 }
 
-/* Pair each allocation of from[1] with the next one of from[0] that is of its kind. */
+/* Pair each allocation of from[1] with the next one of from[0] of the same tag and stream. */
 static void pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;
@@ -196,10 +195,8 @@ static void mark_landings(merger *m, int which) {
     }
 }
 
-/*
- * A free after e allocations of its recording came after number e - 1 and before number e. In `out`
- * the lifetime ends right behind number e - 1: earlier would be wrong, and later is not needed.
- */
+/* A block with end == e was freed after allocation e - 1 of its recording and before allocation e.
+ * In `out` it ends directly behind allocation e - 1, the earliest place allowed. */
 static void map_ends(merger *m, int which) {
     for (uint32_t i = 0; i < m->from[which]->count; i++) {
         const uint32_t end = m->from[which]->allocs[i].end;

@@ -1,8 +1,8 @@
 /*
- * recording.h - what a step allocated, in order: what a plan is made of (internal).
+ * recording.h - the allocations of a step in their order, from which a plan is made (internal).
  *
  * Time is counted in allocations of the step: allocation i happens at time i, and a block that is
- * freed when e allocations have been made lives in [i, e). Two of them are live at the same time
+ * freed when e allocations have been made lives in [i, e). Two blocks are live at the same time
  * exactly if each begins before the other ends.
  *
  * Invariants of a closed recording (ashlar__recording_is_sound):
@@ -26,19 +26,19 @@ _Static_assert(ASHLAR_RECORDING_MAX < UINT32_MAX / 2, "sums of counts fit, and a
 
 typedef struct ashlar_recorded {
     size_t bytes; /* asked for */
-    uint32_t end; /* allocations made before it was freed */
+    uint32_t end; /* allocations made before this one's block was freed, or ASHLAR_NOT_PLANNED */
     unsigned char tag;
-    unsigned char stream_idx; /* it is for the stream stream_states[stream_idx] */
-    bool is_landing; /* one of the steps merged came here otherwise than from the one before */
+    unsigned char stream_idx; /* the block was asked for on stream_states[stream_idx] */
+    bool is_landing; /* in one of the merged steps, the allocation before this one was left out */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
     ashlar_recorded *allocs;     /* [count] */
-    const ashlar_block **blocks; /* [count] until closed: what is not freed yet; else NULL */
+    const ashlar_block **blocks; /* [count], NULL for freed ones; no array once it is closed */
     uint32_t count;
     uint32_t capacity;
     ashlar_stream_state
-        *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order in which they came */
+        *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order of their first allocations */
     uint32_t stream_count;
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
@@ -49,34 +49,32 @@ void ashlar__recording_finish(ashlar_recording *recording);
 bool ashlar__recording_is_sound(const ashlar_recording *recording);
 
 /*
- * Record the next allocation. Where host memory runs out, the recording is incomplete.
+ * Record the next allocation. If host memory runs out, the recording becomes incomplete.
  *
  * bytes   > 0
  */
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block);
 
-/*
- * Record that `block` is freed, or, with is_planned false, used by further streams from now on.
- * False: it is not a live block of this recording.
- */
+/* Record that `block` is freed now or, if is_planned is false, that more streams than its own use
+ * it, so that it is not planned. Returns false if it is not a live block of this recording. */
 bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
 
-/* Mark the states of its streams as referenced. */
+/* Set is_referenced of the recording's stream states. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
-/* The step is over, and what is still live outlives it: nothing is added any more. */
+/* The step is over: blocks that are still live outlive it, and nothing is added any more. */
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*
- * Merge `from` into `into`, both closed, so that the result dominates both. Each allocation of
- * `from` is paired with the next one of `into` that has its tag and stream, or, where there is
- * none, put in between. A pair has the larger size and the longer lifetime, and is planned only if
- * both are.
+ * Merge `from` into `into`, both closed, so that the result has room for a step of either. Each
+ * allocation of `from` is paired with the next allocation of `into` with the same tag and stream;
+ * if there is none, it is added between the others. A pair has the larger size and the longer
+ * lifetime of the two, and is planned only if both are.
  *
- * A step of either leaves out allocations of the other. But none of those right before one of its
- * own has the tag and stream of that one: so whoever looks for the next allocation of a tag and
- * stream finds the step's own.
+ * A step of one recording then leaves out allocations of the other. But those left out right
+ * before an allocation of the step never have its tag and stream. So a search for the next
+ * allocation with that tag and stream finds the step's own.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
  */

@@ -43,6 +43,8 @@ cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
         {CU_NO_DEVICE, "no software device could be set up; look at ASHLAR_SOFT"},
         {CU_INVALID_DEVICE, "there is no device with this ordinal"},
         {CU_INVALID_CONTEXT, "no context is current, or it has been released"},
+        {CU_OPERATING_SYSTEM, "the kernel gives this process no more mappings; raise "
+                              "vm.max_map_count, or use larger pieces of memory"},
         {CU_INVALID_HANDLE, "no live stream or event has this handle"},
         {CU_NOT_READY, "the work is not finished"},
         {CU_ILLEGAL_ADDRESS, "queued work found its memory unmapped or freed"},

@@ -20,14 +20,43 @@
  *            nanoseconds, 1 .. 1000000000, which it spends before it does anything; other threads
  *            go on meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
  *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
+ *   strict   on or off (default): what CUDA leaves undefined, which is an error otherwise, ends the
+ *            process: one line on the standard error, and abort(). See below.
+ *   recycle  whether a new stream or event gets the handle that was freed last, as with real
+ *            drivers, so that a stale handle names something else. off: no handle comes back, and
+ *            every use of a stale one is known as such. Default: on, and off with strict=on
+ *   time     on or off (default): date all calls and work on a virtual clock; see
+ *            ashlar__soft_work(). A query of an event then goes by that clock.
+ *   costs    with time=on: what takes time on the virtual clock by itself
+ *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
+ *                          functions by those in soft_time.c
+ *            off           none of these but cuEventQuery, so that polling ends
+ *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
+ * 1000000000; or several joined by +
+ *
+ * A line in ASHLAR_SOFT_DEFAULTS is read before it, and says what a key is that the line leaves
+ * out: tests run with strict=on by it.
  *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
+ *
+ * With strict=on these end the process, for a real driver need not answer them with an error. It is
+ * a mode for tests, and the one exception to the rule that the library never prints and never
+ * exits.
+ *   - a handle of a destroyed stream, event, context, graph or memory, or one that never existed
+ *   - an unmap that is not of whole mappings, or of none; a free of what is no allocation
+ *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
+ *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
+ * the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
+ *   - a call that spoils a capture which another thread began
+ *   - the end of a stream that is being captured
+ *   - a call of the device inside a host function
  */
 #ifndef ASHLAR_SOFT_H
 #define ASHLAR_SOFT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ashlar/status.h>
 
@@ -76,5 +105,43 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
                                                        bool *is_ordered);
+
+/*
+ * Virtual time, with time=on: lost overlap as a number that does not depend on the machine. Every
+ * thread has a clock, a stream has a tail, which is when all its work is over, and an event has the
+ * time of its stream's tail when it was recorded (soft_time.h has the rules). All are ns since
+ * ashlar__soft_configure(). With one thread they follow exactly from the calls.
+ *
+ * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
+ *     host one launch, and can be captured.
+ * ashlar__soft_host_work: the calling thread computes for `ns`.
+ * ashlar__soft_host_until: the calling thread has waited, say for another thread, until `ns`.
+ * ashlar__soft_host_ns: the calling thread's clock. A thread begins where the latest one is.
+ * ashlar__soft_stream_ns: the stream's tail.
+ *
+ * stream  any live stream; a default stream is that of the calling thread's current device
+ *
+ * Threads: any, but not in a host function.  Without time=on: no time passes.
+ * Errors:  ASHLAR_EINVAL (no current context, no such stream), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_work(cu_stream stream, uint64_t ns);
+void ashlar__soft_host_work(uint64_t ns);
+void ashlar__soft_host_until(uint64_t ns);
+uint64_t ashlar__soft_host_ns(void);
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_t *ns);
+
+/* What a device has counted since ashlar__soft_configure(). The first five need time=on. */
+typedef struct soft_figures {
+    uint64_t end_ns;          /* when all work queued so far is over */
+    uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, */
+    uint64_t wait_ns;         /* and how long: time of the event - max(tail, host) */
+    uint64_t host_wait_count; /* waits of a thread, for any device, that were not over at once, */
+    uint64_t host_wait_ns;    /* and how long */
+    size_t physical_bytes;    /* physical memory in use */
+    size_t physical_peak_bytes;
+} soft_figures;
+
+/* Errors: ASHLAR_EINVAL (no such device). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_get_figures(int ordinal, soft_figures *out);
 
 #endif /* ASHLAR_SOFT_H */

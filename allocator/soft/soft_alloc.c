@@ -10,8 +10,8 @@
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no difference here */
 
 /* Like ashlar__soft_enter_context(), for a call that is unsafe while a stream captures. */
-static cu_result enter_unsafe(soft_device **device) {
-    cu_result result = ashlar__soft_enter_context(device);
+static cu_result enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
+    cu_result result = ashlar__soft_enter_context(fn, device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -35,7 +35,8 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (result == CU_SUCCESS) {
         result = ashlar__soft_map(reservation, reservation->range.base, rounded, memory);
         if (result == CU_SUCCESS) {
-            result = ashlar__soft_allow(reservation, 0, 1, (uint32_t)1 << device->ordinal);
+            result = ashlar__soft_allow(reservation, reservation->range.base, rounded,
+                                        (uint32_t)1 << device->ordinal);
         }
         if (result != CU_SUCCESS) {
             ashlar__soft_unreserve(reservation);
@@ -43,7 +44,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     }
     ashlar__soft_memory_drop(memory); /* from here on only a mapping can be its user */
     if (result == CU_SUCCESS) {
-        ASHLAR_CHECK2(memory->user_count == 1 && reservation->mappings.count == 1);
+        ASHLAR_CHECK2(memory->user_count == 1 && reservation->mapping_count == 1);
         reservation->plain_device = device;
         *ptr = reservation->range.base;
     }
@@ -52,7 +53,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
 
 cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -69,20 +70,25 @@ static soft_reservation *find_plain(cu_ptr ptr) {
     return reservation != NULL && reservation->plain_device != NULL ? reservation : NULL;
 }
 
+static cu_result leave_unknown(uintptr_t address) {
+    return ashlar__soft_leave(
+        ashlar__soft_undefined(CU_INVALID_VALUE, "no allocation begins at %#zx", (size_t)address));
+}
+
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_reservation *reservation = find_plain(ptr);
     if (reservation == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return leave_unknown((uintptr_t)ptr);
     }
     ashlar__soft_wait_device(reservation->plain_device, 0);
     reservation = find_plain(ptr); /* the lock was dropped: another thread may have freed it */
     if (reservation == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return leave_unknown((uintptr_t)ptr);
     }
     ashlar__soft_unreserve(reservation);
     return ashlar__soft_leave(device->fault);
@@ -90,7 +96,7 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -129,14 +135,16 @@ static void free_host_block(size_t idx) {
  * promises no more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(&device);
+    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
     size_t idx;
     if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return leave_unknown((uintptr_t)ptr);
     }
+    const soft_range *range = ashlar__soft_state.host_blocks.items[idx];
+    ashlar__soft_strict_let_go(range->base, range->bytes);
     free_host_block(idx);
     return ashlar__soft_leave(CU_SUCCESS);
 }

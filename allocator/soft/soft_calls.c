@@ -1,23 +1,18 @@
-/* soft_calls.c - the software device's state, and how each call of the table enters and leaves
- * it. */
+/* soft_calls.c - how each call of the table enters the software device and leaves it. */
 #include "allocator/soft/soft_state.h"
 
-soft_state ashlar__soft_state = {
-    .lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT),
-    .op_finished = PTHREAD_COND_INITIALIZER,
-};
-
-_Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
-
-_Thread_local bool ashlar__soft_in_host_fn;
-
-cu_result ashlar__soft_enter(void) {
+cu_result ashlar__soft_enter(ashlar_driver_fn fn) {
+    ashlar__soft_call = fn;
     if (ashlar__soft_in_host_fn) {
-        return CU_NOT_PERMITTED;
+        return ashlar__soft_undefined(CU_NOT_PERMITTED, "called inside a host function");
     }
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(!ashlar__soft_state.is_initialized || ashlar__soft_state.generation > 0);
-    return ashlar__soft_state.is_initialized ? CU_SUCCESS : ashlar__soft_leave(CU_NOT_INITIALIZED);
+    if (!ashlar__soft_state.is_initialized) {
+        return ashlar__soft_leave(CU_NOT_INITIALIZED);
+    }
+    ashlar__soft_time_charge(fn);
+    return CU_SUCCESS;
 }
 
 cu_result ashlar__soft_leave(cu_result result) {

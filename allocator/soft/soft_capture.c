@@ -27,10 +27,16 @@ soft_capture *ashlar__soft_capture_find(uint64_t id) {
 }
 
 cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
-    if (capture != NULL) {
-        capture->is_invalid = true;
+    if (capture == NULL || capture->is_invalid) {
+        return result;
     }
-    return result;
+    capture->is_invalid = true;
+    return capture->thread == ashlar__soft_capture_thread()
+               ? result
+               : ashlar__soft_undefined(result,
+                                        "spoils the capture that another thread began on the "
+                                        "stream with id %llu",
+                                        (unsigned long long)capture->origin->serial);
 }
 
 /* ---- what it forbids ---- */
@@ -44,7 +50,7 @@ static bool spoil_all(const soft_device *device, bool ordered) {
     }
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && s->capture != NULL && (s->is_ordered || !ordered)) {
-            s->capture->is_invalid = true;
+            (void)ashlar__soft_capture_spoil(s->capture, CU_SUCCESS);
             found = true;
         }
     }
@@ -104,8 +110,8 @@ cu_result ashlar__soft_capture_admit_unsafe(void) {
     return result;
 }
 
-cu_result ashlar__soft_enter_vmm(void) {
-    cu_result result = ashlar__soft_enter();
+cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn) {
+    cu_result result = ashlar__soft_enter(fn);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -152,7 +158,7 @@ cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft
                    : ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_ISOLATION);
     }
     if (stream->capture != NULL && stream->capture != capture) {
-        capture->is_invalid = true;
+        (void)ashlar__soft_capture_spoil(capture, CU_SUCCESS);
         return ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_MERGE);
     }
     if (capture->is_invalid) {

@@ -5,7 +5,7 @@
 #include "allocator/base/host.h"
 
 cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_thread_exchange_capture_mode);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -21,7 +21,8 @@ cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
 cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
     static uint64_t ids; /* the last id given; guarded by the state's lock; never reset */
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_stream(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_begin_capture, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -62,7 +63,8 @@ static bool is_joined(const soft_capture *capture) {
 /* The capture is over also on failure, unless the stream or the thread is the wrong one. */
 cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_stream(stream, &found);
+    cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_end_capture, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -97,7 +99,8 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
 /* The only call on the legacy stream that does not spoil the capture of another stream. */
 cu_result ashlar__soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_stream(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_is_capturing, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }

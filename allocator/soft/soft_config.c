@@ -1,12 +1,14 @@
 /* soft_config.c - the one line that describes the software devices. */
 #include "allocator/soft/soft_state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
 
-enum { LATENCY_MAX_NS = 1000000000 };
+enum { LATENCY_MAX_NS = 1000000000, QUERY_NS = 1000 };
 #define MEMORY_MAX_BYTES ((uint64_t)64 << 40)
 _Static_assert(MEMORY_MAX_BYTES / ((uint64_t)2 << 20) <= UINT32_MAX, "page indexes are 32 bits");
 
@@ -77,47 +79,138 @@ static ashlar_status read_clocks(ashlar_piece value, soft_config *config) {
     return read_switch("clocks", value, &config->has_clocks);
 }
 
-/* Read one "NAME:NS". */
-static bool read_one_latency(ashlar_piece part, soft_config *config) {
+static ashlar_status read_strict(ashlar_piece value, soft_config *config) {
+    return read_switch("strict", value, &config->is_strict);
+}
+
+static ashlar_status read_recycle(ashlar_piece value, soft_config *config) {
+    bool is_on = false;
+    const ashlar_status status = read_switch("recycle", value, &is_on);
+    config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
+    return status;
+}
+
+static ashlar_status read_time(ashlar_piece value, soft_config *config) {
+    return read_switch("time", value, &config->has_time);
+}
+
+/* Read one "NAME:NS" into ns[function]. */
+static bool read_one_call(ashlar_piece part, uint64_t min_ns, bool *is_seen, uint32_t *ns_of) {
     ashlar_piece rest = part;
     const ashlar_piece name = ashlar__piece_cut(&rest, ':');
     uint64_t ns;
-    if (!ashlar__parse_count(rest, &ns) || ns < 1 || ns > LATENCY_MAX_NS) {
+    if (!ashlar__parse_count(rest, &ns) || ns < min_ns || ns > LATENCY_MAX_NS) {
         return false;
     }
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         if (ashlar__piece_is(name, ashlar__driver_fn_name((ashlar_driver_fn)fn))) {
-            const bool is_first = config->latency_ns[fn] == 0;
-            config->latency_ns[fn] = (uint32_t)ns;
+            const bool is_first = !is_seen[fn];
+            is_seen[fn] = true;
+            ns_of[fn] = (uint32_t)ns;
             return is_first;
         }
     }
     return false;
 }
 
-static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
+/* Read "NAME:NS", or several of these joined by +. */
+static bool read_calls(ashlar_piece value, uint64_t min_ns, uint32_t *ns_of) {
+    bool is_seen[ASHLAR_DRIVER_FN_COUNT] = {false};
     ashlar_piece rest = value;
     for (bool is_last = false; !is_last;) {
         is_last = memchr(rest.text, '+', rest.bytes) == NULL;
-        if (!read_one_latency(ashlar__piece_cut(&rest, '+'), config)) {
-            return refuse("latency", value,
-                          "NAME:NS pairs joined by +, such as cuMemAlloc:200000, each name once "
-                          "and 1 to 1000000000 ns");
+        if (!read_one_call(ashlar__piece_cut(&rest, '+'), min_ns, is_seen, ns_of)) {
+            return false;
         }
     }
-    return ASHLAR_OK;
+    return true;
+}
+
+static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
+    return read_calls(value, 1, config->latency_ns)
+               ? ASHLAR_OK
+               : refuse("latency", value,
+                        "NAME:NS pairs joined by +, such as cuMemAlloc:200000, each name once "
+                        "and 1 to 1000000000 ns");
+}
+
+/* What a call costs the host by default: estimates, and the smaller for a call that only reads. A
+ * call for physical memory costs the same for a small handle as for a large one. */
+static const struct {
+    ashlar_driver_fn fn;
+    uint32_t ns;
+} default_costs[] = {
+    {ASHLAR_DRIVER_FN_ctx_push_current, 100},
+    {ASHLAR_DRIVER_FN_ctx_pop_current, 100},
+    {ASHLAR_DRIVER_FN_ctx_synchronize, 3000},
+    {ASHLAR_DRIVER_FN_mem_get_info, 20000},
+    {ASHLAR_DRIVER_FN_mem_address_reserve, 20000},
+    {ASHLAR_DRIVER_FN_mem_address_free, 20000},
+    {ASHLAR_DRIVER_FN_mem_create, 30000},
+    {ASHLAR_DRIVER_FN_mem_release, 25000},
+    {ASHLAR_DRIVER_FN_mem_map, 10000},
+    {ASHLAR_DRIVER_FN_mem_unmap, 35000},
+    {ASHLAR_DRIVER_FN_mem_set_access, 40000},
+    {ASHLAR_DRIVER_FN_mem_alloc, 100000},
+    {ASHLAR_DRIVER_FN_mem_free, 100000},
+    {ASHLAR_DRIVER_FN_mem_host_alloc, 500000},
+    {ASHLAR_DRIVER_FN_mem_free_host, 300000},
+    {ASHLAR_DRIVER_FN_memcpy_htod_async, 4000},
+    {ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4000},
+    {ASHLAR_DRIVER_FN_memcpy_dtod_async, 4000},
+    {ASHLAR_DRIVER_FN_memset_d8_async, 4000},
+    {ASHLAR_DRIVER_FN_memcpy_peer_async, 4000},
+    {ASHLAR_DRIVER_FN_memcpy_batch_async, 6000},
+    {ASHLAR_DRIVER_FN_launch_host_func, 4000},
+    {ASHLAR_DRIVER_FN_stream_create, 20000},
+    {ASHLAR_DRIVER_FN_stream_destroy, 10000},
+    {ASHLAR_DRIVER_FN_stream_get_id, 200},
+    {ASHLAR_DRIVER_FN_stream_wait_event, 1000},
+    {ASHLAR_DRIVER_FN_stream_synchronize, 3000},
+    {ASHLAR_DRIVER_FN_event_create, 1000},
+    {ASHLAR_DRIVER_FN_event_destroy, 500},
+    {ASHLAR_DRIVER_FN_event_record, 1000},
+    {ASHLAR_DRIVER_FN_event_query, QUERY_NS},
+    {ASHLAR_DRIVER_FN_event_synchronize, 3000},
+    {ASHLAR_DRIVER_FN_stream_begin_capture, 5000},
+    {ASHLAR_DRIVER_FN_stream_end_capture, 5000},
+    {ASHLAR_DRIVER_FN_stream_is_capturing, 200},
+    {ASHLAR_DRIVER_FN_thread_exchange_capture_mode, 200},
+    {ASHLAR_DRIVER_FN_graph_instantiate, 100000},
+    {ASHLAR_DRIVER_FN_graph_launch, 8000},
+    {ASHLAR_DRIVER_FN_graph_exec_destroy, 10000},
+    {ASHLAR_DRIVER_FN_graph_destroy, 10000},
+    {ASHLAR_DRIVER_FN_launch_kernel, 4000},
+};
+
+static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
+    if (ashlar__piece_is(value, "off")) {
+        config->has_costs = false;
+        memset(config->cost_ns, 0, sizeof config->cost_ns);
+        config->cost_ns[ASHLAR_DRIVER_FN_event_query] = QUERY_NS; /* so that polling ends */
+        return ASHLAR_OK;
+    }
+    return ashlar__piece_is(value, "on") || read_calls(value, 0, config->cost_ns)
+               ? ASHLAR_OK
+               : refuse("costs", value,
+                        "on, off, or NAME:NS pairs joined by +, such as cuMemCreate:50000, each "
+                        "name once and 0 to 1000000000 ns");
 }
 
 /* Each key, and the function that reads its value. */
 #define READER_MAP(X)          \
     X("batch", read_batch)     \
     X("clocks", read_clocks)   \
+    X("costs", read_costs)     \
     X("devices", read_devices) \
     X("latency", read_latency) \
     X("memory", read_memory)   \
     X("mode", read_mode)       \
     X("peers", read_peers)     \
+    X("recycle", read_recycle) \
     X("seed", read_seed)       \
+    X("strict", read_strict)   \
+    X("time", read_time)       \
     X("vmm", read_vmm)
 
 static const char *const keys[] = {
@@ -146,10 +239,19 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
                           .seed = 1,
                           .has_peers = true,
                           .has_vmm = true,
-                          .has_batch = true};
-    const ashlar_status status = ashlar__pairs_read(&format, spec, &config);
-    if (status != ASHLAR_OK) {
-        return status;
+                          .has_batch = true,
+                          .recycle = SOFT_RECYCLE_UNSAID,
+                          .has_costs = true};
+    for (size_t i = 0; i < sizeof default_costs / sizeof default_costs[0]; i++) {
+        config.cost_ns[default_costs[i].fn] = default_costs[i].ns;
+    }
+    const char *defaults = getenv("ASHLAR_SOFT_DEFAULTS");
+    if (defaults != NULL) {
+        ASHLAR_TRY(ashlar__pairs_read(&format, defaults, &config));
+    }
+    ASHLAR_TRY(ashlar__pairs_read(&format, spec, &config));
+    if (config.recycle == SOFT_RECYCLE_UNSAID) {
+        config.recycle = config.is_strict ? SOFT_RECYCLE_OFF : SOFT_RECYCLE_ON;
     }
     ASHLAR_CHECK2(config.memory_bytes > 0 && config.memory_bytes % SOFT_PAGE_BYTES == 0);
     *out = config;

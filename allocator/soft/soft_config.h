@@ -16,6 +16,7 @@ enum { SOFT_DEVICES_MAX = 16 };
 #define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
 
 typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL } soft_mode;
+typedef enum soft_recycle { SOFT_RECYCLE_ON, SOFT_RECYCLE_OFF, SOFT_RECYCLE_UNSAID } soft_recycle;
 
 typedef struct soft_config {
     int device_count;    /* 1 .. SOFT_DEVICES_MAX */
@@ -26,11 +27,16 @@ typedef struct soft_config {
     bool has_vmm;    /* virtual memory management */
     bool has_batch;  /* batched copies */
     bool has_clocks; /* soft_oracle.c records the order of work */
+    bool is_strict;  /* what is undefined ends the process (soft_strict.h) */
+    soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */
+    bool has_time;   /* soft_time.c dates calls and work */
+    bool has_costs;  /* copies, fills and host functions take time on the virtual clock */
     uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: added to each call; at most 10^9 */
+    uint32_t cost_ns[ASHLAR_DRIVER_FN_COUNT];    /* [fn]: of each call on the virtual clock */
 } soft_config;
 
-/* Read a line in the format of soft.h. Errors: ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the
- * key, the value and the remedy. Lock: not needed. */
+/* Read a line in the format of soft.h, and before it ASHLAR_SOFT_DEFAULTS. Errors: ASHLAR_EINVAL;
+ * the detail names ASHLAR_SOFT, the key, the value and the remedy. Lock: not needed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config *out);
 
 #endif /* ASHLAR_SOFT_CONFIG_H */

@@ -32,8 +32,8 @@ soft_device *ashlar__soft_context_current(void) {
                       : ashlar__soft_context_find((cu_context)context_stack.contexts[depth - 1]);
 }
 
-cu_result ashlar__soft_enter_context(soft_device **device) {
-    const cu_result result = ashlar__soft_enter();
+cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) {
+    const cu_result result = ashlar__soft_enter(fn);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -49,7 +49,7 @@ cu_result ashlar__soft_enter_context(soft_device **device) {
 }
 
 cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_retain);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -73,7 +73,7 @@ cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device)
 
 cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *flags,
                                              int *is_active) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_get_state);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -87,12 +87,16 @@ cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *fla
 }
 
 cu_result ashlar__soft_ctx_push_current(cu_context context) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_push_current);
     if (result != CU_SUCCESS) {
         return result;
     }
     if (ashlar__soft_context_find(context) == NULL) {
-        return ashlar__soft_leave(CU_INVALID_CONTEXT);
+        return ashlar__soft_leave(
+            context == NULL
+                ? CU_INVALID_CONTEXT
+                : ashlar__soft_undefined_handle(CU_INVALID_CONTEXT, &ashlar__soft_state.contexts,
+                                                SOFT_CONTEXT, (uintptr_t)context));
     }
     const size_t depth = context_depth();
     if (depth == CONTEXT_DEPTH_MAX) {
@@ -104,7 +108,7 @@ cu_result ashlar__soft_ctx_push_current(cu_context context) {
 }
 
 cu_result ashlar__soft_ctx_pop_current(cu_context *context) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_pop_current);
     if (result != CU_SUCCESS) {
         return result;
     }

@@ -95,6 +95,9 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     state->config = config;
     state->generation++;
     state->random = config.seed;
+    state->host_ns = 0;
+    state->host_wait_count = 0;
+    state->host_wait_ns = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         atomic_store(&ashlar__soft_latency_ns[fn], config.latency_ns[fn]);
     }
@@ -157,7 +160,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
 
 /* As with CUDA, the last release destroys everything that belongs to the context. */
 cu_result ashlar__soft_primary_ctx_release(cu_device device) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_release);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -184,8 +187,9 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
 /* ---- questions ---- */
 
 /* Like ashlar__soft_enter(), for calls that take a device and an `out` pointer: checks both. */
-static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
-    const cu_result result = ashlar__soft_enter();
+static cu_result enter_device(ashlar_driver_fn fn, cu_device ordinal, const void *out,
+                              soft_device **device) {
+    const cu_result result = ashlar__soft_enter(fn);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -205,7 +209,7 @@ cu_result ashlar__soft_driver_get_version(int *version) {
 }
 
 cu_result ashlar__soft_device_get_count(int *count) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_device_get_count);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -218,7 +222,7 @@ cu_result ashlar__soft_device_get_count(int *count) {
 
 cu_result ashlar__soft_device_get(cu_device *device, int ordinal) {
     soft_device *found;
-    const cu_result result = enter_device(ordinal, device, &found);
+    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_get, ordinal, device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -228,7 +232,7 @@ cu_result ashlar__soft_device_get(cu_device *device, int ordinal) {
 
 cu_result ashlar__soft_device_get_name(char *name, int bytes, cu_device device) {
     soft_device *found;
-    const cu_result result = enter_device(device, name, &found);
+    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_get_name, device, name, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -241,7 +245,7 @@ cu_result ashlar__soft_device_get_name(char *name, int bytes, cu_device device) 
 
 cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
     soft_device *found;
-    const cu_result result = enter_device(device, bytes, &found);
+    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_total_mem, device, bytes, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -251,7 +255,8 @@ cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
 
 cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
     soft_device *found;
-    const cu_result result = enter_device(device, value, &found);
+    const cu_result result =
+        enter_device(ASHLAR_DRIVER_FN_device_get_attribute, device, value, &found);
     if (result != CU_SUCCESS) {
         return result;
     }

@@ -18,20 +18,24 @@ static soft_event *find(cu_event event) {
 }
 
 /* Begin a call on an event: like ashlar__soft_enter_context(), and find the event. */
-static cu_result enter_event(cu_event handle, soft_device **device, soft_event **event) {
-    const cu_result result = ashlar__soft_enter_context(device);
+static cu_result enter_event(ashlar_driver_fn fn, cu_event handle, soft_device **device,
+                             soft_event **event) {
+    const cu_result result = ashlar__soft_enter_context(fn, device);
     if (result != CU_SUCCESS) {
         return result;
     }
     *event = find(handle);
     ASHLAR_CHECK2(*event == NULL || (*event)->capture == 0 || (*event)->point == NULL);
-    return *event == NULL ? ashlar__soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
+    return *event != NULL
+               ? CU_SUCCESS
+               : ashlar__soft_leave(ashlar__soft_undefined_handle(
+                     CU_INVALID_HANDLE, &ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)handle));
 }
 
 /* Begin a call that takes an event and a stream, and queues work on the stream. */
-static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft_device **device,
-                                  soft_event **event, soft_stream **stream) {
-    cu_result result = enter_event(handle, device, event);
+static cu_result enter_event_work(ashlar_driver_fn fn, cu_event handle, cu_stream stream_handle,
+                                  soft_device **device, soft_event **event, soft_stream **stream) {
+    cu_result result = enter_event(fn, handle, device, event);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -44,8 +48,9 @@ static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft
 
 /* Begin a call that asks whether an event is complete. It fails for an event recorded in a
  * capture. */
-static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_event **event) {
-    cu_result result = enter_event(handle, device, event);
+static cu_result enter_event_wait(ashlar_driver_fn fn, cu_event handle, soft_device **device,
+                                  soft_event **event) {
+    cu_result result = enter_event(fn, handle, device, event);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -64,7 +69,7 @@ static void delete_event(soft_event *event) {
 
 cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_event_create, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -87,7 +92,7 @@ cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
 cu_result ashlar__soft_event_destroy(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result = enter_event(event, &device, &found);
+    const cu_result result = enter_event(ASHLAR_DRIVER_FN_event_destroy, event, &device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -154,7 +159,8 @@ cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
-    cu_result result = enter_event_work(event, stream, &device, &found, &queue);
+    cu_result result =
+        enter_event_work(ASHLAR_DRIVER_FN_event_record, event, stream, &device, &found, &queue);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -170,7 +176,8 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
-    const cu_result result = enter_event_work(event, stream, &device, &found, &queue);
+    const cu_result result = enter_event_work(ASHLAR_DRIVER_FN_stream_wait_event, event, stream,
+                                              &device, &found, &queue);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -191,13 +198,15 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     if (op.awaits != NULL) {
         op.awaits->user_count++;
     }
+    ashlar__soft_time_count_wait(queue, op.awaits);
     return ashlar__soft_leave(ashlar__soft_submit(queue, &op));
 }
 
 /* End a query or a wait, and drop the reference to `point` that it took. */
 static cu_result leave_point(const soft_device *device, soft_point *point) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;
+    const bool is_over = point->is_done && ashlar__soft_time_is_past(point->time_ns);
+    const cu_result result = is_over ? device->fault : CU_NOT_READY;
     if (result == CU_SUCCESS) {
         ashlar__soft_oracle_see(&point->clock);
     }
@@ -208,7 +217,7 @@ static cu_result leave_point(const soft_device *device, soft_point *point) {
 cu_result ashlar__soft_event_query(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result = enter_event_wait(event, &device, &found);
+    const cu_result result = enter_event_wait(ASHLAR_DRIVER_FN_event_query, event, &device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -224,7 +233,8 @@ cu_result ashlar__soft_event_query(cu_event event) {
 cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result = enter_event_wait(event, &device, &found);
+    const cu_result result =
+        enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, event, &device, &found);
     if (result != CU_SUCCESS) {
         return result;
     }

@@ -55,10 +55,16 @@ void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uint
     return handles->entries[idx].item;
 }
 
+bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
+    return handle % HANDLE_STEP == kind && handle / HANDLE_STEP - 1 < handles->count;
+}
+
 void ashlar__soft_handles_drop(soft_handles *handles, size_t idx) {
     ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
     handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
-    handles->first_free = idx + 1;
+    if (ashlar__soft_state.config.recycle == SOFT_RECYCLE_ON) {
+        handles->first_free = idx + 1;
+    }
 }
 
 void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle) {

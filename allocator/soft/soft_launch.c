@@ -192,12 +192,16 @@ static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
 
 cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
                                          unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_instantiate);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_graph *found =
         ashlar__soft_handles_get(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+    if (found == NULL) {
+        (void)ashlar__soft_undefined_handle(CU_SUCCESS, &ashlar__soft_state.graphs, SOFT_GRAPH,
+                                            (uintptr_t)graph);
+    }
     if (exec == NULL || found == NULL || flags != 0) {
         return ashlar__soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
     }
@@ -214,16 +218,21 @@ cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
+static cu_result leave_without_exec(cu_graph_exec exec) {
+    return ashlar__soft_leave(ashlar__soft_undefined_handle(
+        CU_INVALID_VALUE, &ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec));
+}
+
 cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_graph_launch, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_exec *launched =
         ashlar__soft_handles_get(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (launched == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return leave_without_exec(exec);
     }
     return ashlar__soft_leave(found->capture != NULL
                                   ? capture_launch(launched->graph, found)
@@ -232,28 +241,29 @@ cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
 
 /* Launches that are already queued still run. */
 cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_exec_destroy);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_exec *found =
         ashlar__soft_handles_take(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (found == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return leave_without_exec(exec);
     }
     ashlar__soft_exec_delete(found);
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar__soft_graph_destroy(cu_graph graph) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_destroy);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_graph *found =
         ashlar__soft_handles_take(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (found == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined_handle(
+            CU_INVALID_VALUE, &ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph));
     }
     ashlar__soft_graph_drop(found);
     return ashlar__soft_leave(CU_SUCCESS);

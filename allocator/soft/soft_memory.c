@@ -1,6 +1,7 @@
 /* soft_memory.c - the device address space: what is reserved, what is mapped there. */
 #include "allocator/soft/soft_state.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "allocator/base/check_level.h"
@@ -55,10 +56,13 @@ cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_
         ashlar__host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
-    ASHLAR_CHECK2(base % align == 0);
+    ASHLAR_CHECK2(base % align == 0 && bytes % SOFT_PAGE_BYTES == 0);
     reservation->range = (soft_range){base, bytes};
-    if (!ashlar__soft_ranges_insert(&ashlar__soft_state.reservations, &reservation->range)) {
+    reservation->pages = ashlar__host_calloc(bytes / SOFT_PAGE_BYTES, sizeof *reservation->pages);
+    if (reservation->pages == NULL ||
+        !ashlar__soft_ranges_insert(&ashlar__soft_state.reservations, &reservation->range)) {
         munmap(as_pointer(base), bytes);
+        ashlar__host_free(reservation->pages);
         ashlar__host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
@@ -66,14 +70,22 @@ cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_
     return CU_SUCCESS;
 }
 
-static void forget_mappings(soft_reservation *reservation, size_t first, size_t count) {
-    for (size_t i = first; i < first + count; i++) {
-        soft_mapping *mapping = soft_mapping_at(reservation, i);
-        ASHLAR_CHECK2(mapping->memory->user_count > 0);
-        ashlar__soft_memory_drop(mapping->memory);
-        ashlar__host_free(mapping);
+/* Set the entries of the mapping's pages to it, or to NULL. */
+static void set_pages(soft_reservation *reservation, const soft_mapping *mapping,
+                      soft_mapping *entry) {
+    const size_t first = (mapping->base - reservation->range.base) / SOFT_PAGE_BYTES;
+    for (size_t i = 0; i < mapping->bytes / SOFT_PAGE_BYTES; i++) {
+        ASHLAR_CHECK2((reservation->pages[first + i] == NULL) != (entry == NULL));
+        reservation->pages[first + i] = entry;
     }
-    ashlar__soft_ranges_remove(&reservation->mappings, first, count);
+}
+
+static void forget_mapping(soft_reservation *reservation, soft_mapping *mapping) {
+    ASHLAR_CHECK2(mapping->memory->user_count > 0 && reservation->mapping_count > 0);
+    set_pages(reservation, mapping, NULL);
+    reservation->mapping_count--;
+    ashlar__soft_memory_drop(mapping->memory);
+    ashlar__host_free(mapping);
 }
 
 void ashlar__soft_unreserve(soft_reservation *reservation) {
@@ -84,10 +96,19 @@ void ashlar__soft_unreserve(soft_reservation *reservation) {
     ASHLAR_ASSERT(found == reservation);
     /* Unmap first: no page may be given to another user while it can still be reached here. */
     munmap(as_pointer(found->range.base), found->range.bytes);
-    forget_mappings(reservation, 0, reservation->mappings.count);
-    ashlar__soft_ranges_clear(&reservation->mappings);
+    for (size_t page = 0; reservation->mapping_count > 0; page++) {
+        if (reservation->pages[page] != NULL) {
+            forget_mapping(reservation, reservation->pages[page]);
+        }
+    }
+    ashlar__host_free(reservation->pages);
     ashlar__soft_ranges_remove(&ashlar__soft_state.reservations, idx, 1);
     ashlar__host_free(reservation);
+}
+
+/* What a call that the kernel has just refused comes to. */
+static cu_result mapping_error(void) {
+    return errno == ENOMEM ? CU_OPERATING_SYSTEM : CU_OUT_OF_MEMORY;
 }
 
 static bool hide(uintptr_t base, size_t bytes) {
@@ -123,73 +144,97 @@ cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t
     if (mapping == NULL) {
         return CU_OUT_OF_MEMORY;
     }
-    mapping->range = (soft_range){base, bytes};
-    mapping->memory = memory;
-    if (!ashlar__soft_ranges_insert(&reservation->mappings, &mapping->range)) {
-        ashlar__host_free(mapping);
-        return CU_OUT_OF_MEMORY;
-    }
+    *mapping = (soft_mapping){.base = base, .bytes = bytes, .memory = memory};
     memory->user_count++;
-    if (!show(base, bytes, memory)) { /* the process has no memory areas left */
+    reservation->mapping_count++;
+    set_pages(reservation, mapping, mapping);
+    if (!show(base, bytes, memory)) {
+        const cu_result result = mapping_error();
         (void)hide(base, bytes);
-        forget_mappings(reservation, ashlar__soft_ranges_find(&reservation->mappings, base), 1);
-        return CU_OUT_OF_MEMORY;
+        forget_mapping(reservation, mapping);
+        return result;
     }
     return CU_SUCCESS;
 }
 
-/* The bytes that `count` > 0 contiguous mappings cover, from index `first` on; *base is their first
- * address. */
-static size_t mapped_bytes(const soft_reservation *reservation, size_t first, size_t count,
-                           uintptr_t *base) {
-    ASHLAR_CHECK2(count > 0 && first + count <= reservation->mappings.count);
-    const soft_mapping *last = soft_mapping_at(reservation, first + count - 1);
-    *base = soft_mapping_at(reservation, first)->range.base;
-    ASHLAR_CHECK2(last->range.base - *base >= (count - 1) * SOFT_PAGE_BYTES);
-    return last->range.base + last->range.bytes - *base;
-}
-
-cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
+cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(devices != 0);
-    uintptr_t base;
-    const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (mprotect(as_pointer(base), bytes, PROT_READ | PROT_WRITE) != 0) {
-        return CU_OUT_OF_MEMORY;
+        return mapping_error();
     }
-    for (size_t i = first; i < first + count; i++) {
-        soft_mapping_at(reservation, i)->access |= devices;
+    for (uintptr_t at = base; at < base + bytes;) {
+        soft_mapping *mapping = soft_mapping_at(reservation, at);
+        ASHLAR_CHECK2(mapping->base == at);
+        mapping->access |= devices;
+        at += mapping->bytes;
     }
     return CU_SUCCESS;
 }
 
-cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count) {
+cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    uintptr_t base;
-    const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (!hide(base, bytes)) {
-        return CU_OUT_OF_MEMORY;
+        return mapping_error();
     }
-    forget_mappings(reservation, first, count);
+    for (uintptr_t at = base; at < base + bytes;) {
+        soft_mapping *mapping = soft_mapping_at(reservation, at);
+        ASHLAR_CHECK2(mapping->base == at && mapping->bytes <= base + bytes - at);
+        at += mapping->bytes;
+        forget_mapping(reservation, mapping);
+    }
     return CU_SUCCESS;
 }
 
 /* Whether every byte is in a mapping that one of `devices` (bit i: device i) may use. */
 static bool is_covered(const soft_reservation *reservation, uintptr_t base, uintptr_t end,
                        uint32_t devices) {
-    const size_t first = ashlar__soft_ranges_find(&reservation->mappings, base);
-    for (size_t i = first; base < end; i++) {
-        if (i == reservation->mappings.count) {
+    while (base < end) {
+        const soft_mapping *mapping = soft_mapping_at(reservation, base);
+        if (mapping == NULL || (mapping->access & devices) == 0) {
             return false;
         }
-        const soft_mapping *mapping = soft_mapping_at(reservation, i);
-        if (mapping->range.base > base || (mapping->access & devices) == 0) {
-            return false;
-        }
-        base = mapping->range.base + mapping->range.bytes;
+        base = mapping->base + mapping->bytes;
     }
     return true;
+}
+
+/* The first mapping at or above *at and below `end`, and *at moves behind it; NULL: none. */
+static soft_mapping *next_mapping(const soft_reservation *reservation, uintptr_t *at,
+                                  uintptr_t end) {
+    soft_mapping *mapping = NULL;
+    for (; mapping == NULL && *at < end; *at += SOFT_PAGE_BYTES) {
+        mapping = soft_mapping_at(reservation, *at);
+    }
+    if (mapping != NULL) {
+        *at = mapping->base + mapping->bytes;
+    }
+    return mapping;
+}
+
+void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const soft_reservation *reservation =
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
+    soft_mapping *mapping;
+    for (uintptr_t at = base;
+         reservation != NULL && (mapping = next_mapping(reservation, &at, base + bytes)) != NULL;) {
+        mapping->busy_ns = ns > mapping->busy_ns ? ns : mapping->busy_ns;
+    }
+}
+
+uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const soft_reservation *reservation =
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
+    const soft_mapping *mapping;
+    uint64_t ns = 0;
+    for (uintptr_t at = base;
+         reservation != NULL && (mapping = next_mapping(reservation, &at, base + bytes)) != NULL;) {
+        ns = ns > mapping->busy_ns ? ns : mapping->busy_ns;
+    }
+    return ns;
 }
 
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes) {

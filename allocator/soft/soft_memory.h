@@ -32,34 +32,47 @@ void ashlar__soft_memory_drop(soft_memory *memory);
 /* ---- reservations and mappings (soft_memory.c) ---- */
 
 typedef struct soft_mapping {
-    soft_range range;
-    soft_memory *memory; /* its first page lies at range.base */
+    uintptr_t base;
+    size_t bytes;
+    soft_memory *memory; /* its first page lies at base */
     uint32_t access;     /* bit i: device i may use the mapping */
+    uint64_t busy_ns;    /* strict=on and time=on: when queued copies and fills are done with it */
 } soft_mapping;
 
 typedef struct soft_reservation {
-    soft_range range;
-    soft_ranges mappings;      /* items of type soft_mapping */
+    soft_range range;     /* whole pages */
+    soft_mapping **pages; /* [range.bytes / SOFT_PAGE_BYTES]: the mapping there, or NULL */
+    size_t mapping_count;
     soft_device *plain_device; /* the device of a cuMemAlloc allocation; else NULL */
 } soft_reservation;
 
-static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation, size_t idx) {
-    return (soft_mapping *)reservation->mappings.items[idx];
+/* The mapping that holds this address of the reservation; NULL: none. */
+static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation,
+                                            uintptr_t address) {
+    return reservation->pages[(address - reservation->range.base) / SOFT_PAGE_BYTES];
 }
 
 cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
 /* Unmap whatever is mapped, and give the addresses back. */
 void ashlar__soft_unreserve(soft_reservation *reservation);
-/* Map the first `bytes` of `memory` at `base`. No device may use the mapping yet. The mapping is
- * one more user of `memory`. */
+/*
+ * Map the first `bytes` of `memory` at `base`, where nothing is mapped. No device may use the
+ * mapping yet. The mapping is one more user of `memory`.
+ *
+ * Errors of this and the next two: CU_OPERATING_SYSTEM, if the kernel allows the process no more
+ * mappings (vm.max_map_count). Pages that are neighbours in the memory file and in address count as
+ * one for it. CU_OUT_OF_MEMORY: no host memory.
+ */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);
-/* Unmap `count` mappings, from index `first` on, which must be contiguous in address. */
-cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t count);
-/* Let `devices` (bit i: device i) use these mappings too: `count` of them, from index `first` on,
- * which must be contiguous in address. */
-cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
+/* Unmap these bytes, which are whole mappings. */
+cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size_t bytes);
+/* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
+cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
+/* Queued work uses what is mapped in these bytes until `ns`; and until when it does. */
+void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns);
+uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and this device may use it. */

@@ -21,7 +21,7 @@ static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu
                             "and does not wrap",
                             what, bytes, ptr);
     }
-    const cu_result result = ashlar__soft_enter_stream(handle, stream);
+    const cu_result result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_COUNT, handle, stream);
     if (result == CU_OUT_OF_MEMORY) {
         return lost(what);
     }

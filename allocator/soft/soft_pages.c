@@ -53,6 +53,7 @@ ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
     device->memory_fd = fd;
     device->page_count = page_count;
     device->pages_used = 0;
+    device->pages_peak = 0;
     device->first_free_word = 0;
     return ASHLAR_OK;
 }
@@ -73,13 +74,13 @@ static uint32_t take_page(soft_device *device) {
     while (device->page_bits[word] == UINT64_MAX) {
         word++;
     }
-    size_t bit = 0;
-    while ((device->page_bits[word] >> bit & 1) != 0) {
-        bit++;
-    }
+    const size_t bit = (size_t)__builtin_ctzll(~device->page_bits[word]);
     device->page_bits[word] |= (uint64_t)1 << bit;
     device->first_free_word = word;
     device->pages_used++;
+    if (device->pages_used > device->pages_peak) {
+        device->pages_peak = device->pages_used;
+    }
     ASHLAR_ASSERT(word * WORD_BITS + bit < device->page_count);
     return (uint32_t)(word * WORD_BITS + bit);
 }

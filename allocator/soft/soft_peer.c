@@ -4,7 +4,7 @@
 #include "allocator/base/check_level.h"
 
 cu_result ashlar__soft_device_can_access_peer(int *can_access, cu_device device, cu_device peer) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_device_can_access_peer);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -20,7 +20,8 @@ cu_result ashlar__soft_device_can_access_peer(int *can_access, cu_device device,
 
 cu_result ashlar__soft_ctx_enable_peer_access(cu_context peer, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result =
+        ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_enable_peer_access, &device);
     if (result != CU_SUCCESS) {
         return result;
     }

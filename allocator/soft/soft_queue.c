@@ -172,6 +172,7 @@ static bool may_touch(const soft_op *op) {
     case SOFT_OP_FILL:
         return is_operand_valid(&op->dst, op->bytes);
     case SOFT_OP_HOST_FN:
+    case SOFT_OP_WORK:
     case SOFT_OP_RECORD:
     case SOFT_OP_WAIT:
         break;
@@ -194,6 +195,7 @@ static void run_body(const soft_op *op) {
     case SOFT_OP_FILL:
         memset(op->dst.ptr, op->value, op->bytes);
         break;
+    case SOFT_OP_WORK:
     case SOFT_OP_RECORD:
     case SOFT_OP_WAIT:
         break;
@@ -206,7 +208,9 @@ static void run_head(soft_stream *stream) {
     soft_op *op = stream->head;
     ASHLAR_CHECK2(is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
-        stream->device->fault = CU_ILLEGAL_ADDRESS;
+        stream->device->fault = ashlar__soft_undefined(
+            CU_ILLEGAL_ADDRESS, "a %s queued on the stream with id %llu finds its memory gone",
+            op->kind == SOFT_OP_FILL ? "fill" : "copy", (unsigned long long)stream->serial);
     }
     if (stream->device->fault == CU_SUCCESS && op->kind != SOFT_OP_RECORD &&
         op->kind != SOFT_OP_WAIT) {
@@ -260,6 +264,7 @@ void ashlar__soft_enqueue(soft_stream *stream, soft_op *op) {
     }
     stream->tail = op;
     ashlar__soft_oracle_submit(stream, op);
+    ashlar__soft_time_submit(stream, op);
 }
 
 void ashlar__soft_run_ready(void) {
@@ -344,6 +349,7 @@ void ashlar__soft_wait_point(const soft_point *point) {
         make_progress();
     }
     ashlar__soft_oracle_see(&point->clock);
+    ashlar__soft_time_see(point->time_ns);
 }
 
 /* A stream that is waited for and has an op up to `number`; NULL: the wait is over. Looked up anew
@@ -360,6 +366,7 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const uint64_t number = ashlar__soft_state.submitted;
+    const uint64_t end_ns = ashlar__soft_time_end(device, serial);
     soft_clock seen = {0};
     ashlar__soft_oracle_snapshot(device, serial, &seen);
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -371,6 +378,7 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
         make_progress();
     }
     ashlar__soft_oracle_see(&seen);
+    ashlar__soft_time_see(end_ns);
     ashlar__soft_clock_clear(&seen);
 }
 

@@ -21,12 +21,14 @@ typedef struct soft_point {
     soft_stream *stream; /* where its op is queued; once is_done, the stream may be gone */
     uint64_t number;     /* of its op */
     soft_clock clock;    /* clocks=on: the op and the work that it comes after (soft_oracle.c) */
+    uint64_t time_ns;    /* time=on: when it is done (soft_time.h) */
 } soft_point;
 
 typedef enum soft_op_kind {
     SOFT_OP_HOST_FN,
     SOFT_OP_COPY,
     SOFT_OP_FILL,
+    SOFT_OP_WORK, /* nothing to do, but it takes time: ashlar__soft_work() */
     SOFT_OP_RECORD,
     SOFT_OP_WAIT
 } soft_op_kind;
@@ -52,6 +54,7 @@ typedef struct soft_op {
     soft_operand dst; /* COPY, FILL */
     soft_operand src; /* COPY */
     size_t bytes;
+    uint64_t duration_ns; /* WORK */
     unsigned char value; /* FILL */
     void *staged;        /* copy of pageable bytes, to which src then points; owned; or NULL */
 } soft_op;
@@ -78,6 +81,7 @@ struct soft_stream {
     soft_clock clock;             /* clocks=on: its newest op, and the work that comes before */
     struct soft_capture *capture; /* NULL: not capturing (soft_graph.h) */
     soft_clock captured;          /* capturing: the nodes that its next node comes after */
+    uint64_t tail_ns;             /* time=on: when all its work is over (soft_time.h) */
     soft_op *head;
     soft_op *tail;
 };

@@ -4,13 +4,16 @@
  * Each file calls only those above it:
  *
  *   soft_config.c         the ASHLAR_SOFT line
+ *   soft_state.c          the state
  *   soft_clock.c          vector clocks
  *   soft_index.c          handles, address ranges
- *   soft_calls.c          the state; how each call begins and ends
- *   soft_context.c        contexts
  *   soft_pages.c          physical memory
  *   soft_memory.c         reservations and mappings
  *   soft_oracle.c         clocks=on
+ *   soft_time.c           time=on
+ *   soft_strict.c         strict=on
+ *   soft_calls.c          how each call begins and ends
+ *   soft_context.c        contexts
  *   soft_queue.c          queues: what runs next, and who waits for it
  *   soft_graph.c          graphs
  *   soft_capture.c        stream capture
@@ -21,6 +24,7 @@
  *   soft_launch.c         launches of graphs
  *   soft_capture_calls.c  calls that begin and end captures
  *   soft_oracle_calls.c   calls with clocks=on
+ *   soft_time_calls.c     calls with time=on
  *   soft_vmm.c            virtual memory management
  *   soft_alloc.c          plain and pinned memory
  *   soft_peer.c           access to other devices
@@ -52,6 +56,8 @@
 #include "allocator/soft/soft_memory.h"
 #include "allocator/soft/soft_oracle.h"
 #include "allocator/soft/soft_queue.h"
+#include "allocator/soft/soft_strict.h"
+#include "allocator/soft/soft_time.h"
 
 struct soft_device {
     int ordinal;
@@ -61,9 +67,14 @@ struct soft_device {
     uint32_t peers;      /* bit i: this device may use what cuMemAlloc gave out on device i */
     soft_stream *legacy; /* the default stream, always there */
     soft_clock ended[2]; /* clocks of its destroyed streams, [is_ordered] */
+    uint64_t end_ns;     /* time=on: the latest end of work queued on it (soft_time.h) */
+    uint64_t blocking_ns; /* the same for its blocking streams, without the legacy one */
+    uint64_t wait_count;  /* in-stream waits that moved a tail, and by how much */
+    uint64_t wait_ns;
     int memory_fd;       /* a sparse file: all of the device's memory */
     size_t page_count;
     size_t pages_used;      /* number of 1 bits in page_bits */
+    size_t pages_peak;      /* the most that pages_used has been */
     uint64_t *page_bits;    /* [page_count], 1: taken */
     size_t first_free_word; /* every word of page_bits before it is full */
 };
@@ -78,6 +89,9 @@ typedef struct soft_state {
     soft_config config;
     uint64_t random;      /* state of the generator */
     uint64_t submitted;   /* number of the newest op; one sequence for all devices */
+    uint64_t host_ns;     /* time=on: the latest clock of a thread */
+    uint64_t host_wait_count; /* waits of a thread that moved its clock, and by how much */
+    uint64_t host_wait_ns;
     size_t running_count; /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */
@@ -102,10 +116,14 @@ extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
 extern _Thread_local bool ashlar__soft_in_host_fn;
 
+/* The call of the driver table that this thread is in, or was in last. ASHLAR_DRIVER_FN_COUNT: a
+ * function of soft.h. */
+extern _Thread_local ashlar_driver_fn ashlar__soft_call;
+
 /*
  * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and this
- * is no host function. On failure the lock is not held, and the call must return the result.
- *   enter          checks nothing more
+ * is no host function. On failure the lock is not held, and the call must return the result. `fn`
+ * is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h. enter          checks nothing more
  *   enter_context  needs a current context, sets *device to its device, and fails if the device has
  *                  a sticky fault
  *   enter_vmm      needs virtual memory management, and that no capture forbids unsafe calls
@@ -113,11 +131,11 @@ extern _Thread_local bool ashlar__soft_in_host_fn;
  *   enter_work     like enter_stream, for a call that queues work on the stream
  * ashlar__soft_leave() drops the lock and returns `result`.
  */
-cu_result ashlar__soft_enter(void);
-cu_result ashlar__soft_enter_context(soft_device **device);
-cu_result ashlar__soft_enter_vmm(void);
-cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream);
-cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream);
+cu_result ashlar__soft_enter(ashlar_driver_fn fn);
+cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device);
+cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn);
+cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
+cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_leave(cu_result result);
 
 /* Set up the devices from the environment, unless there are devices already. Lock: not held. */

@@ -102,16 +102,17 @@ cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_
         stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, number);
     }
     if (stream == NULL) {
-        return CU_INVALID_HANDLE;
+        return ashlar__soft_undefined_handle(CU_INVALID_HANDLE, &ashlar__soft_state.streams,
+                                             SOFT_STREAM, number);
     }
     ASHLAR_CHECK2(stream->device != NULL && !stream->is_destroyed);
     *out = stream;
     return CU_SUCCESS;
 }
 
-cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream) {
+cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream) {
     soft_device *device;
-    cu_result result = ashlar__soft_enter_context(&device);
+    cu_result result = ashlar__soft_enter_context(fn, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -122,8 +123,8 @@ cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream) {
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream) {
-    cu_result result = ashlar__soft_enter_stream(handle, stream);
+cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream) {
+    cu_result result = ashlar__soft_enter_stream(fn, handle, stream);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -133,7 +134,7 @@ cu_result ashlar__soft_enter_work(cu_stream handle, soft_stream **stream) {
 
 cu_result ashlar__soft_stream_create(cu_stream *stream, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_create, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -150,7 +151,8 @@ cu_result ashlar__soft_stream_create(cu_stream *stream, unsigned int flags) {
 
 cu_result ashlar__soft_stream_get_id(cu_stream stream, unsigned long long *id) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_stream(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_get_id, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -163,16 +165,18 @@ cu_result ashlar__soft_stream_get_id(cu_stream stream, unsigned long long *id) {
 
 cu_result ashlar__soft_stream_destroy(cu_stream stream) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_destroy, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_handles *streams = &ashlar__soft_state.streams;
     soft_stream *found = ashlar__soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
-        return ashlar__soft_leave(CU_INVALID_HANDLE);
+        return ashlar__soft_leave(ashlar__soft_undefined_handle(CU_INVALID_HANDLE, streams,
+                                                                SOFT_STREAM, (uintptr_t)stream));
     }
     if (found->capture != NULL) {
+        (void)ashlar__soft_undefined(CU_SUCCESS, "stream %#zx is being captured", (size_t)stream);
         return ashlar__soft_leave(
             ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }
@@ -195,7 +199,8 @@ void ashlar__soft_stream_reset(const soft_device *device) {
 
 cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_stream(stream, &found);
+    cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -210,7 +215,7 @@ cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
 
 cu_result ashlar__soft_ctx_synchronize(void) {
     soft_device *device = NULL;
-    cu_result result = ashlar__soft_enter_context(&device);
+    cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_synchronize, &device);
     if (result != CU_SUCCESS) {
         return result;
     }

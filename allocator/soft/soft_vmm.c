@@ -20,7 +20,7 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
 
 cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
                                                       unsigned int option) {
-    cu_result result = ashlar__soft_enter();
+    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_mem_get_allocation_granularity);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -41,7 +41,7 @@ cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_me
 
 cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                   unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_create);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -68,14 +68,15 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
 }
 
 cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_release);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_memory *memory =
         ashlar__soft_handles_take(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined_handle(
+            CU_INVALID_VALUE, &ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle));
     }
     ashlar__soft_memory_drop(memory);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -83,7 +84,7 @@ cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
 
 cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_mem_get_info, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -103,7 +104,7 @@ static bool is_page_multiple(uintptr_t number) {
 
 cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                            unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_reserve);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -121,7 +122,7 @@ cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t ali
 }
 
 cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_free);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -129,8 +130,10 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
     soft_reservation *reservation =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
-        reservation->mappings.count != 0) { /* plain allocations always have a mapping */
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        reservation->mapping_count != 0) { /* plain allocations always have a mapping */
+        return ashlar__soft_leave(ashlar__soft_undefined(
+            CU_INVALID_VALUE, "%zu bytes at %#zx are no whole reservation without mappings", bytes,
+            (size_t)ptr));
     }
     ashlar__soft_unreserve(reservation);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -142,12 +145,16 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
  * fail on a GPU. */
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                                unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_map);
     if (result != CU_SUCCESS) {
         return result;
     }
     soft_memory *memory =
         ashlar__soft_handles_get(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+    if (memory == NULL) {
+        (void)ashlar__soft_undefined_handle(CU_SUCCESS, &ashlar__soft_state.memories, SOFT_MEMORY,
+                                            (uintptr_t)handle);
+    }
     if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
         !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
@@ -158,20 +165,17 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
     if (reservation == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    const soft_ranges *mappings = &reservation->mappings;
-    const size_t next = ashlar__soft_ranges_find(mappings, base);
-    if (next < mappings->count && mappings->items[next]->base < base + bytes) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+    for (uintptr_t at = base; at < base + bytes; at += SOFT_PAGE_BYTES) {
+        if (soft_mapping_at(reservation, at) != NULL) {
+            return ashlar__soft_leave(CU_INVALID_VALUE);
+        }
     }
     return ashlar__soft_leave(ashlar__soft_map(reservation, base, bytes, memory));
 }
 
-/*
- * Find the reservation with whole mappings that together are exactly [base, base + bytes), without
- * a gap: *count mappings, from index *first on. NULL: none, or it belongs to cuMemAlloc.
- */
-static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
-                                        size_t *count) {
+/* Find the reservation in which whole mappings are exactly [base, base + bytes), without a gap.
+ * NULL: none, or it belongs to cuMemAlloc. */
+static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (bytes == 0) {
         return NULL;
@@ -181,41 +185,36 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
     if (reservation == NULL || reservation->plain_device != NULL) {
         return NULL;
     }
-    const size_t start = ashlar__soft_ranges_find(&reservation->mappings, base);
-    size_t idx = start;
-    size_t covered = 0;
-    while (covered < bytes && idx < reservation->mappings.count) {
-        const soft_range *range = reservation->mappings.items[idx];
-        if (range->base != base + covered) {
+    for (uintptr_t at = base; at < base + bytes;) {
+        const soft_mapping *mapping = soft_mapping_at(reservation, at);
+        if (mapping == NULL || mapping->base != at || mapping->bytes > base + bytes - at) {
             return NULL;
         }
-        covered += range->bytes;
-        idx++;
+        at += mapping->bytes;
     }
-    if (covered != bytes) {
-        return NULL;
-    }
-    ASHLAR_CHECK2(idx > start);
-    *first = start;
-    *count = idx - start;
     return reservation;
 }
 
 cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm();
+    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_unmap);
     if (result != CU_SUCCESS) {
         return result;
     }
-    size_t first, count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &count);
+    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+        return ashlar__soft_leave(ashlar__soft_undefined(
+            CU_INVALID_VALUE, "%zu bytes at %#zx are not whole mappings side by side", bytes,
+            (size_t)ptr));
     }
-    return ashlar__soft_leave(ashlar__soft_unmap(reservation, first, count));
+    ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
+    /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
+     * that, so queued work is left as it is. */
+    ashlar__soft_time_see(soft_mapping_at(reservation, (uintptr_t)ptr)->memory->device->end_ns);
+    return ashlar__soft_leave(ashlar__soft_unmap(reservation, (uintptr_t)ptr, bytes));
 }
 
 /* A device may be given access to its own memory and, with peers=on, to another device's. */
-static cu_result check_access(const soft_reservation *reservation, size_t first, size_t count,
+static cu_result check_access(const soft_reservation *reservation, uintptr_t base, size_t bytes,
                               const cu_mem_access *access) {
     if (access->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
@@ -227,35 +226,35 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
     if (access->flags != CU_ACCESS_READWRITE) {
         return CU_NOT_SUPPORTED;
     }
-    for (size_t i = first; i < first + count; i++) {
-        if (soft_mapping_at(reservation, i)->memory->device != device &&
-            !ashlar__soft_state.config.has_peers) {
+    for (uintptr_t at = base; at < base + bytes;) {
+        const soft_mapping *mapping = soft_mapping_at(reservation, at);
+        if (mapping->memory->device != device && !ashlar__soft_state.config.has_peers) {
             return CU_NOT_SUPPORTED;
         }
+        at += mapping->bytes;
     }
     return CU_SUCCESS;
 }
 
 cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                       size_t count) {
-    cu_result result = ashlar__soft_enter_vmm();
+    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_set_access);
     if (result != CU_SUCCESS) {
         return result;
     }
-    size_t first, mapping_count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &mapping_count);
+    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL || access == NULL || count == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     uint32_t devices = 0;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
-        result = check_access(reservation, first, mapping_count, &access[i]);
+        result = check_access(reservation, (uintptr_t)ptr, bytes, &access[i]);
         if (result == CU_SUCCESS) {
             devices |= (uint32_t)1 << access[i].location.id;
         }
     }
     if (result == CU_SUCCESS) {
-        result = ashlar__soft_allow(reservation, first, mapping_count, devices);
+        result = ashlar__soft_allow(reservation, (uintptr_t)ptr, bytes, devices);
     }
     return ashlar__soft_leave(result);
 }

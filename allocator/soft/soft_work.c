@@ -16,7 +16,8 @@ static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
 
 cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_launch_host_func, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -49,7 +50,8 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                          cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
@@ -74,7 +76,7 @@ cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t byt
 /* A copy into pageable memory returns when the bytes are there, unless it is captured. */
 cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_work(stream, &found);
+    cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtoh_async, stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
@@ -116,7 +118,8 @@ static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_ope
 
 cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtod_async, stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
@@ -128,7 +131,8 @@ cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, c
 cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
                                          cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_peer_async, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -200,7 +204,8 @@ cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *si
                                           size_t attribute_count, size_t *failed_index,
                                           cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_batch_async, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -232,7 +237,8 @@ cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *si
 cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                        cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(stream, &found);
+    const cu_result result =
+        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memset_d8_async, stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }

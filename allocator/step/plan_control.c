@@ -44,7 +44,7 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
-        if (key->key - first >= count) { /* below `first` the difference wraps */
+        if (key->key - first >= count) { /* keys below `first` wrap to large differences */
             link = &key->next;
             continue;
         }
@@ -73,10 +73,8 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
     ashlar__lock_release(&a->lock);
 }
 
-/*
- * Add to *out the bytes of a plan memory, and the largest size and largest bound among the plans of
- * its stream.
- */
+/* Add to *out the bytes of a plan memory, and the largest size and largest bound among the plans of
+ * its stream. */
 static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;
@@ -91,7 +89,7 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
             }
         }
     }
-    /* While a plan is being installed, it may be larger than the memory so far. */
+    /* a plan that is being installed may be larger than the present memory */
     ASHLAR_CHECK2(a->planner.is_installing || plan_bytes <= memory->block->bytes);
     out->memory_bytes += memory->block->bytes;
     out->plan_bytes += plan_bytes;

@@ -1,6 +1,4 @@
-/*
- * plan_file.c - saving the plans of an allocator to a file, and loading them into another one.
- */
+/* plan_file.c - saving the plans of an allocator to a file, and loading them into another one. */
 #include <ashlar/plan_file.h>
 
 #include <string.h>
@@ -59,7 +57,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
-/* The number of keys to save: all with recorded steps. Each must have a plan that is up to date. */
+/* The number of keys to save: all that have recorded steps. Each must have an up-to-date plan. */
 static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -85,10 +83,8 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     return ASHLAR_OK;
 }
 
-/*
- * List the oldest key first: loading puts each key in front of the list, so that saving loaded
- * plans writes the same file again.
- */
+/* List the oldest key first: loading puts each key in front of the list, so that saving loaded
+ * plans writes the same file again. */
 static void list_keys(const ashlar_allocator *a, const ashlar_step_key **keys, uint32_t count) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0) {
@@ -220,10 +216,8 @@ static bool has_state(const arrival *in, const ashlar_stream_state *state) {
     return i < in->state_count;
 }
 
-/*
- * Refuse to load if the allocator has steps on one of the streams already: plans of one stream
- * share a memory, and a further plan might need a larger one.
- */
+/* Refuse to load if the allocator has steps on one of the streams already: all plans of a stream
+ * share one memory, and a loaded plan might need a larger one. */
 static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         bool is_on = has_state(in, key->stream_state);

@@ -1,6 +1,5 @@
 /*
- * plan_image.h - the plans of an allocator as a file holds them: without streams or memory
- * (internal).
+ * plan_image.h - plans as a file holds them, without streams or memory (internal).
  *
  * A file is lines of text, each ended by '\n', of fields between commas; numbers are decimal:
  *
@@ -29,10 +28,8 @@ enum {
     ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
 };
 
-/*
- * Invariants: stream and streams[stream_idx] < stream_count; streams[] are all different;
- * plan->stream_count == recording.stream_count;  plan->count == recording.count
- */
+/* Invariants: stream and streams[stream_idx] < stream_count; streams[] are all different;
+ * plan->stream_count == recording.stream_count;  plan->count == recording.count */
 typedef struct ashlar_image_key {
     uint64_t key;
     uint32_t stream; /* the number of the stream of its steps */
@@ -75,10 +72,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_parse(const char *name, const
 /* The same from a file. Errors: also ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out);
 
-/*
- * The checksum of an earlier text and `text` after it, where `sum` is that of the earlier text
- * alone; and a checksum as text.
- */
+/* Continue the checksum `sum` of earlier text by `text`; and write a checksum as text. */
 #define ASHLAR_PLAN_SUM_OF_NOTHING UINT64_C(0xcbf29ce484222325)
 uint64_t ashlar__plan_sum(uint64_t sum, const char *text, size_t bytes);
 void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);

@@ -1,6 +1,4 @@
-/*
- * plan_list.c - recording a step that was never run, from a list of events or of lifetimes.
- */
+/* plan_list.c - recording a step that was never run, from a list of events or of lifetimes. */
 #include <ashlar/plan_list.h>
 
 #include <stdlib.h>
@@ -10,10 +8,8 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/*
- * Add the recording, which belongs to no stream yet, to key `key` as a step on `stream`. Finishes
- * the recording, also on failure.
- */
+/* Add the recording to key `key` as a step on `stream`; it belongs to no stream yet. Finishes the
+ * recording, also on failure. */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;

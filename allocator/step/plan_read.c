@@ -112,10 +112,8 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/*
- * Refuse a count of lines, each of at least `line_bytes`, for which the rest of the file is too
- * short: memory must not be allocated for a wrong count.
- */
+/* Refuse a count of lines, each of at least `line_bytes`, for which the rest of the file is too
+ * short: memory must not be allocated for a wrong count. */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK

@@ -1,7 +1,5 @@
-/*
- * planner_build.c - from recordings to plans with memory: packing, and taking the memory that the
- * plans of a stream share.
- */
+/* planner_build.c - packing recordings into plans, and taking the memory that a stream's plans
+ * share. */
 #include "allocator/step/step.h"
 
 #include <stdlib.h>
@@ -12,7 +10,7 @@
 
 /* ---- memory ---- */
 
-/* Take a block of the heap for work on `state`, by way of the ladder like any request. */
+/* Take a block of the heap for work on `state`, through the same ladder as any request. */
 static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
                                        ashlar_stream_state *state, size_t bytes,
                                        ashlar_block **out) {
@@ -53,10 +51,8 @@ static bool are_rising(const needs *n) {
     return is_so;
 }
 
-/*
- * Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
- * Lock: held; may be dropped and taken again meanwhile.
- */
+/* Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
+ * Lock: held; may be dropped and taken again meanwhile. */
 static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
                                           ashlar_plan_memory **out) {
     ASHLAR_OWNS(&a->lock);
@@ -90,7 +86,7 @@ static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
     if (memory != NULL) {
         ASHLAR_CHECK2(!memory->is_busy);
         memory->is_unused = true;
-        /* The memory that replaces it may then take its bytes. */
+        /* First, so that the new memory may take the bytes of the old. */
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
 }
@@ -159,10 +155,8 @@ static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *
     return ASHLAR_OK;
 }
 
-/*
- * Link all plans, once they have their slot blocks. Not a plan that is being replayed: it kept its
- * slot blocks, and the thread that replays it reads it without the lock.
- */
+/* Link all plans, once they have their slot blocks, except plans being replayed: they kept their
+ * slot blocks, and the replaying thread reads them without the lock. */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->plan != NULL && key->replay_count == 0) {
@@ -176,8 +170,7 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
                                   ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one while the lock is
-                                              * dropped */
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one meanwhile */
     ashlar_status status = find_needs(a, state, &n);
     if (status == ASHLAR_OK) {
         retire(a, state);
@@ -218,10 +211,8 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
     return false;
 }
 
-/*
- * Drop the key's plan, for which there is no memory. The other plans of its streams get plan
- * memories again, if possible.
- */
+/* Drop the key's plan, for which there is no memory. The other plans of its streams get plan
+ * memories again, if possible. */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
@@ -236,10 +227,8 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
     ashlar__plan_free(plan);
 }
 
-/*
- * Make `plan` the key's plan, and take memory for it. While a step uses one of the plan memories,
- * `plan` is freed instead, and the end of the key's next step tries again.
- */
+/* Make `plan` the key's plan, and take memory for it. While a step uses one of the plan memories,
+ * `plan` is freed instead, and the end of the key's next step tries again. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
     ASHLAR_CHECK2(key->is_busy);
@@ -276,7 +265,7 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
     ashlar__lock_release(&a->lock);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
     ashlar__lock_acquire(&a->lock);
-    ASHLAR_CHECK2(key->is_busy); /* nobody has touched it while the lock was dropped */
+    ASHLAR_CHECK2(key->is_busy); /* nobody has changed the key while the lock was dropped */
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);
     }
@@ -314,15 +303,13 @@ ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *ow
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
-    /*
-     * These streams must not be given an unused plan memory: it lacks the slot blocks of their
-     * plans.
-     */
+    /* These streams must not be given an unused plan memory: it lacks the slot blocks of their
+     * plans. */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
-        keys[i]->is_busy = true; /* while the lock is dropped, nobody may move or plan it */
+        keys[i]->is_busy = true; /* so nobody moves or plans the key while the lock is dropped */
         keys[i]->next = a->planner.keys;
         a->planner.keys = keys[i];
     }

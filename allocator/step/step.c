@@ -1,6 +1,4 @@
-/*
- * step.c - the beginning and the end of a step, which is recorded, replayed, or declined.
- */
+/* step.c - the beginning and the end of a step, which is recorded, replayed, or declined. */
 #include "allocator/step/step.h"
 
 #include "allocator/base/error.h"
@@ -77,10 +75,8 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
     }
 }
 
-/*
- * Find the step's key. *out is unchanged if the step is to be declined. Errors: ASHLAR_EHOSTMEM,
- * ASHLAR_EDRIVER.
- */
+/* Find the step's key. *out is unchanged if the step is to be declined. Errors: ASHLAR_EHOSTMEM,
+ * ASHLAR_EDRIVER. */
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
     ashlar_stream_state *state = NULL;
@@ -146,10 +142,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/*
- * Merge a recording into that of its key, or put it there if there is none or a stale one. Finishes
- * `recording`, also on failure.
- */
+/* Merge a recording into that of its key, or put it there if there is none or a stale one. Finishes
+ * `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);

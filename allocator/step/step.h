@@ -1,7 +1,5 @@
-/*
- * step.h - beginning, ending, planning and forgetting steps; requests that a plan serves are in
- * plan_replay.h (internal).
- */
+/* step.h - beginning, ending, planning and forgetting steps; requests that a plan serves are in
+ * plan_replay.h (internal). */
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
 
@@ -61,10 +59,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *alloc
 /* Whether a step uses any of the plan's memories; false if `plan` is NULL. Lock: held. */
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *allocator, const ashlar_plan *plan);
 
-/*
- * Forget the plans and recordings of the keys `first` to `first` + `count` - 1.
- * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way).
- */
+/* Forget the plans and recordings of the keys `first` to `first` + `count` - 1.
+ * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *allocator,
                                                             uint64_t first, uint64_t count);
 

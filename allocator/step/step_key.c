@@ -15,7 +15,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
     return at;
 }
 
-/* A key of this number whose stream is gone: another stream may go on with its steps. */
+/* A key of this number whose stream is gone, so that another stream may continue its steps. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || !at->stream_state->is_gone)) {
@@ -118,9 +118,9 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream
 }
 
 /*
- * Let `state` go on with the steps of `orphan`, whose stream is gone. If the two cannot be merged,
- * forget the old stream's steps and begin a new key. *out is unchanged while the old stream's steps
- * are busy.
+ * Let `state` continue the steps of `orphan`, whose stream is gone. If the two streams cannot be
+ * merged, forget the old stream's steps and begin a new key. *out is unchanged while the old
+ * stream's steps are busy.
  */
 static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_stream_state *state,
                            ashlar_step_key **out) {

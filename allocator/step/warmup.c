@@ -32,17 +32,15 @@ uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) 
     return options->key + bucket_of(options, length);
 }
 
-/*
- * The length that a pass visits after `length`; 0: none is left. Dry runs visit every length, other
- * passes only the longest length of each bucket.
- */
+/* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
+ * other passes only the longest length of each bucket. */
 static size_t length_below(const ashlar_warmup_options *o, size_t length) {
-    size_t first = length; /* the shortest length that the visit of `length` covers */
+    size_t first = length; /* the shortest length that this visit covers */
     ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
     if (o->dry_run == NULL) {
         first = o->min_length + bucket_of(o, length) * bucket_width(o);
     }
-    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so that a pass ends */
+    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so a pass ends */
     return first > o->min_length ? first - 1 : 0;
 }
 
@@ -58,10 +56,8 @@ typedef struct warmup {
 
 enum { REASONS_BYTES = 256 };
 
-/*
- * Write the misses between two statistics into `text`, for example "2 larger than recorded, 1
- * behind the last recorded allocation". Returns the number of misses.
- */
+/* Write the misses between two statistics into `text`, for example "2 larger than recorded, 1
+ * behind the last recorded allocation". Returns the number of misses. */
 static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
                             char text[static REASONS_BYTES]) {
     uint64_t count = 0;
@@ -139,11 +135,9 @@ static ashlar_status pass(const warmup *w) {
 
 /* ---- the parts ---- */
 
-/*
- * Give all free memory back to the device. The first trim records an event on each stream; after a
+/* Give all free memory back to the device. The first trim records an event on each stream; after a
  * wait, the second trim finds these events completed and so knows that the streams are done. A trim
- * records no event on a stream that has one pending, hence the wait before the first trim.
- */
+ * records no event on a stream that has one pending, hence the wait before the first trim. */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
     if (status == ASHLAR_OK) {
@@ -159,8 +153,7 @@ static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
     w->is_dry_run = w->options->dry_run != NULL;
     const ashlar_status status = pass(w);
-    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* still set for undo(), which ends the
-                                                           * step */
+    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* if still set, undo() ends the step */
     return status;
 }
 
@@ -194,10 +187,8 @@ static ashlar_status save(const warmup *w) {
                                : status;
 }
 
-/*
- * Record the steps unless their plans are in a file. Then give all free memory back before the
- * plans take theirs, so that no hole is left beside a plan's memory.
- */
+/* Record the steps unless their plans are in a file. Then give all free memory back before the
+ * plans take theirs, so that no hole is left beside a plan's memory. */
 static ashlar_status plan(warmup *w) {
     ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
     ASHLAR_CHECK2(status != ASHLAR_OK || !w->is_dry_run); /* a replay needs memory */
@@ -223,12 +214,12 @@ static uint64_t served_in_place(const ashlar_stats *s) {
 
 /*
  * Repeat passes over all lengths until every request of a pass is served from the plan or from the
- * own blocks of its stream. Such a pass has changed nothing, so later steps will be served alike.
+ * own blocks of its stream. Such a pass changes nothing, so later steps are served in the same way.
  *
- * One pass may not be enough. Requests that are not planned take the ordinary path. There a shorter
- * step, though each of its blocks is smaller, may place them in other holes and find no hole for
- * the last one. With one stream the passes come to an end, since memory that the stream takes from
- * elsewhere is its own from then on. Several streams may take blocks from each other for ever.
+ * One pass may not be enough. Requests that are not planned take the ordinary path, where a shorter
+ * step, whose blocks are smaller, may place them in other holes and find no hole for the last one.
+ * With one stream the passes come to an end, since memory that the stream takes from elsewhere is
+ * its own from then on. Several streams may take blocks from each other forever.
  */
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
@@ -290,14 +281,12 @@ static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
     return before;
 }
 
-/*
- * Drop the plans and recordings, and keep as little memory as possible. Returns `status`; the error
- * detail is that of `status`, too.
- */
+/* Drop the plans and recordings, and keep as little memory as possible. Returns `status`; the error
+ * detail is that of `status`, too. */
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);
-    ashlar_status ignored = end(w); /* the step may not have begun; `status` is what counts */
+    ashlar_status ignored = end(w); /* the step may not have begun; only `status` counts */
     ignored = forget(w);
     ignored = give_back(w->allocator);
     (void)ignored;

@@ -6,8 +6,8 @@
 #include "allocator/base/host.h"
 
 enum {
-    WINDOWS = 5,        /* so many windows in a row must rise, each above the one before */
-    KEPT = WINDOWS + 1, /* and the window before them, in which the growth may have begun */
+    WINDOWS = 5,        /* consecutive windows that must rise, each above the one before */
+    KEPT = WINDOWS + 1, /* and the window before, in which the growth may have begun */
     SCALES = 12,        /* window lengths 4, 16, .. 4^12 steps: enough for any training */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
     PLATEAU_STEPS = 16, /* growth ends after this many steps without a rise, plus as many steps as
@@ -102,7 +102,7 @@ static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held
     s->filled = 0;
     if (s->over < KEPT) {
         s->over++;
-    } else { /* the oldest goes */
+    } else { /* drop the oldest */
         for (size_t i = 0; i < KEPT; i++) {
             s->windows[i] = s->windows[i + 1];
         }
@@ -110,8 +110,8 @@ static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held
     return true;
 }
 
-/* Update a tag's known growth for this step. Growth ends once the tag holds no more than before it,
- * or has not risen for long (PLATEAU_STEPS). */
+/* Update a tag's known growth for this step. Growth ends when the tag holds no more than before the
+ * growth, or has not risen for long (PLATEAU_STEPS). */
 static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
     ASHLAR_CHECK2(known->growth_bytes <= known->held_bytes);
@@ -135,8 +135,8 @@ static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     known->growth_bytes = held - level;
 }
 
-/* Add a step of a tag. Returns whether it is known to grow since this step. Longer windows may find
- * an earlier beginning. */
+/* Add a step of a tag. Returns whether the tag is newly found to grow. Longer windows may later
+ * find an earlier beginning. */
 static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
     const bool was_growing = known->is_growing;

@@ -39,8 +39,7 @@ static size_t size_limit(unsigned colour) {
     return (size_t)4096 << 3 * colour;
 }
 
-/* Values computed from a picture's blocks. Invariants: begin < end;  peak_bytes <= top;  top >
- * 0. */
+/* Computed from a picture's blocks. Invariants: begin < end;  peak_bytes <= top;  top > 0. */
 typedef struct scene {
     const ashlar_picture *picture;
     ashlar_file_buffer *file;
@@ -132,7 +131,7 @@ static ashlar_status sweep(scene *s, change *changes) {
             s->peak_time = changes[i].time;
         }
     }
-    ASHLAR_CHECK2(live == 0); /* all that began has ended */
+    ASHLAR_CHECK2(live == 0); /* every block has ended */
     return ASHLAR_OK;
 }
 
@@ -176,8 +175,7 @@ static unsigned unit_of(size_t bytes) {
     return u;
 }
 
-/* A size for people: "1.50 MiB". Printed from integers, since in some locales printf() writes a
- * decimal comma. */
+/* A size for people: "1.50 MiB". Printed from integers: printf() may write a decimal comma. */
 static const char *readable(size_t bytes, char text[static SIZE_TEXT_BYTES]) {
     const unsigned u = unit_of(bytes);
     if (u == 0) {
@@ -247,10 +245,8 @@ static void put_rectangle(const scene *s, size_t i) {
     ashlar__file_buffer_print(s->file, "</title></rect>\n");
 }
 
-/*
- * Each colour has a group, so that a rectangle need not name its colour. Small sizes are drawn
- * last: their rectangles are larger than their sizes, and must not vanish behind others.
- */
+/* Each colour has a group, so that a rectangle need not name its colour. Small sizes are drawn
+ * last: their rectangles are larger than their sizes, and must not vanish behind others. */
 static void put_blocks(const scene *s) {
     ashlar__file_buffer_print(s->file, "<g stroke=\"#fff\" stroke-width=\"2\">\n");
     for (unsigned colour = COLOURS; colour-- > 0;) {

@@ -61,7 +61,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
     uint64_t filled = 0;
     for (; filled < segment->bytes && *next < snapshot->block_count; ++*next) {
         const ashlar_snapshot_block *block = &snapshot->blocks[*next];
-        ASHLAR_CHECK2(*next >= idx); /* every segment before has had a block */
+        ASHLAR_CHECK2(*next >= idx); /* each segment before has a block */
         const ashlar_status status = check_block(block, *next);
         if (status != ASHLAR_OK) {
             return status;

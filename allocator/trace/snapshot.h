@@ -1,6 +1,4 @@
-/*
- * snapshot.h - making, checking and writing snapshots (internal).
- */
+/* snapshot.h - making, checking and writing snapshots (internal). */
 #ifndef ASHLAR_SNAPSHOT_H
 #define ASHLAR_SNAPSHOT_H
 
@@ -8,7 +6,7 @@
 
 #include "allocator/trace/trace_ring.h"
 
-/* Make a zeroed snapshot with room for so many segments and blocks. Errors: ASHLAR_EHOSTMEM. */
+/* Make a zeroed snapshot with room for these segments and blocks. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, size_t block_count,
                                                         ashlar_snapshot **out);
 
@@ -17,7 +15,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, si
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
 
 /*
- * Write the snapshot in the format of PyTorch's.
+ * Write the snapshot in PyTorch's format.
  *
  * events   the device's trace, in ascending numbers; may be NULL if `count` is 0. PyTorch's viewer
  *          plays the trace backwards from the snapshot. So each block in the trace must lie in

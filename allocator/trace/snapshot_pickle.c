@@ -1,4 +1,4 @@
-/* snapshot_pickle.c - a snapshot and a trace in the shape of PyTorch's. */
+/* snapshot_pickle.c - writing a snapshot and a trace in the format of PyTorch's. */
 #include "allocator/trace/snapshot.h"
 
 #include <stdbool.h>
@@ -88,11 +88,9 @@ static void put_no_frames(ashlar_pickle *p) {
 
 /* ---- segments ---- */
 
-/*
- * PENDING blocks are written as inactive, not as active_pending_free. In PyTorch no stream may take
+/* PENDING blocks are written as inactive, not as active_pending_free. In PyTorch no stream may take
  * a block in active_pending_free yet, and the viewer draws it as taken until its free_completed
- * event. But the owner's stream may take our PENDING blocks again.
- */
+ * event. But the owner's stream may take our PENDING blocks again. */
 static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
     const bool is_live = block->state == ASHLAR_SNAPSHOT_LIVE;
     ashlar__pickle_open_dict(p);
@@ -177,7 +175,7 @@ static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t
     for (size_t i = 0; i < count; i++) {
         ASHLAR_CHECK2(events[i].action < ASHLAR_TRACE_ACTION_COUNT);
         put_event(p, (word)(FIRST_ACTION + events[i].action), &events[i]);
-        if (events[i].action == ASHLAR_TRACE_FREE) { /* right after: then viewers join the two */
+        if (events[i].action == ASHLAR_TRACE_FREE) { /* at once: then viewers join the two events */
             put_event(p, WORD_FREE_COMPLETED, &events[i]);
         }
     }

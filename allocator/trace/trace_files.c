@@ -50,7 +50,7 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *position
         const bool has_next =
             k + 1 < count && events[positions[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
-            /* An ALLOC of this FREE was visited just before, and has set partners[i]. */
+            /* If this FREE has an ALLOC, that was visited just before and has set partners[i]. */
             p->unpaired_count += p->partners[i] == UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = LIVE;
@@ -134,7 +134,7 @@ static void write_minimalloc(ashlar_file_buffer *file, const ashlar_trace_event 
     for (size_t i = 0; i < count; i++) {
         const size_t end = p->partners[i];
         if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
-            ASHLAR_CHECK2(i < end); /* LIVE too is above */
+            ASHLAR_CHECK2(i < end); /* LIVE is above i, too */
             ashlar__file_buffer_print(file, "%zu,%zu,%zu,%" PRIu64 "\n", id++, i,
                                       end == LIVE ? count : end, events[i].bytes);
         }

@@ -19,20 +19,16 @@
 
 #include "allocator/trace/trace_ring.h"
 
-/*
- * Write a log like that of RMM's logging adaptor, with columns
+/* Write a log like that of RMM's logging adaptor, with columns
  * Thread,Time,Action,Pointer,Size,Stream. Size is the requested size, Time that of the monotonic
- * clock. An OOM is an allocate failure.
- */
+ * clock. An OOM is an allocate failure. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events,
                                                         size_t count, const char *path,
                                                         uint64_t *left_out);
 
-/*
- * Write a packing problem for MiniMalloc, with columns id,lower,upper,size. Block `id` is live in
+/* Write a packing problem for MiniMalloc, with columns id,lower,upper,size. Block `id` is live in
  * [lower, upper), in positions of the trace; a block that is never freed ends at `count`. Size is
- * the rounded size of the block, not the requested one, since that is the room it takes.
- */
+ * the rounded size of the block, not the requested one, since that is the room it takes. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events,
                                                                size_t count, const char *path,
                                                                uint64_t *left_out);

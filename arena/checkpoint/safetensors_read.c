@@ -33,7 +33,7 @@ struct ashlar_safetensors {
     size_t metadata_count;
 };
 
-/* One file being checked: what the helpers below share. */
+/* A file being checked. */
 typedef struct check {
     const char *path;
     const unsigned char *data; /* the first tensor's first byte */
@@ -164,10 +164,10 @@ static int compare_data(const void *a, const void *b) {
     if (x->data != y->data) {
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
     }
-    /* An empty tensor has the address of the tensor behind it, so it must sort before that one. */
+    /* An empty tensor has the address of the next tensor, and must sort before it. */
     size_t x_bytes = 0;
     size_t y_bytes = 0;
-    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both entries are checked already */
+    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both are checked already */
     (void)!ashlar__safetensors_entry_bytes(y, &y_bytes);
     if (x_bytes != y_bytes) {
         return x_bytes < y_bytes ? -1 : 1;

@@ -28,7 +28,7 @@ ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *en
     for (size_t i = 0; i < entry->rank; i++) {
         has_zero = has_zero || entry->shape[i] == 0;
     }
-    /* Multiply the rest even if a dimension is 0: the strides of [2^40, 2^40, 0] do not fit. */
+    /* Multiply on even if a dimension is 0: the strides of [2^40, 2^40, 0] do not fit in size_t. */
     for (size_t i = 0; i < entry->rank; i++) {
         if (entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
@@ -54,7 +54,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Check that `names` may be written. Sorts them. `what` they name is for the message. */
+/* Check that `names` may be written. Sorts them. `what`: the things named, for the message. */
 static ashlar_status check_names(const char **names, size_t count, const char *what) {
     if (count > 1) {
         qsort(names, count, sizeof *names, compare_names);
@@ -117,7 +117,7 @@ static int compare_entries(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Write one tensor's part of the header. Its data begins at *begin, which moves to its end. */
+/* Write a tensor's part of the header. Its data begins at *begin, which becomes its end. */
 static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensors_entry *entry,
                                size_t *begin) {
     size_t bytes;

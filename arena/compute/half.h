@@ -35,11 +35,9 @@ ASHLAR_SHARED_FN uint16_t ashlar__bf16_from_float(float value) {
     return (uint16_t)(((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
 }
 
-/*
- * The exponent bias of binary16 is 112 less than float's. Its bits, shifted into place as a float
+/* The exponent bias of binary16 is 112 less than float's. Its bits, shifted into place as a float
  * and multiplied by 2^112, give normal and subnormal values exactly; for an infinity or a NaN the
- * exponent bits are then all set again.
- */
+ * exponent bits are then all set again. */
 ASHLAR_SHARED_FN float ashlar__float_from_f16(uint16_t bits) {
     const uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
     const float scaled = ashlar__float_from_bits(magnitude) * 0x1p112f;
@@ -48,10 +46,8 @@ ASHLAR_SHARED_FN float ashlar__float_from_f16(uint16_t bits) {
     return ashlar__float_from_bits(ashlar__float_bits(scaled) | is_special | sign);
 }
 
-/*
- * A normal result is rounded in integer arithmetic. Below 2^-14, adding 0.5 makes the float unit
- * round at 2^-24, the last bit of 0.5, which is also the last bit of a subnormal of binary16.
- */
+/* A normal result is rounded in integer arithmetic. Below 2^-14, adding 0.5 makes the float unit
+ * round at 2^-24, the last bit of 0.5, which is also the last bit of a subnormal of binary16. */
 ASHLAR_SHARED_FN uint16_t ashlar__f16_from_float(float value) {
     const uint32_t bits = ashlar__float_bits(value);
     const uint32_t sign = bits >> 16 & 0x8000u;

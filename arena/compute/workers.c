@@ -18,7 +18,7 @@
 enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };
 
 /*
- * There is one work at a time, that of the thread that holds `owner`. Under `lock`:
+ * There is one work at a time: that of the thread that holds `owner`. Under `lock`:
  *
  *   fn, context and count belong to the open work; a thread joins it by room-- and users++, and
  *   only while room > 0
@@ -36,7 +36,7 @@ static struct {
     void (*fn)(void *context, size_t i);
     void *context;
     size_t count;
-    atomic_size_t next; /* the next i to call fn with */
+    atomic_size_t next; /* the next i to pass to fn */
     atomic_size_t users;
     atomic_size_t generation;
 } pool = {
@@ -60,7 +60,7 @@ static size_t count_processors(void) {
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         return (size_t)CPU_COUNT(&set);
     }
-    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* there are more than a cpu_set_t holds */
+    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* too many for a cpu_set_t */
     return online > 0 ? (size_t)online : 1;
 }
 
@@ -177,10 +177,8 @@ static void prepare(void) {
     may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
 }
 
-/*
- * Install the handler for fork(). Call this before taking a lock: without the handler, a child
- * forked meanwhile would find the lock taken for ever.
- */
+/* Install the handler for fork(). Call this before taking a lock: a child forked without the
+ * handler might find the lock taken forever. */
 static bool is_prepared(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
@@ -211,7 +209,7 @@ static size_t start_threads(size_t wanted) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
     }
-    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* not counting the caller's */
+    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is not counted */
     return pool.started < wanted ? pool.started : wanted;
 }
 

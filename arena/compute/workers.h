@@ -16,9 +16,9 @@
 enum { ASHLAR_WORKERS_MAX = 256 };
 
 /*
- * Call fn(context, i) once for each i from 0 to count - 1, in any order, on any of the threads,
- * and return when all calls have returned. With count 1 no other thread is woken, so the caller
- * decides how much work is worth waking one: no piece i should be smaller than that.
+ * Call fn(context, i) once for each i from 0 to count - 1, in any order, on any of the threads, and
+ * return when all calls have returned. With count 1 no other thread is woken. Choose `count` such
+ * that each call is worth waking a thread for.
  *
  * If the threads are busy with another caller's work, or the caller is one of them, or none could
  * be started, the caller's thread makes all calls. fn must not fork or end its thread.
@@ -39,10 +39,8 @@ size_t ashlar__workers_count(void);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workers_check(void);
 
-/*
- * Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, and ignore the environment; with 0, ask
- * the environment again. Threads beyond the number stay asleep.
- */
+/* Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, and ignore the environment; with 0, ask
+ * the environment again. Threads beyond the number stay asleep. */
 void ashlar__workers_set_count(size_t count);
 
 /* For tests: if `refuse` is not 0, starting a thread fails from now on. */

@@ -41,7 +41,7 @@ void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsign
             continue;
         }
         ASHLAR_CHECK2(arena->regions[i] != NULL);
-        /* This fails only if somebody else has freed the region; it is gone then too. */
+        /* This fails only if somebody else has freed the region, so it is gone in any case. */
         const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
         (void)status;
         arena->regions[i] = NULL;

@@ -31,8 +31,8 @@ typedef struct ashlar_arena_entry {
 } ashlar_arena_entry;
 
 typedef struct ashlar_arena_binding {
-    void **pointer;           /* each binding has a different one */
-    ashlar_tensor_view *view; /* the view that has *pointer as its data; NULL: no view */
+    void **pointer;           /* no two bindings have the same pointer */
+    ashlar_tensor_view *view; /* the view whose `data` is *pointer; NULL: no view */
     ashlar_region region;
     size_t tensor;
 } ashlar_arena_binding;
@@ -48,7 +48,7 @@ struct ashlar_arena {
     size_t binding_count;           /* <= binding_capacity / 2 */
     size_t *binding_table;   /* [binding_capacity] hash table by pointer: binding + 1; 0: free */
     size_t binding_capacity; /* a power of two, or 0 */
-    size_t bucket_bytes;     /* the size of a bucket that the caller asked for */
+    size_t bucket_bytes;     /* the size that the caller asked for */
     size_t world_size;
 
     /* Set by commit: */
@@ -64,10 +64,8 @@ struct ashlar_arena {
 /* The layout of a region. The region must be valid. */
 ashlar_layout ashlar__region_layout(ashlar_region region);
 
-/*
- * The bytes that elements of `dtype` take in `layout`, if they take `storage_bytes` in the storage
- * layout (a whole number of elements). SIZE_MAX if the result does not fit.
- */
+/* The bytes that elements of `dtype` take in `layout`, if they take `storage_bytes` in the storage
+ * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
 
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */
@@ -97,27 +95,21 @@ void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsign
 /* Make room for `extra` more bindings. False: no host memory. */
 bool ashlar__arena_reserve_bindings(ashlar_arena *arena, size_t extra);
 
-/*
- * Bind a pointer; an earlier binding of the same pointer is replaced. There must be room for one
- * more binding, and the region must have a place for the tensor.
- */
+/* Bind a pointer; an earlier binding of the same pointer is replaced. There must be room for one
+ * more binding, and the region must have a place for the tensor. */
 void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);
 
 /* A pointer's binding, or NULL. */
 ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void *const *pointer);
 
-/*
- * Describe the part of the arena that lies at [ptr, ptr + bytes), such as "40 bytes into tensor x
- * (gradients)". False: no part of it does, and the text is "none of the arena's memory".
- */
+/* Describe the part of the arena that lies at [ptr, ptr + bytes), such as "40 bytes into tensor x
+ * (gradients)". False: no part of it does, and the text is "none of the arena's memory". */
 enum { ASHLAR_WHERE_BYTES = 256 };
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]);
 
-/*
- * Compute the offsets of every group and tensor: commit's arithmetic, without device memory.
- * Errors: ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM; nothing is placed then.
- */
+/* Compute the offsets of every group and tensor: commit's arithmetic, without device memory.
+ * Errors: ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM; nothing is placed then. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
 void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place() */
 
@@ -137,10 +129,8 @@ typedef struct ashlar_arena_run {
     size_t first, count; /* tensors order[first] .. order[first + count - 1] */
 } ashlar_arena_run;
 
-/*
- * Write the runs in address order; together they cover the whole arena. Returns their number. The
- * arena must be placed, and `runs` must have room for one run per tensor.
- */
+/* Write the runs in address order; together they cover the whole arena. Returns their number. The
+ * arena must be placed, and `runs` must have room for one run per tensor. */
 size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
 
 #endif /* ASHLAR_ARENA_IMPL_H */

@@ -1,4 +1,4 @@
-/* check.c - whether an arena still lies where it was placed, and what lies at an address. */
+/* check.c - checks that an arena is where it was placed, and describes what lies at an address. */
 #include "arena/layout/arena_impl.h"
 
 #include <stdio.h>
@@ -17,10 +17,8 @@ static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t ten
     return begin_of(arena, layout, tensor) + ashlar__arena_tensor_bytes(arena, layout, tensor);
 }
 
-/*
- * *on: the first tensor that has a byte in [begin, end). *before: the last tensor that ends at or
- * before `begin`. Each is tensor_count if there is no such tensor.
- */
+/* *on: the first tensor with a byte in [begin, end). *before: the last tensor that ends at or
+ * before `begin`. tensor_count: there is no such tensor. */
 static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t begin, size_t end,
                         size_t *on, size_t *before) {
     ASHLAR_CHECK2(arena->order != NULL && begin <= end);
@@ -40,7 +38,7 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
     }
 }
 
-/* Describe bytes [begin, end) of a region. `is_outside`: the range begins before the region. */
+/* Describe bytes [begin, end) of a region. `is_outside`: the described memory begins before it. */
 static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
                             size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
     const ashlar_layout layout = ashlar__region_layout(region);
@@ -66,7 +64,7 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
-    const uintptr_t end = begin + bytes; /* may wrap; no region lies behind it then */
+    const uintptr_t end = begin + bytes; /* if it wraps, nothing is found */
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
         const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
@@ -81,7 +79,7 @@ bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
     return false;
 }
 
-/* ---- the arena's own account ---- */
+/* ---- the arena's own description ---- */
 
 /* Check that the groups, in declaration order, fill every layout without gaps. */
 static ashlar_status check_groups(const ashlar_arena *arena) {

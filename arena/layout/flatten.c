@@ -16,21 +16,21 @@ typedef struct piece {
     uintptr_t src;
     size_t bytes;
     size_t tensor;
-    size_t block; /* its index in the snapshot; set only if there is an owner */
+    size_t block; /* index of its block in the snapshot; set only if there is an owner */
     void *dst;
 } piece;
 
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces; /* first one for each item, in the end one for each tensor to be moved */
+    piece *pieces; /* at first one for each item, in the end one for each tensor to be moved */
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
     ashlar_snapshot *snapshot; /* of the owner's blocks; NULL: there is no owner */
     void **freed;              /* [freed_count] blocks to be freed */
     size_t freed_count;
-    bool is_unmarked; /* no use was recorded: free the blocks on the stream of the copy */
+    bool is_unmarked; /* no use was recorded: free the blocks in the order of the copy's stream */
     ashlar_flatten_stats stats;
 } gather;
 
@@ -172,7 +172,7 @@ static void merge_copies(gather *g) {
 
 /* The last block that begins at or before `address`. There must be one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
-    size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
+    size_t low = 0, high = snapshot->block_count; /* [low] begins at or before it, [high] after */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
         if (snapshot->blocks[middle].address <= address) {
@@ -209,7 +209,7 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Pieces do not overlap: if a block's pieces together have as many bytes as it, it can be freed. */
+/* Pieces do not overlap. So a block whose pieces add up to its size can be freed. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
@@ -265,10 +265,7 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/*
- * Every step that must succeed before anything changes. If one fails, no block has been freed and
- * no binding has changed.
- */
+/* Do everything that can fail before changing any block or binding. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);

@@ -7,7 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* A text of which only as much is kept as there is room for; all of it is counted. */
+/* A text that is counted as a whole, but stored only as far as there is room. */
 typedef struct text {
     char *buffer;
     size_t room, used;

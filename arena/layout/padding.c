@@ -1,6 +1,5 @@
 /*
- * padding.c - whether the padding between tensors is still zero; if not, something wrote past a
- * tensor.
+ * padding.c - checks that the padding between tensors is still zero: nothing wrote past a tensor.
  */
 #include "arena/layout/arena_impl.h"
 
@@ -8,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* A stretch of padding in a region. */
+/* The padding between two tensors, in one region. */
 typedef struct gap {
     size_t offset, bytes;
     size_t before; /* the tensor before the gap; tensor_count: none */

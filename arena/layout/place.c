@@ -54,7 +54,7 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* From the last group to the first: a bucket ends once it has bucket_bytes or the type changes. */
+/* From the last group to the first: a bucket ends when it has bucket_bytes, or the type changes. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -70,7 +70,7 @@ static void choose_buckets(ashlar_arena *arena) {
     ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
 }
 
-/* Pad each bucket's last group: every rank's shard becomes a multiple of ASHLAR_ARENA_ALIGN. */
+/* Pad each bucket's last group, so that every rank's shard is a multiple of ASHLAR_ARENA_ALIGN. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     if (!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
@@ -252,7 +252,7 @@ static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *inf
            run->options.rate_scale == rate_scale(&info->options);
 }
 
-/* Begin a run at tensor order[at], or at its group's start if it is the group's first tensor. */
+/* Begin a run at tensor order[at]; if that is the first of its group, at the group's start. */
 static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];

@@ -114,7 +114,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         return;
     }
     if (o->scalars != NULL) {
-        /* This fails only if somebody else has freed the block; it is gone then too. */
+        /* This fails only if somebody else has freed the block, so it is gone in any case. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
         (void)status;
     }
@@ -142,7 +142,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                : ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
-/* A step's factors must be finite in fp32: padding must stay 0, and 0 times infinity is a NaN. */
+/* A step's factors must be finite in fp32, since 0 times infinity is a NaN: padding must stay 0. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;

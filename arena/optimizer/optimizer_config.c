@@ -89,7 +89,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     return ASHLAR_OK;
 }
 
-/* Positive and finite also in fp32: padding would not stay 0 with any other epsilon or rate. */
+/* Positive and finite even in fp32; otherwise an epsilon or rate would not keep padding 0. */
 static bool is_positive(double value) {
     return value > 0 && (float)value > 0 && value <= (double)FLT_MAX;
 }
@@ -128,7 +128,7 @@ static ashlar_status check_kind(const ashlar_optimizer_config *c) {
 }
 
 static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
-    const bool is_off = c->loss_scale >= 0 && c->loss_scale <= 0; /* equal to 0; a NaN is not */
+    const bool is_off = c->loss_scale >= 0 && c->loss_scale <= 0; /* equal to 0, and not a NaN */
     const limit limits[] = {
         {"loss_scale", c->loss_scale, is_off || is_positive(c->loss_scale),
          "0 (no loss scaling) or a positive number that fp32 can hold"},

@@ -1,7 +1,7 @@
 /*
- * optimizer_cuda.cu - the optimizer's kernels for CUDA devices: the same jobs, formulas and sums of
- * chunks as on the CPU, to the last bit. The chunks' sums are added up in an order that differs
- * from the CPU's, but depends only on the number of chunks.
+ * optimizer_cuda.cu - the optimizer's kernels for CUDA devices. Jobs, formulas and sums of chunks
+ * equal those of the CPU to the last bit. Only the order in which the chunks' sums are added
+ * differs; it depends on nothing but the number of chunks.
  *
  * This file uses only what C and C++ have in common: tests compile it for the CPU as well.
  */

@@ -1,7 +1,5 @@
-/*
- * optimizer_cuda.h - names, blocks and parameters of the optimizer's CUDA kernels (internal; C and
- * CUDA C).
- */
+/* optimizer_cuda.h - names, blocks and parameters of the optimizer's CUDA kernels (internal; C and
+ * CUDA C). */
 #ifndef ASHLAR_OPTIMIZER_CUDA_H
 #define ASHLAR_OPTIMIZER_CUDA_H
 
@@ -11,8 +9,8 @@
  * Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
  *
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
- *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds up the partial sums, and makes the
- *                          decision, as far as job.passes has SUM and DECIDE
+ *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds up the partial sums if job.passes has
+ *                          SUM, decides if it has DECIDE
  *   ashlar_kernel_F        for each function F of ASHLAR_ALGORITHM_MAP: UPDATE; blocks as for sum
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };

@@ -56,7 +56,7 @@ typedef struct ASHLAR_NAME(arrays) {
     ASHLAR_REAL *__restrict__ moment1;
     ASHLAR_REAL *__restrict__ moment2;
     ASHLAR_REAL *__restrict__ master;
-    bool is_first; /* the master has no values yet: make them from the parameters */
+    bool is_first; /* the master has no values yet: take the parameters */
 } ASHLAR_NAME(arrays);
 
 static __device__ __forceinline__ ASHLAR_NAME(arrays)
@@ -78,7 +78,7 @@ static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(
            ashlar__is_aligned(a->master, 16);
 }
 
-/* What a thread works on: one unit of each array, or one element, in the first place of each. */
+/* What a thread works on: one unit of each array, or one element in the first place of the unit. */
 typedef struct ASHLAR_NAME(hand) {
     ASHLAR_NAME(stored) gradient, parameter;
     ASHLAR_NAME(reals) value, moment1, moment2;

@@ -2,8 +2,8 @@
  * optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
  * end (internal; C and CUDA C). What it computes per element is in optimizer_update.h.
  *
- * In both files, no two operations may be contracted into one (-ffp-contract=off, nvcc
- * -fmad=false), so that every back end gets the same bits.
+ * Both files are compiled without contraction (-ffp-contract=off, nvcc -fmad=false), so that every
+ * back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
  * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
@@ -72,7 +72,7 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
-/* The pass DECIDE, from scalars->sum. For a skipped step no factors are set: nobody reads them. */
+/* The pass DECIDE, from scalars->sum. A skipped step sets no factors, since nobody reads them. */
 ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
                                              ashlar_algorithm algorithm, double gradient_scale,
                                              ashlar_optimizer_scalars *scalars) {
@@ -102,8 +102,8 @@ ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *conf
 /* The factors for the elements of one run in one step. Each algorithm uses some of them. */
 typedef struct ashlar_optimizer_factors {
     double scale;      /* multiplies the gradient */
-    double penalty;    /* times the parameter, is added to the gradient; 0 for AdamW */
-    double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or its decay (Adagrad) */
+    double penalty;    /* 0 for AdamW; else penalty * parameter is added to the gradient */
+    double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or rate decay (Adagrad) */
     double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
     double keep1;      /* multiplies the old moment1: beta1 or momentum */
     double rest1;      /* multiplies what is added to moment1 */
@@ -111,7 +111,7 @@ typedef struct ashlar_optimizer_factors {
     double rest2;      /* multiplies the squared gradient that is added to moment2 */
     double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
     double epsilon;
-    bool is_first; /* first step: masters are made from the parameters before it */
+    bool is_first; /* first step: make masters from the parameters */
 } ashlar_optimizer_factors;
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors

@@ -24,10 +24,8 @@
 
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
-/*
- * The algorithms that update an element: name, function in optimizer_update.h, whether it has a
- * first moment, whether it has a second moment.
- */
+/* The algorithms that update an element: name, function in optimizer_update.h, whether it has a
+ * first moment, whether it has a second moment. */
 #define ASHLAR_ALGORITHM_MAP(X)                    \
     X(SGD, sgd, false, false)                      \
     X(MOMENTUM, momentum, true, false) /* SGD's */ \
@@ -51,8 +49,8 @@ typedef struct ashlar_optimizer_rule {
 
 /*
  * Elements that are treated alike and follow each other in every array. `elements` may be any
- * number, and the arrays are aligned to their elements only: in an arena nearly all runs begin at
- * and are multiples of 256 B, but not if options differ inside a group. fp16 and bf16 parameters
+ * number, and the arrays are aligned to their elements only: in an arena, runs begin at multiples
+ * of 256 B, and have such sizes, unless options differ inside a group. fp16 and bf16 parameters
  * have fp32 moments and an fp32 master; fp64 parameters have fp64 moments.
  */
 typedef struct ashlar_optimizer_run {
@@ -72,7 +70,7 @@ typedef struct ashlar_optimizer_run {
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
     double sum;    /* of the squared gradients as stored; SUM or the program writes it */
-    double factor; /* UPDATE multiplies gradients by it: all scales, and clipping */
+    double factor; /* UPDATE multiplies gradients by it; includes all scales, and clipping */
     double bias1;  /* 1 - beta1^step for Adam and AdamW, else 1 */
     double bias2;  /* 1 - beta2^step for Adam and AdamW, else 1 */
 } ashlar_optimizer_scalars;
@@ -83,18 +81,16 @@ enum {
     ASHLAR_OPTIMIZER_UPDATE = 4,
 };
 
-/*
- * One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
+/* One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
  * The job covers elements from `first` on in the first run, and those before `end` in the last;
- * both may lie inside a chunk. With run_count 0, the sum is 0 and nothing is updated.
- */
+ * both may lie inside a chunk. With run_count 0, the sum is 0 and nothing is updated. */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
     unsigned passes; /* a set of bits */
     const ashlar_optimizer_run *runs;
     size_t run_count;
     size_t first, end;
-    size_t first_chunk, end_chunk; /* the chunks that have covered elements, without end_chunk */
+    size_t first_chunk, end_chunk; /* chunks with covered elements, without end_chunk */
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
@@ -105,10 +101,8 @@ typedef struct ashlar_optimizer_job {
 /* Number the chunks of a table and return how many there are. */
 size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count);
 
-/*
- * Make `job` cover runs[0] .. runs[count - 1] whole. Their chunks must be numbered. `runs` is read
- * here, so it must be the host's copy; the caller then sets job->runs to the device's copy.
- */
+/* Make `job` cover runs[0] .. runs[count - 1] whole. Their chunks must be numbered. `runs` is read
+ * here, so it must be the host's copy; the caller then sets job->runs to the device's copy. */
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
                              size_t count);
 
@@ -117,7 +111,7 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 
 /* ---- the runs of an arena (optimizer_table.c) ---- */
 
-/* Where a run lies in the storage layout, in bytes, and how many elements all runs before have. */
+/* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
     size_t begin, end;
     size_t elements_before;
@@ -131,19 +125,15 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/*
- * Fill the table. The arena must be committed and have the regions that the rule needs. finish
- * frees the table's memory. Errors: ASHLAR_EHOSTMEM.
- */
+/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
+ * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
                                                              const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
-/*
- * Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
- * `runs`: the device's copy of table->runs.
- */
+/* Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
+ * `runs`: the device's copy of table->runs. */
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);

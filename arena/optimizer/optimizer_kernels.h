@@ -1,23 +1,19 @@
-/*
- * optimizer_kernels.h - the optimizer's loops on one CPU core, compiled for several instruction
- * sets, all of which give the same bits (internal).
- */
+/* optimizer_kernels.h - the optimizer's loops on one CPU core, compiled for several instruction
+ * sets, all of which give the same bits (internal). */
 #ifndef ASHLAR_OPTIMIZER_KERNELS_H
 #define ASHLAR_OPTIMIZER_KERNELS_H
 
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-/* Update every element of `piece`: a run that stands for a part of a run, arrays included. */
+/* Update every element of `piece`, a part of a run described as a run of its own. */
 typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,
                                         const ashlar_optimizer_run *piece);
 
 typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_COUNT];
 
-/*
- * The sum of the squares of values[count], in double. It has 16 interleaved partial sums, so that
- * the order of additions is the same whether or not the compiler vectorises the loop.
- */
+/* The sum of the squares of values[count], in double. It has 16 interleaved partial sums, so that
+ * the order of additions is the same whether or not the compiler vectorises the loop. */
 typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
 
 /* The loops of one instruction set. */

@@ -1,7 +1,5 @@
-/*
- * optimizer_sum.c - the sum of squares of an array, for the element type and the instruction set
- * that meson.build compiles this file for.
- */
+/* optimizer_sum.c - the sum of squares of an array, for the element type and the instruction set
+ * that meson.build compiles this file for. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_kernels.h"
 

@@ -1,7 +1,5 @@
-/*
- * optimizer_update.c - every algorithm's loop over a piece of a run, for the real type and the
- * instruction set that meson.build compiles this file for.
- */
+/* optimizer_update.c - every algorithm's loop over a piece of a run, for the real type and the
+ * instruction set that meson.build compiles this file for. */
 #include "arena/optimizer/optimizer_update.h"
 
 #include "arena/optimizer/optimizer_kernels.h"

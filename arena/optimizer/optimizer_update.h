@@ -2,16 +2,14 @@
  * optimizer_update.h - how each algorithm updates one element, in the real type of ASHLAR_TYPE
  * (internal; C and CUDA C). No include guard: the CUDA kernels include it for f32 and for f64.
  *
- * `gradient` is as stored, before scaling. A moment that the algorithm does not have may have any
+ * `gradient` is as stored, before scaling. A moment that the algorithm does not use may have any
  * value. An element whose parameter, gradient and moments are 0 keeps them 0: padding stays 0.
  */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-/*
- * The factors, computed in double and then rounded once to this type: 1.0f - 0.999f, computed in
- * float, would be wrong in its fifth digit.
- */
+/* The factors, computed in double and then rounded once to this type: 1.0f - 0.999f, computed in
+ * float, would be wrong in its fifth digit. */
 typedef struct ASHLAR_REAL_NAME(ashlar_factors) {
     ASHLAR_REAL scale, penalty, rate, shrink, keep1, rest1, keep2, rest2, root_scale, epsilon;
 } ASHLAR_REAL_NAME(ashlar_factors);

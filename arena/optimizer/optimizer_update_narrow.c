@@ -1,7 +1,5 @@
-/*
- * optimizer_update_narrow.c - every algorithm's loop over 16-bit parameters, for the element type
- * and the instruction set that meson.build compiles this file for: it runs f32's loops on masters.
- */
+/* optimizer_update_narrow.c - updates 16-bit parameters by running f32's loops on their masters,
+ * for the element type and the instruction set that meson.build compiles this file for. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_kernels.h"
 

@@ -10,7 +10,7 @@
 
 typedef struct bucket {
     size_t tensors;   /* number of tensors that are not frozen; 0: the bucket is never sent */
-    size_t missing;   /* number of these that are not final yet in this step */
+    size_t missing;   /* how many of these are not final yet in this step */
     uint64_t streams; /* bit i: a tensor became final on streams[i] of the reducer */
 } bucket;
 
@@ -27,7 +27,7 @@ struct ashlar_reducer {
     ashlar_collectives collectives;
     ashlar_reduction reduction;
     ashlar_stream stream; /* the collectives run on it */
-    ashlar_event event;   /* recorded anew each time that one stream is to wait for another */
+    ashlar_event event;   /* recorded anew each time that one stream must wait for another */
     bucket *buckets;      /* [bucket_count of the arena] */
     bool *is_frozen;      /* [tensor_count of the arena], as it was when the reducer was made */
     /* The current step: */
@@ -182,7 +182,7 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
     r->next = 0;
     r->failure = ASHLAR_OK;
     r->stream_count = 0;
-    return send_ready(r); /* only steps over buckets without tensors; it sends nothing */
+    return send_ready(r); /* only skips buckets without tensors; sends nothing */
 }
 
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
@@ -269,10 +269,8 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
 
 /* ---- parameters ---- */
 
-/*
- * Broadcast neighbouring buckets of the same type in one call, in ascending order of address: the
- * last bucket lies lowest.
- */
+/* Broadcast neighbouring buckets of the same type in one call, in ascending address order; the last
+ * bucket has the lowest address. */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
     for (size_t end = r->arena->bucket_count; end > 0;) {

@@ -1,5 +1,5 @@
 /* arena_cases.c - declares the sets of tensors that are measured, and draws their values. */
-#include "bench/arena/arena_cases.h"
+#include "bench/arena/arena_setup.h"
 
 #include <stdio.h>
 
@@ -13,13 +13,12 @@
 enum { LIST_SEED = 20261121 };
 
 static ashlar_status add_matrices(ashlar_arena *arena, size_t count, size_t rows, size_t cols) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         char name[32];
         snprintf(name, sizeof name, "matrix.%zu", i);
-        status = ashlar_arena_add(arena, name, ASHLAR_F32, 2, (size_t[]){rows, cols}, NULL);
+        ASHLAR_TRY(ashlar_arena_add(arena, name, ASHLAR_F32, 2, (size_t[]){rows, cols}, NULL));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status declare_equal(ashlar_arena *arena, bool is_smoke) {
@@ -33,43 +32,33 @@ static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     const ashlar_rnn_config config = {
         .input = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS, .dtype = ASHLAR_F32};
     ashlar_rnn_layout layout;
+    size_t first;
     (void)is_smoke;
-    ashlar_status status = ashlar_rnn_layout_init(&layout, &config);
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
-                                  (size_t[]){CLASSES, EMBEDDING}, NULL);
-    }
-    if (status == ASHLAR_OK) {
-        size_t first;
-        status = ashlar_rnn_declare(arena, "lstm", &layout, &first);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2,
-                                  (size_t[]){CLASSES, HIDDEN}, NULL);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, (size_t[]){CLASSES}, NULL);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_layout_init(&layout, &config));
+    ASHLAR_TRY(ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
+                                (size_t[]){CLASSES, EMBEDDING}, NULL));
+    ASHLAR_TRY(ashlar_rnn_declare(arena, "lstm", &layout, &first));
+    ASHLAR_TRY(
+        ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2, (size_t[]){CLASSES, HIDDEN}, NULL));
+    return ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, (size_t[]){CLASSES}, NULL);
 }
 
 /* Every hundredth is 4096 .. 16384 elements long, the others 64 .. 512. */
 static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
     enum { COUNT = 10000 };
     ashlar_random random;
-    ashlar_status status = ASHLAR_OK;
     (void)is_smoke;
     ashlar__random_init(&random, LIST_SEED);
-    for (size_t i = 0; i < COUNT && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         const bool is_large = i % 100 == 99;
         const size_t elements =
             (size_t)(is_large ? 4096 + ashlar__random_below(&random, 16384 - 4096 + 1)
                               : 64 + ashlar__random_below(&random, 512 - 64 + 1));
         char name[32];
         snprintf(name, sizeof name, "tensor.%zu", i);
-        status = ashlar_arena_add(arena, name, ASHLAR_F32, 1, &elements, NULL);
+        ASHLAR_TRY(ashlar_arena_add(arena, name, ASHLAR_F32, 1, &elements, NULL));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status declare_large(ashlar_arena *arena, bool is_smoke) {
@@ -86,11 +75,6 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
     };
     *count = sizeof cases / sizeof cases[0];
     return cases;
-}
-
-ashlar_status ashlar__arena_case_declare(const ashlar_arena_case *which, bool is_smoke,
-                                         ashlar_arena *arena) {
-    return which->declare(arena, is_smoke);
 }
 
 /* ---- values ---- */

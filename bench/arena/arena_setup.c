@@ -25,7 +25,8 @@ typedef struct line {
 
 _Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
 
-/* The fence, which takes no instruction, keeps the compiler from turning the loop into a memcpy. */
+/* Each line is loaded and stored by itself, and never by the C library: the fence, which takes no
+ * instruction, keeps the compiler from turning the loop into a memcpy. */
 static void loop(void *dst, const void *src, size_t bytes) {
     line *to = dst;
     const line *from = src;
@@ -35,42 +36,27 @@ static void loop(void *dst, const void *src, size_t bytes) {
     }
 }
 
+/* The same by memcpy, whose large copies go around the caches. */
 static void library(void *dst, const void *src, size_t bytes) {
     memcpy(dst, src, bytes);
 }
 
-typedef struct share {
-    const ashlar_copy_work *work;
-    void (*copy)(void *dst, const void *src, size_t bytes);
-} share;
-
 static void copy_piece(void *context, size_t i) {
-    const share *s = context;
-    const ashlar_copy_work *w = s->work;
+    const ashlar_copy_work *w = context;
     const size_t begin = i * PIECE_BYTES;
     const size_t left = w->bytes - begin;
-    s->copy((char *)w->dst + begin, (const char *)w->src + begin,
-            left < PIECE_BYTES ? left : PIECE_BYTES);
+    (w->is_loop ? loop : library)((char *)w->dst + begin, (const char *)w->src + begin,
+                                  left < PIECE_BYTES ? left : PIECE_BYTES);
 }
 
-static void copy(const ashlar_copy_work *work,
-                 void (*fn)(void *dst, const void *src, size_t bytes)) {
-    share s = {.work = work, .copy = fn};
+void ashlar__arena_copy(ashlar_copy_work *work) {
     for (size_t i = 0; i < work->times; i++) {
         if (work->is_shared) {
-            ashlar__workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &s);
+            ashlar__workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, work);
         } else {
-            fn(work->dst, work->src, work->bytes);
+            (work->is_loop ? loop : library)(work->dst, work->src, work->bytes);
         }
     }
-}
-
-void ashlar__copy_by_loop(const ashlar_copy_work *work) {
-    copy(work, loop);
-}
-
-void ashlar__copy_by_memcpy(const ashlar_copy_work *work) {
-    copy(work, library);
 }
 
 enum { VALUES_SEED = 5 };
@@ -81,17 +67,22 @@ enum { VALUES_SEED = 5 };
  */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
-/* How an operation is counted and shared. */
+/* How an operation is called, counted and shared. */
 static const struct {
+    const char *name;
     size_t accesses, arrays;
     bool is_shared;
 } operations[] = {
 #define X(name, text, accesses, arrays, shared) \
-    [ASHLAR_ARENA_OPERATION_##name] = {accesses, arrays, shared},
+    [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
     ASHLAR_ARENA_OPERATION_MAP(X)
 #undef X
 };
 ASHLAR_TABLE_IS_FULL(operations, ASHLAR_ARENA_OPERATION_COUNT);
+
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
+    return operations[operation].name;
+}
 
 /* ---- set-up ---- */
 
@@ -106,7 +97,7 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
                                 bool is_smoke) {
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
-    ASHLAR_TRY(ashlar__arena_case_declare(which, is_smoke, s->arena));
+    ASHLAR_TRY(which->declare(s->arena, is_smoke));
     ASHLAR_TRY(
         ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
     ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));
@@ -259,14 +250,15 @@ static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *sca
 }
 
 static void run_copy(const ashlar_arena_setup *s, bool is_loop, ashlar_arena_operation operation) {
-    const ashlar_copy_work work = {
+    ashlar_copy_work work = {
         .dst = (char *)s->copy_dst + SKEW_BYTES,
         .src = s->copy_src,
         .bytes = copy_bytes(s, operation),
         .times = operations[operation].accesses / operations[operation].arrays,
         .is_shared = operations[operation].is_shared,
+        .is_loop = is_loop,
     };
-    (is_loop ? ashlar__copy_by_loop : ashlar__copy_by_memcpy)(&work);
+    ashlar__arena_copy(&work);
 }
 
 static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,

@@ -11,9 +11,40 @@
 #include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
 
-#include "bench/arena/arena_cases.h"
-#include "bench/arena/arena_rows.h"
 #include "bench/arena/per_tensor.h"
+
+/*
+ * Every operation, and how its bytes are counted. `accesses` are those of 4 bytes for each element,
+ * each read and each write one of them, without padding, tables and copies on the way; `arrays` is
+ * how many arrays of the elements they go to, which is the memory that a copy beside it uses.
+ *
+ *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
+ *   zero         writes the gradients
+ *   norm         reads the gradients
+ *   flatten      reads scattered parameters, writes the arena's
+ *   replicate    reads parameters, writes another copy of them on the same device
+ *   checkpoint   reads parameters, writes them to a file, durably
+ *
+ * A copy beside it is counted the same way, as 2 accesses. It may well be slower than adamw: lines
+ * that a copy writes are first read unasked, and adamw reads its own anyway.
+ *
+ * Name, text, accesses, arrays, whether the workers share it (else it is one thread's).
+ */
+#define ASHLAR_ARENA_OPERATION_MAP(X)      \
+    X(ADAMW, "adamw", 8, 4, true)          \
+    X(ZERO, "zero", 1, 1, false)           \
+    X(NORM, "norm", 1, 1, true)            \
+    X(FLATTEN, "flatten", 2, 2, false)     \
+    X(REPLICATE, "replicate", 2, 2, false) \
+    X(CHECKPOINT, "checkpoint", 2, 2, false)
+
+#define ASHLAR_ARENA_OPERATION_ENUM(name, text, accesses, arrays, shared) \
+    ASHLAR_ARENA_OPERATION_##name,
+typedef enum ashlar_arena_operation {
+    ASHLAR_ARENA_OPERATION_MAP(ASHLAR_ARENA_OPERATION_ENUM) ASHLAR_ARENA_OPERATION_COUNT
+} ashlar_arena_operation;
+
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
 /*
  * One measurement's copy: from a range of device memory to another, as often as it takes to move
@@ -28,15 +59,12 @@ typedef struct ashlar_copy_work {
     size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
     size_t times;
     bool is_shared; /* by all workers (workers.h), as the optimizers' passes are; else one thread */
+    bool is_loop;   /* by a loop of lines; else by memcpy */
 } ashlar_copy_work;
 
 enum { ASHLAR_COPY_LINE = 64 };
 
-/* The loop: each line is loaded and stored by itself, and never by the C library. */
-void ashlar__copy_by_loop(const ashlar_copy_work *work);
-
-/* The same by memcpy, whose large copies go around the caches. */
-void ashlar__copy_by_memcpy(const ashlar_copy_work *work);
+void ashlar__arena_copy(ashlar_copy_work *work);
 
 /* The subjects of the rows, and two copies. */
 typedef enum ashlar_arena_runner {
@@ -47,6 +75,26 @@ typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_MEMCPY,
     ASHLAR_ARENA_RUNNER_COUNT
 } ashlar_arena_runner;
+
+typedef struct ashlar_arena_case {
+    const char *name;
+    const char *what; /* its tensors, in words */
+    /* Declare them in an arena that is not committed, the same on every machine. is_smoke: fewer
+     * in the case "large". Errors: those of ashlar_arena_add(). */
+    ashlar_status (*declare)(ashlar_arena *arena, bool is_smoke);
+} ashlar_arena_case;
+
+/* All of them, in the order of the report. All tensors are fp32 and have no options. */
+const ashlar_arena_case *ashlar__arena_cases(size_t *count);
+
+/*
+ * Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
+ * Requires an arena of fp32 tensors that has both regions. Waits for `stream`.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
+                                                        ashlar_stream stream);
 
 /* Starts as zeros. */
 typedef struct ashlar_arena_setup {
@@ -79,7 +127,7 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 /* Whether a runner has an operation. */
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
-/* Bytes that a runner reads and writes in an operation, see arena_rows.h. */
+/* Bytes that a runner reads and writes in an operation, see ASHLAR_ARENA_OPERATION_MAP. */
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 

@@ -1,185 +1,201 @@
-/* bench_arena.c - chooses cases and operations, times their rounds, adds the rows. */
+/* bench_arena.c - chooses cases and operations, times them in rounds, and adds the rows. */
 #include "bench/arena/bench_arena.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "bench/arena/arena_setup.h"
 #include "allocator/base/error.h"
+#include "bench/arena/arena_setup.h"
 #include "bench/harness/rounds.h"
 
-/* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
+/* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
 static const double round_s = 2e-3, while_s = 8;
 
-/* What one runner's rounds were. */
-typedef struct lane {
-    ashlar_arena_runner runner;
-    double ns[ROUNDS_MAX];
-} lane;
+/* ---- the rows ---- */
 
-/* An operation in rounds. */
-typedef struct contest {
-    ashlar_arena_setup *setup;
-    ashlar_arena_operation operation;
-    lane lanes[ASHLAR_ARENA_RUNNER_COUNT];
-    size_t count;
-} contest;
+static const ashlar_rows_column columns[] = {
+    [ASHLAR_ARENA_CASE] = {"case", "case", ASHLAR_ROWS_TEXT, 13, 0, 0},
+    [ASHLAR_ARENA_OPERATION] = {"operation", "operation", ASHLAR_ROWS_TEXT, 10, 0, 0},
+    [ASHLAR_ARENA_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 11, 0, 0},
+    [ASHLAR_ARENA_NS] = {"ns", "us", ASHLAR_ROWS_NUMBER, 12, 1, 1e-3},
+    [ASHLAR_ARENA_BYTES_PER_S] = {"bytes_per_s", "GB/s", ASHLAR_ROWS_NUMBER, 8, 2, 1e-9},
+    [ASHLAR_ARENA_COPY_BYTES_PER_S] = {"copy_bytes_per_s", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [ASHLAR_ARENA_OVER_COPY] = {NULL, "/ copy", ASHLAR_ROWS_NUMBER, 7, 2, 0},
+    [ASHLAR_ARENA_OVER_MEMCPY] = {NULL, "/ memcpy", ASHLAR_ROWS_NUMBER, 9, 2, 0},
+    [ASHLAR_ARENA_OVER_ARENA] = {"over_arena", "x arena", ASHLAR_ROWS_NUMBER, 8, 2, 0},
+};
+ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ARENA_COLUMNS);
 
-/* ---- names ---- */
+#define MANY "10000_tensors"
+/* Two medians of the same work differ by so much: what is "not slower". */
+#define EVEN 0.95
 
-/* "CASE" names all its operations, "CASE/OPERATION" one. */
-static bool is_named(const char *text, const char *name, ashlar_arena_operation operation) {
-    const size_t bytes = strlen(name);
-    if (strncmp(text, name, bytes) != 0) {
-        return false;
-    }
-    const char *rest = text + bytes;
-    return *rest == '\0' ||
-           (*rest == '/' && strcmp(rest + 1, ashlar__arena_operation_name(operation)) == 0);
-}
+/* What every training step does. The others happen once, and check what these take on trust. */
+static const ashlar_rows_target targets[] = {
+    {"bytes per second / copy loop's", "arena", ASHLAR_ARENA_OVER_COPY, 0.8, true,
+     .names = {"large", "adamw"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, 3, true,
+     .names = {MANY, "adamw"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "adamw"}, .except = MANY},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "zero"}},
+    {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
+     .names = {NULL, "norm"}},
+};
 
-static bool is_wanted(const ashlar_bench_arena_config *config, const ashlar_arena_case *which,
-                      ashlar_arena_operation operation) {
-    bool is_in_list = config->wanted.count == 0;
-    for (size_t i = 0; i < config->wanted.count; i++) {
-        is_in_list = is_in_list || is_named(config->wanted.items[i], which->name, operation);
-    }
-    return is_in_list;
-}
-
-static bool is_known(const char *text) {
-    size_t count;
-    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
-    for (size_t i = 0; i < count; i++) {
-        for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
-            if (is_named(text, cases[i].name, (ashlar_arena_operation)op)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-ashlar_status ashlar__bench_arena_check(const ashlar_bench_arena_config *config) {
-    for (size_t i = 0; i < config->wanted.count; i++) {
-        if (!is_known(config->wanted.items[i])) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "--workload: there is no \"%.80s\"; there are 100x128x128, model, "
-                                "10000_tensors, large, each alone or with /adamw, /zero, /norm, "
-                                "/flatten, /replicate, /checkpoint",
-                                config->wanted.items[i]);
-        }
-    }
-    return ASHLAR_OK;
-}
-
-void ashlar__bench_arena_print_cases(FILE *out) {
-    size_t count;
-    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "  %-15s %s\n", cases[i].name, cases[i].what);
-    }
-}
+static const ashlar_rows_form form = {columns, ASHLAR_ARENA_COLUMNS, ASHLAR_ARENA_SUBJECT, targets,
+                                      sizeof targets / sizeof targets[0]};
 
 /* ---- rounds ---- */
 
-static ashlar_status run_lane(void *context, size_t index, size_t repeats, size_t round,
-                              double *seconds) {
-    contest *r = context;
-    lane *l = &r->lanes[index];
-    double sum = 0;
+/* One operation, measured in rounds by all runners. */
+typedef struct contest {
+    ashlar_arena_setup *setup;
+    ashlar_arena_operation operation;
+    ashlar_arena_runner runners[ASHLAR_ARENA_RUNNER_COUNT];
+    size_t count;
+} contest;
+
+static ashlar_status take_turn(void *context, size_t index, size_t repeats,
+                               double figures[static ASHLAR_ROUNDS_FIGURES]) {
+    const contest *c = context;
+    double sum = 0, seconds;
     for (size_t i = 0; i < repeats; i++) {
-        ASHLAR_TRY(ashlar__arena_setup_run(r->setup, l->runner, r->operation, seconds));
-        sum += *seconds;
+        ASHLAR_TRY(ashlar__arena_setup_run(c->setup, c->runners[index], c->operation, &seconds));
+        sum += seconds;
     }
-    l->ns[round] = sum / (double)repeats * 1e9;
+    figures[0] = sum / (double)repeats;
     return ASHLAR_OK;
 }
 
-/* ---- rows ---- */
-
-static void choose_lanes(contest *r) {
-    for (unsigned i = 0; i < ASHLAR_ARENA_RUNNER_COUNT; i++) {
-        if (ashlar__arena_setup_has((ashlar_arena_runner)i, r->operation)) {
-            r->lanes[r->count++].runner = (ashlar_arena_runner)i;
-        }
+static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ashlar_turns *turns,
+                              ashlar_rows *rows) {
+    static const char *const subjects[] = {"arena", "per_tensor", "lists_of_36"};
+    double speeds[ASHLAR_ARENA_RUNNER_COUNT] = {0}, seconds[ASHLAR_ARENA_RUNNER_COUNT] = {0};
+    const size_t first = rows->count;
+    for (size_t i = 0; i < c->count; i++) {
+        const ashlar_arena_runner runner = c->runners[i];
+        seconds[runner] = ashlar__turns_median(&turns[i], 0);
+        speeds[runner] =
+            ashlar__arena_setup_bytes(c->setup, runner, c->operation) / seconds[runner];
     }
-}
-
-static ashlar_status add_rows(contest *r, const char *name, size_t rounds,
-                              ashlar_arena_rows *rows) {
-    double ns[ASHLAR_ARENA_RUNNER_COUNT] = {0};
-    for (size_t i = 0; i < r->count; i++) {
-        ns[r->lanes[i].runner] = ashlar__median(r->lanes[i].ns, rounds);
+    for (size_t i = 0; c->runners[i] <= ASHLAR_ARENA_RUNNER_LISTS; i++) {
+        const ashlar_arena_runner runner = c->runners[i];
+        const ashlar_row row = {{
+            [ASHLAR_ARENA_CASE].text = name,
+            [ASHLAR_ARENA_OPERATION].text = ashlar__arena_operation_name(c->operation),
+            [ASHLAR_ARENA_SUBJECT].text = subjects[runner],
+            [ASHLAR_ARENA_NS].number = seconds[runner] * 1e9,
+            [ASHLAR_ARENA_BYTES_PER_S].number = speeds[runner],
+            [ASHLAR_ARENA_COPY_BYTES_PER_S].number = speeds[ASHLAR_ARENA_RUNNER_LOOP],
+            [ASHLAR_ARENA_OVER_COPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_LOOP],
+            [ASHLAR_ARENA_OVER_MEMCPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_MEMCPY],
+        }};
+        ASHLAR_TRY(ashlar__rows_add(rows, &row));
     }
-    const double copied =
-        ashlar__arena_setup_bytes(r->setup, ASHLAR_ARENA_RUNNER_LOOP, r->operation);
-    for (size_t i = 0; i < r->count; i++) {
-        const ashlar_arena_runner runner = r->lanes[i].runner;
-        const ashlar_arena_row row = {
-            .case_name = name,
-            .operation = r->operation,
-            .subject = runner,
-            .ns = ns[runner],
-            .bytes = ashlar__arena_setup_bytes(r->setup, runner, r->operation),
-            .copy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_LOOP] * 1e9,
-            .memcpy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_MEMCPY] * 1e9,
-        };
-        if (runner <= ASHLAR_ARENA_RUNNER_LISTS) {
-            ASHLAR_TRY(ashlar__arena_rows_add(rows, &row));
-        }
-    }
+    ashlar__rows_fill_ratios(rows, first, ASHLAR_ARENA_OVER_ARENA, ASHLAR_ARENA_NS, "arena");
+    ashlar__rows_print(out, rows, first);
     return ASHLAR_OK;
 }
 
-static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *name, bool is_smoke,
-                                       ashlar_arena_operation operation, ashlar_arena_rows *rows) {
-    contest r = {.setup = setup, .operation = operation};
+static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *name,
+                                       const ashlar_bench_request *request,
+                                       ashlar_arena_operation operation, ashlar_rows *rows) {
+    contest c = {.setup = setup, .operation = operation};
     const ashlar_rounds how = {.most = ROUNDS_MAX,
                                .least = ROUNDS_MIN,
                                .while_s = while_s,
                                .round_s = round_s,
-                               .is_smoke = is_smoke,
-                               .run = run_lane,
-                               .context = &r};
-    const size_t first = rows->count;
-    size_t repeats[ASHLAR_ARENA_RUNNER_COUNT], rounds;
-    choose_lanes(&r);
-    ASHLAR_TRY(ashlar__rounds_run(&how, r.count, repeats, &rounds));
-    ASHLAR_TRY(add_rows(&r, name, rounds, rows));
-    ashlar__arena_rows_print(stdout, rows, first);
-    return ASHLAR_OK;
+                               .is_smoke = request->is_smoke,
+                               .run = take_turn,
+                               .context = &c};
+    ashlar_turns turns[ASHLAR_ARENA_RUNNER_COUNT];
+    for (unsigned i = 0; i < ASHLAR_ARENA_RUNNER_COUNT; i++) {
+        if (ashlar__arena_setup_has((ashlar_arena_runner)i, operation)) {
+            c.runners[c.count++] = (ashlar_arena_runner)i;
+        }
+    }
+    ASHLAR_TRY(ashlar__rounds_run(&how, c.count, turns));
+    return add_rows(&c, request->out, name, turns, rows);
 }
 
-static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_arena_config *config,
-                                  const ashlar_arena_case *which, ashlar_arena_rows *rows) {
+/* ---- the benchmark ---- */
+
+static bool workload(size_t i, ashlar_bench_name *out) {
+    size_t count;
+    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
+    const bool is_one = i < count * ASHLAR_ARENA_OPERATION_COUNT;
+    if (is_one) {
+        const unsigned operation = (unsigned)(i % ASHLAR_ARENA_OPERATION_COUNT);
+        *out = (ashlar_bench_name){cases[i / ASHLAR_ARENA_OPERATION_COUNT].name,
+                                   ashlar__arena_operation_name((ashlar_arena_operation)operation)};
+    }
+    return is_one;
+}
+
+/* Set up the i-th case at the first of its operations that is asked for, and measure those. */
+static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_request *request,
+                                  size_t i, ashlar_rows *rows) {
+    size_t count;
+    const ashlar_arena_case *which = &ashlar__arena_cases(&count)[i];
     ashlar_arena_setup setup = {0};
-    ashlar_status status = ashlar__arena_setup_init(&setup, device, which, config->is_smoke);
-    for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT && status == ASHLAR_OK; i++) {
-        if (is_wanted(config, which, (ashlar_arena_operation)i)) {
-            status = measure_operation(&setup, which->name, config->is_smoke,
-                                       (ashlar_arena_operation)i, rows);
+    ashlar_bench_name name = {0};
+    ashlar_status status = ASHLAR_OK;
+    for (unsigned k = 0; k < ASHLAR_ARENA_OPERATION_COUNT && status == ASHLAR_OK; k++) {
+        if (!workload(i * ASHLAR_ARENA_OPERATION_COUNT + k, &name) ||
+            !ashlar__bench_wants(&request->workloads, name)) {
+            continue;
+        }
+        if (setup.device == NULL) {
+            status = ashlar__arena_setup_init(&setup, device, which, request->is_smoke);
+        }
+        if (status == ASHLAR_OK) {
+            status = measure_operation(&setup, name.name, request, (ashlar_arena_operation)k, rows);
         }
     }
     ashlar__arena_setup_finish(&setup);
     return status;
 }
 
-ashlar_status ashlar__bench_arena(ashlar_device *device, const ashlar_bench_arena_config *config,
-                                  ashlar_arena_rows *rows) {
+static ashlar_status run(const ashlar_bench_request *request, ashlar_rows *rows,
+                         ashlar_rows *more) {
     size_t count;
-    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
+    ashlar_device *device = NULL;
+    (void)more;
+    (void)ashlar__arena_cases(&count);
+    ASHLAR_TRY(ashlar_device_open(request->device, &device));
     ashlar_status status = ASHLAR_OK;
-    ashlar__arena_rows_print_head(stdout);
+    ashlar__rows_print_head(request->out, rows);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        bool is_case_wanted = false;
-        for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
-            is_case_wanted =
-                is_case_wanted || is_wanted(config, &cases[i], (ashlar_arena_operation)op);
-        }
-        if (is_case_wanted) {
-            status = measure_case(device, config, &cases[i], rows);
-        }
+        status = measure_case(device, request, i, rows);
     }
+    ashlar_device_close(device);
     return status;
 }
+
+static void print_help(FILE *out) {
+    size_t count;
+    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
+    fprintf(
+        out,
+        "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
+        "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
+        "(or\n"
+        "memcpy) and as many threads. Takes --smoke, --workload, --json, --device. JSON: rows\n"
+        "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
+        "of fp32 tensors:\n");
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "  %-15s %s\n", cases[i].name, cases[i].what);
+    }
+}
+
+const ashlar_benchmark ashlar__benchmark_arena = {
+    .name = "arena",
+    .takes = "--smoke, --workload, --json, --device",
+    .form = &form,
+    .workload = workload,
+    .run = run,
+    .print_help = print_help,
+};

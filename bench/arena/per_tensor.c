@@ -1,5 +1,5 @@
 /* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
-#include "bench/arena/per_tensor_impl.h"
+#include "bench/arena/per_tensor.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -9,7 +9,8 @@ enum { SHUFFLE_SEED = 7, CHUNK_ELEMENTS = 65536 };
 const ashlar_arena_list_limits ashlar__list_limits_one = {1, SIZE_MAX, CHUNK_ELEMENTS};
 const ashlar_arena_list_limits ashlar__list_limits_36 = {36, 320, CHUNK_ELEMENTS};
 
-static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
+void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
+    const ashlar_optimizer_run *run = &t->runs[tensor];
     switch (region) {
     case ASHLAR_REGION_PARAMETERS:
         return run->parameters;
@@ -25,6 +26,10 @@ static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
 }
 
 /* ---- making one ---- */
+
+static ashlar_status fail_memory(void) {
+    return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+}
 
 static bool has_no_options(const ashlar_tensor_options *o) {
     return !o->is_frozen && !o->has_no_decay && (o->rate_scale <= 0 || o->rate_scale == 1);
@@ -56,9 +61,7 @@ static ashlar_status take_tables(ashlar_per_tensor *t) {
     t->runs = ashlar__host_calloc(t->count, sizeof *t->runs);
     t->pointers = ashlar__host_calloc(t->count, sizeof *t->pointers);
     t->replica = ashlar__host_calloc(t->count, sizeof *t->replica);
-    return t->runs != NULL && t->pointers != NULL && t->replica != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    return t->runs != NULL && t->pointers != NULL && t->replica != NULL ? ASHLAR_OK : fail_memory();
 }
 
 /* A block as large as the tensor, filled as the arena's is: of moments only those of before the
@@ -83,25 +86,19 @@ static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
     run->rate_scale = 1;
     run->dtype = ASHLAR_F32;
     run->is_decayed = true;
-    ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters);
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
-        run->gradients = gradients;
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
-    }
-    return status;
+    ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters));
+    const ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
+    run->gradients = gradients; /* also after a failure, so that it is given back */
+    ASHLAR_TRY(status);
+    ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1));
+    return take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
 }
 
 static ashlar_status take_all(ashlar_per_tensor *t) {
     ashlar_random random;
     size_t *order = ashlar__host_calloc(t->count, sizeof *order);
     if (order == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     ashlar__random_init(&random, SHUFFLE_SEED);
     for (size_t i = 0; i < t->count; i++) {
@@ -122,7 +119,7 @@ static ashlar_status split_lists(ashlar_per_tensor *t, const ashlar_arena_list_l
     t->lists = ashlar__host_calloc(t->list_count, sizeof *t->lists);
     t->jobs = ashlar__host_calloc(t->list_count, sizeof *t->jobs);
     if (t->lists == NULL || t->jobs == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     (void)ashlar__arena_lists_split(t->runs, t->count, limits, t->lists);
     for (size_t l = 0; l < t->list_count; l++) {
@@ -137,8 +134,8 @@ static void fill_span(const ashlar_per_tensor *t, size_t tensor, size_t begin, s
     const size_t offset = begin * sizeof(float), bytes = (end - begin) * sizeof(float);
     char *place = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, tensor);
     const char *source = (const char *)run->parameters + offset;
-    t->gradients[span] = (ashlar_copy_span){
-        .dst = (char *)address(run, ASHLAR_REGION_GRADIENTS) + offset, .bytes = bytes};
+    t->gradients[span] =
+        (ashlar_copy_span){.dst = (char *)(uintptr_t)run->gradients + offset, .bytes = bytes};
     t->gathers[span] = (ashlar_copy_span){.dst = place + offset, .src = source, .bytes = bytes};
     t->copies[span] = (ashlar_copy_span){.src = source, .bytes = bytes};
 }
@@ -148,7 +145,7 @@ static ashlar_status list_spans(ashlar_per_tensor *t) {
     t->gathers = ashlar__host_calloc(t->span_count, sizeof *t->gathers);
     t->copies = ashlar__host_calloc(t->span_count, sizeof *t->copies);
     if (t->gradients == NULL || t->gathers == NULL || t->copies == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     for (size_t l = 0, span = 0; l < t->list_count; l++) {
         for (size_t i = 0; i < t->lists[l].count; i++, span++) {
@@ -167,12 +164,9 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
     const ashlar_optimizer_scalars scalars = {
         .state = {.loss_scale = 1}, .factor = 1, .bias1 = 1, .bias2 = 1};
     void *block = NULL;
-    ashlar_status status = ashlar_alloc(
-        t->allocator, scalar_count * sizeof scalars + run_bytes + chunks * sizeof(double),
-        t->stream, &block);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_alloc(t->allocator,
+                            scalar_count * sizeof scalars + run_bytes + chunks * sizeof(double),
+                            t->stream, &block));
     t->scalars = block;
     t->sums = t->scalars + 1;
     ashlar_optimizer_run *runs = (ashlar_optimizer_run *)(void *)(t->scalars + scalar_count);
@@ -181,10 +175,8 @@ static ashlar_status take_block(ashlar_per_tensor *t) {
         t->jobs[l] = (ashlar_optimizer_job){.rule = t->rule, .partials = partials};
         ashlar__arena_list_cover(&t->lists[l], t->runs, runs, &t->jobs[l]);
     }
-    status = ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream);
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_device(t->device, runs, t->runs, run_bytes, t->stream)
-               : status;
+    ASHLAR_TRY(ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream));
+    return ashlar_copy_to_device(t->device, runs, t->runs, run_bytes, t->stream);
 }
 
 static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
@@ -201,13 +193,10 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                         const ashlar_optimizer_config *config,
                                         const ashlar_arena_list_limits *limits,
                                         ashlar_stream stream, ashlar_per_tensor **out) {
-    ashlar_status status = check(arena, config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check(arena, config));
     ashlar_per_tensor *t = ashlar__host_calloc(1, sizeof *t);
     if (t == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+        return fail_memory();
     }
     t->arena = arena;
     t->allocator = ashlar_arena_allocator(arena);
@@ -216,7 +205,7 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
     t->is_single = limits->tensors == 1;
     t->rule = (ashlar_optimizer_rule){ashlar__optimizer_algorithm(config), *config};
     t->count = ashlar_arena_tensor_count(arena);
-    status = build(t, limits);
+    const ashlar_status status = build(t, limits);
     if (status != ASHLAR_OK) {
         ashlar__per_tensor_destroy(t);
         return status;
@@ -238,7 +227,7 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *t) {
     }
     for (size_t i = 0; t->runs != NULL && i < t->count; i++) {
         for (unsigned r = 0; r < ASHLAR_REGION_COUNT; r++) {
-            give(t, address(&t->runs[i], (ashlar_region)r));
+            give(t, ashlar__per_tensor_view(t, (ashlar_region)r, i));
         }
     }
     ashlar__per_tensor_drop_replica(t);
@@ -259,24 +248,4 @@ void ashlar__per_tensor_drop_replica(ashlar_per_tensor *t) {
         give(t, t->replica[i]);
         t->replica[i] = NULL;
     }
-}
-
-const void *ashlar__per_tensor_replica(const ashlar_per_tensor *t, size_t tensor) {
-    return t->replica[tensor];
-}
-
-size_t ashlar__per_tensor_list_count(const ashlar_per_tensor *t) {
-    return t->list_count;
-}
-
-void **ashlar__per_tensor_pointer(ashlar_per_tensor *t, size_t tensor) {
-    return &t->pointers[tensor];
-}
-
-void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
-    return address(&t->runs[tensor], region);
-}
-
-const double *ashlar__per_tensor_sum_address(const ashlar_per_tensor *t) {
-    return &t->scalars->sum;
 }

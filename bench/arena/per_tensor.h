@@ -56,7 +56,28 @@ void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimi
 /* Limits of per_tensor and lists_of_36. */
 extern const ashlar_arena_list_limits ashlar__list_limits_one, ashlar__list_limits_36;
 
-typedef struct ashlar_per_tensor ashlar_per_tensor;
+/* The device's block is [scalars][sums][runs][partials], as an optimizer's. */
+typedef struct ashlar_per_tensor {
+    const ashlar_arena *arena;
+    ashlar_allocator *allocator;
+    ashlar_device *device;
+    ashlar_stream stream;
+    bool is_single; /* a list is of one tensor, or a part of one */
+    ashlar_optimizer_rule rule;
+    size_t count;               /* tensors */
+    ashlar_optimizer_run *runs; /* [count] the host's copy, one for each tensor */
+    void **pointers;            /* [count] the program's, to parameters */
+    void **replica;             /* [count] */
+    ashlar_arena_list *lists;   /* [list_count] */
+    size_t list_count;
+    ashlar_optimizer_job *jobs;  /* [list_count] */
+    ashlar_copy_span *gradients; /* [span_count] part by part, list by list; only dst and bytes */
+    ashlar_copy_span *gathers;   /* [span_count] from a parameter to its place in the arena */
+    ashlar_copy_span *copies;    /* [span_count] from a parameter to the replica */
+    size_t span_count;
+    ashlar_optimizer_scalars *scalars; /* the device's, as are: */
+    ashlar_optimizer_scalars *sums;    /* [list_count] of which only `sum` is used */
+} ashlar_per_tensor;
 
 /*
  * Make scattered copies of an arena's tensors, with its parameters and gradients of now and moments
@@ -77,11 +98,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *ar
                                                           ashlar_per_tensor **out);
 void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
 
-size_t
-ashlar__per_tensor_list_count(const ashlar_per_tensor *per_tensor); /* launches of each kind */
-
-/* The program's pointer to one parameter tensor, which flatten changes; its other tensors. */
-void **ashlar__per_tensor_pointer(ashlar_per_tensor *per_tensor, size_t tensor);
+/* Device address of a tensor that is not the replica's. */
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                               size_t tensor);
 
@@ -93,9 +110,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_t
                                                         double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
-
-/* Device address of the sum of squares that the norm is the root of. */
-const double *ashlar__per_tensor_sum_address(const ashlar_per_tensor *per_tensor);
 
 /*
  * Queue copies of all parameters to their places in the arena, and let the pointers point there;
@@ -110,9 +124,6 @@ void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
-
-/* Device address of a tensor of the replica; NULL: there is none. */
-const void *ashlar__per_tensor_replica(const ashlar_per_tensor *per_tensor, size_t tensor);
 
 /*
  * Save the parameters as ashlar_checkpoint_save() does an arena's, in the same format, after a copy

@@ -1,5 +1,5 @@
 /* per_tensor_work.c - splits scattered tensors into lists, and works on them list by list. */
-#include "bench/arena/per_tensor_impl.h"
+#include "bench/arena/per_tensor.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
 
-/* Chunks that `elements` are, and how many of them `chunks` chunks have room for. */
+/* The chunks that `elements` fill, and the elements that `chunks` chunks have room for. */
 static size_t count_chunks(size_t elements, size_t chunk) {
     return elements / chunk + (elements % chunk != 0);
 }
@@ -16,7 +16,7 @@ static size_t room_in(size_t chunks, size_t chunk) {
     return chunks > SIZE_MAX / chunk ? SIZE_MAX : chunks * chunk;
 }
 
-/* The next list, from element *element of run *run on; both move to where it ends. */
+/* Make the next list, from element *element of run *run on, and move both to its end. */
 static ashlar_arena_list take(const ashlar_optimizer_run *runs, size_t count,
                               const ashlar_arena_list_limits *limits, size_t *run,
                               size_t *element) {
@@ -117,7 +117,7 @@ ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate
 }
 
 typedef struct fills {
-    const ashlar_copy_span *spans; /* the host's; they outlive what is queued */
+    const ashlar_copy_span *spans; /* the host's copies; they outlive the queued work */
     size_t count;
 } fills;
 

@@ -135,7 +135,7 @@ static void put_axis(const scene *s) {
     put_text(s, (LEFT + RIGHT) / 2, s->bottom + 400, "middle", s->unit);
 }
 
-/* Draw a line's marks; the first subject's is drawn last, so that no other mark hides it. */
+/* Draw a line's marks; the first subject's comes last, so that no other mark hides it. */
 static void put_line(const scene *s, size_t line) {
     const int y = s->top + (int)line * LINE_HEIGHT + LINE_HEIGHT / 2;
     put_text(s, LEFT - 120, y + 40, "end", s->results->labels[line]);

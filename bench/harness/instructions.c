@@ -14,7 +14,7 @@
 
 #include "allocator/base/error.h"
 
-/* Multiples of the pairs in the recorded list, so that exactly so many pairs run. */
+/* Multiples of the pairs in the recorded list, so that exactly this many pairs run. */
 enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
@@ -92,7 +92,7 @@ static ashlar_status count_into(const char *path, const char *device, const char
     }
     snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
     snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
-    const char *device_option = device != NULL ? "--device" : NULL; /* NULL ends the arguments */
+    const char *device_option = device != NULL ? "--device" : NULL; /* NULL ends the list */
     const char *arguments[] = {
         "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
         "--subject", subject, device_option,      device,   NULL};

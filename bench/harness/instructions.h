@@ -1,6 +1,4 @@
-/*
- * instructions.h - the instructions of one pair, counted by valgrind (internal).
- */
+/* instructions.h - the instructions of one pair, counted by valgrind (internal). */
 #ifndef ASHLAR_INSTRUCTIONS_H
 #define ASHLAR_INSTRUCTIONS_H
 

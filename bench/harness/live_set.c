@@ -3,8 +3,8 @@
 
 #include "allocator/base/check_level.h"
 
-/* A hash of the address: multiplied twice by the odd number nearest 2^64 / golden ratio, since
- * after one multiplication regularly spaced addresses would still be regularly spaced. */
+/* A hash of the address: multiplied twice by the odd number nearest 2^64 / golden ratio, since one
+ * multiplication would leave regularly spaced addresses regularly spaced. */
 static uint64_t priority(const ashlar_live_block *block) {
     const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
     const uint64_t once = (uint64_t)block->address * factor;
@@ -88,7 +88,7 @@ const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_li
 void ashlar__live_set_remove(ashlar_live_set *set, ashlar_live_block *block) {
     ashlar_live_block **link = &set->root;
     while (*link != block) {
-        ASHLAR_CHECK2(*link != NULL); /* else the block is not in the set */
+        ASHLAR_CHECK2(*link != NULL); /* otherwise the block is not in the set */
         link = block->address < (*link)->address ? &(*link)->left : &(*link)->right;
     }
     *link = join(block->left, block->right);

@@ -24,11 +24,9 @@ typedef struct ashlar_live_set {
     ashlar_live_block *root;
 } ashlar_live_set;
 
-/*
- * Insert a block and return NULL. If the block shares a byte with a block in the set, return that
- * one, and if it wraps around the end of the address space, return `block`; the set is unchanged
- * then. The block stays the caller's and must outlive its membership. Cost: O(log n).
- */
+/* Insert a block and return NULL. If it shares a byte with a block in the set, return that block;
+ * if it wraps around the end of the address space, return `block` itself; then the set is
+ * unchanged. The block stays the caller's and must outlive its membership. Cost: O(log n). */
 const ashlar_live_block *ashlar__live_set_insert(ashlar_live_set *set, ashlar_live_block *block);
 
 /* Remove a block, which must be in the set. Cost: O(log n). */

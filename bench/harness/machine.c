@@ -1,4 +1,4 @@
-/* machine.c - writes down the processor, system, device and versions of a measurement. */
+/* machine.c - describes the processor, system, device and versions of a measurement. */
 #include "bench/harness/machine.h"
 
 #include <dlfcn.h>
@@ -93,7 +93,7 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     char text[32];
     ashlar__json_add_string(w, "device", device->info.name);
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {
-        return; /* a software device has no driver, and the size that ASHLAR_SOFT gives it */
+        return; /* a software device has no driver, and its size is just an option */
     }
     ashlar__json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
     if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {

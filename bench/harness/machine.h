@@ -1,7 +1,5 @@
-/*
- * machine.h - the machine and versions of a measurement, as a JSON file beside the raw results
- * (internal).
- */
+/* machine.h - the machine and versions of a measurement, as a JSON file beside the raw results
+ * (internal). */
 #ifndef ASHLAR_MACHINE_H
 #define ASHLAR_MACHINE_H
 

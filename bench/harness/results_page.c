@@ -17,7 +17,7 @@ enum { PATH_BYTES = 4096, BOUNDS = 3, FIGURES = 2 };
 /* A figure for which less is better, and how the page shows it. */
 typedef struct figure {
     const char *key, *what, *unit;
-    double scale; /* the page's value / the file's value */
+    double scale; /* factor from the file's value to the page's */
 } figure;
 
 /* The benchmarks of one command of ashlar-bench. `ours` is this library's subject. */
@@ -80,7 +80,7 @@ static ashlar_status join(const page *p, const char *name, const char *suffix,
                : ashlar__fail(ASHLAR_EIO, "report: the folder's name is too long");
 }
 
-/* Read a file of the folder. If it does not exist, that is no error and *out is not set. */
+/* Read a file of the folder. A missing file is no error: *out is then not set. */
 static ashlar_status read_if_there(const page *p, const char *name, const char *suffix,
                                    char **out) {
     char path[PATH_BYTES];

@@ -1,6 +1,7 @@
 /* rounds.c - runs subjects in turn, round after round, and takes medians. */
 #include "bench/harness/rounds.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "allocator/base/check_level.h"
@@ -18,31 +19,55 @@ double ashlar__median(double *numbers, size_t count) {
     return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 
-/* Run a subject twice. The time of the second, warm run says how many repeats fill a round. */
-static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, size_t *repeats) {
-    double seconds = 0;
+double ashlar__turns_median(ashlar_turns *turns, size_t figure) {
+    return ashlar__median(turns->figures[figure], turns->rounds);
+}
+
+/* A subject is very slow if its operation takes longer than so many turns: the driver's plain calls
+ * are a thousand times slower than a cache's and would take up most of the measurement. */
+enum { SLOW_TURNS = 20 };
+
+static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {
+    double figures[ASHLAR_ROUNDS_FIGURES] = {0};
     for (int i = 0; i < 2; i++) {
-        ASHLAR_TRY(r->run(r->context, subject, 1, 0, &seconds));
+        ASHLAR_TRY(r->run(r->context, subject, 1, figures));
     }
-    *repeats = r->is_smoke || seconds >= r->round_s ? 1 : (size_t)(r->round_s / (seconds + 1e-9));
+    const bool is_slow = figures[0] > SLOW_TURNS * r->round_s && r->slow_rounds != 0;
+    turns->repeats =
+        r->is_smoke || figures[0] >= r->round_s ? 1 : (size_t)(r->round_s / (figures[0] + 1e-9));
+    turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* for now the most */
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__rounds_run(const ashlar_rounds *r, size_t count, size_t *repeats,
-                                 size_t *done) {
+static ashlar_status take_turn(const ashlar_rounds *r, size_t subject, size_t round,
+                               ashlar_turns *turns) {
+    double figures[ASHLAR_ROUNDS_FIGURES] = {0};
+    if (round >= turns->rounds) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(r->run(r->context, subject, turns->repeats, figures));
+    for (size_t i = 0; i < ASHLAR_ROUNDS_FIGURES; i++) {
+        turns->figures[i][round] = figures[i];
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__rounds_run(const ashlar_rounds *r, size_t count, ashlar_turns *turns) {
     const double start = ashlar__clock_s();
     const size_t most = r->is_smoke ? 1 : r->most;
     size_t round = 0;
+    ASHLAR_ASSERT(most <= ASHLAR_ROUNDS_MAX);
     for (size_t i = 0; i < count; i++) {
-        ASHLAR_TRY(warm_up(r, i, &repeats[i]));
+        ASHLAR_TRY(warm_up(r, i, &turns[i]));
     }
     for (; round < most && (round < r->least || ashlar__clock_s() - start < r->while_s); round++) {
         for (size_t i = 0; i < count; i++) {
             const size_t subject = (round + i) % count;
-            double seconds;
-            ASHLAR_TRY(r->run(r->context, subject, repeats[subject], round, &seconds));
+            ASHLAR_TRY(take_turn(r, subject, round, &turns[subject]));
         }
     }
-    *done = round;
+    for (size_t i = 0; i < count; i++) {
+        turns[i].rounds = turns[i].rounds < round ? turns[i].rounds : round;
+    }
     return ASHLAR_OK;
 }

@@ -10,31 +10,44 @@
 
 #include <ashlar/status.h>
 
+enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 3 };
+
 typedef struct ashlar_rounds {
-    size_t most, least; /* limits of the number of rounds */
+    size_t most, least; /* limits of the number of rounds, 1 .. ASHLAR_ROUNDS_MAX */
     double while_s;     /* seconds to go on for, within these limits */
     double round_s;     /* about how long one subject's turn takes, in seconds, by repeating */
     bool is_smoke;      /* one round without repeats */
-    /* Run a subject's operation `repeats` times and record the round. *seconds: per operation. */
-    ashlar_status (*run)(void *context, size_t subject, size_t repeats, size_t round,
-                         double *seconds);
+    size_t slow_rounds; /* a very slow subject takes part only in the first so many; 0: in all */
+    /* Run a subject's operation `repeats` times. figures: what is to be kept of the turn; the first
+     * is seconds per operation. */
+    ashlar_status (*run)(void *context, size_t subject, size_t repeats,
+                         double figures[static ASHLAR_ROUNDS_FIGURES]);
     void *context; /* the first argument of `run` */
 } ashlar_rounds;
 
+/* What came of one subject's turns. */
+typedef struct ashlar_turns {
+    size_t repeats;                                           /* of its operation in each turn */
+    size_t rounds;                                            /* that it took part in */
+    double figures[ASHLAR_ROUNDS_FIGURES][ASHLAR_ROUNDS_MAX]; /* by round */
+} ashlar_turns;
+
 /*
  * Run `count` subjects in rounds. Each round begins with a different subject, so that a noisy
- * machine disturbs all alike. Before that each subject runs twice, cold and warm, with round = 0:
- * the first round overwrites what `run` recorded.
+ * machine disturbs all alike. Before that each subject runs twice, cold and warm; what these runs
+ * return is not kept, but the warm one says how many repeats fill a turn.
  *
- * repeats   [count], out: how often each subject's operation is repeated, from its warm run
- * done      out: rounds that were run
+ * turns   [count], out
  *
  * Errors: those of `run`.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rounds_run(const ashlar_rounds *rounds, size_t count,
-                                                   size_t *repeats, size_t *done);
+                                                   ashlar_turns *turns);
 
 /* The median of `count` > 0 numbers: the middle one, or the mean of the middle two. Sorts them. */
 double ashlar__median(double *numbers, size_t count);
+
+/* The median of a figure over a subject's rounds. Sorts them. */
+double ashlar__turns_median(ashlar_turns *turns, size_t figure);
 
 #endif /* ASHLAR_ROUNDS_H */

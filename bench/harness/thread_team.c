@@ -26,7 +26,7 @@ struct ashlar_thread_team {
     pthread_cond_t ended; /* `busy` became 0 */
     uint64_t turn;        /* Lock: lock. Counts the calls of ashlar__thread_team_run() */
     size_t busy;          /* Lock: lock. Threads that have not finished this turn's work */
-    bool is_over;         /* Lock: lock. The threads are to end */
+    bool is_over;         /* Lock: lock. The threads must end */
     ashlar_thread_team_work work;
     void *arg;
     _Atomic size_t ready; /* threads that wait_at_line() has counted in this turn */
@@ -38,8 +38,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* Wait until all threads are here: the condition wakes them one by one, and timing must begin only
- * when all are awake. */
+/* Wait until all threads are awake: the condition wakes them one by one; timing begins after. */
 static void wait_at_line(ashlar_thread_team *team) {
     atomic_fetch_add(&team->ready, 1);
     while (atomic_load(&team->ready) < team->count) {

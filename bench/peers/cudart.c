@@ -8,11 +8,9 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/base/host.h"
 
-/*
- * An event recorded before any work was queued on the device is complete at once, without a call of
+/* An event recorded before any work was queued on the device is complete at once, without a call of
  * the driver. CUB therefore pays less for events here than with CUDA's own runtime, which favours
- * it in the comparison.
- */
+ * it in the comparison. */
 struct CUevent_st {
     unsigned int flags;
     cu_event recorded; /* the driver's event, created at the first record that follows work */

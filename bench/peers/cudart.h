@@ -12,10 +12,8 @@
 
 ASHLAR_BEGIN_DECLS
 
-/*
- * Choose the one device that the runtime's functions act on from now on. Call this before any of
- * them, and while no other thread is in one of them.
- */
+/* Choose the one device that the runtime's functions act on from now on. Call this before any of
+ * them, and while no other thread is in one of them. */
 void ashlar__cudart_use(ashlar_device *device);
 
 ASHLAR_END_DECLS

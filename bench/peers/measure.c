@@ -1,6 +1,7 @@
 /* measure.c - runs a workload on each subject in rounds that take turns, and times them. */
 #include "bench/peers/measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/*
- * If one run of the body takes a subject longer than SLOW_ROUNDS rounds, the subject takes part
- * only in the first ROUNDS_OF_SLOW rounds: the driver's plain calls are a thousand times slower
- * than a cache's and would otherwise take up most of the measurement.
- */
-enum { SLOW_ROUNDS = 20, ROUNDS_OF_SLOW = 5 };
+enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in rounds.h */
 
 /* One subject: an instance of a peer, and the blocks that its threads hold. */
 typedef struct subject {
@@ -25,9 +21,8 @@ typedef struct subject {
     void **variables; /* [threads, variable_stride]: blocks; NULL: the variable is free */
     size_t *sizes;    /* laid out like `variables`: the size of the block in each, in bytes; NULL
                          unless the peer has give_sized */
-    size_t repeats;   /* runs of the body in one round */
-    size_t rounds;    /* rounds that the subject takes part in: the first so many */
-    double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
+    bool has_run;     /* the prologue and once the body */
+    uint64_t driver_calls; /* of that run of the body */
 } subject;
 
 typedef struct bench {
@@ -52,43 +47,33 @@ static size_t variable_stride(const ashlar_workload *w) {
     return w->variable_count + 16;
 }
 
-/* The loop that is timed. False: the peer had no block for operation *at. */
-static bool run_ops(const subject *s, ashlar_stream stream, void **variables, const ashlar_op **at,
-                    const ashlar_op *end) {
+/*
+ * The loop that is timed. False: the peer had no block for operation *at. is_sized, which is a
+ * constant, and so are the branches on it: the peer has give_sized(), and each block's size is
+ * remembered in `sizes`.
+ */
+static ASHLAR_ALWAYS_INLINE bool run_ops(const subject *s, ashlar_stream stream, void **variables,
+                                         size_t *sizes, bool is_sized, const ashlar_op **at,
+                                         const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
     void (*const give)(void *, void *) = s->peer->give;
+    void (*const give_sized)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
     void *const self = s->self;
     for (const ashlar_op *op = *at; op != end; op++) {
         void **variable = &variables[op->variable];
         if (op->bytes == 0) {
-            give(self, *variable);
+            if (is_sized) {
+                give_sized(self, *variable, sizes[op->variable], stream);
+            } else {
+                give(self, *variable);
+            }
             *variable = NULL;
             continue;
         }
         *variable = take(self, op->bytes, stream);
-        if (*variable == NULL) {
-            *at = op;
-            return false;
+        if (is_sized) {
+            sizes[op->variable] = op->bytes;
         }
-    }
-    return true;
-}
-
-/* run_ops() for a peer with give_sized(): the caller remembers each block's size in `sizes`. */
-static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variables, size_t *sizes,
-                          const ashlar_op **at, const ashlar_op *end) {
-    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
-    void (*const give)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
-    void *const self = s->self;
-    for (const ashlar_op *op = *at; op != end; op++) {
-        void **variable = &variables[op->variable];
-        if (op->bytes == 0) {
-            give(self, *variable, sizes[op->variable], stream);
-            *variable = NULL;
-            continue;
-        }
-        *variable = take(self, op->bytes, stream);
-        sizes[op->variable] = op->bytes;
         if (*variable == NULL) {
             *at = op;
             return false;
@@ -100,12 +85,13 @@ static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variabl
 static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
                                size_t end) {
     const ashlar_workload *w = b->workload;
+    const ashlar_stream stream = b->streams[thread];
     const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
     const size_t first = thread * variable_stride(w);
+    void **variables = s->variables + first;
     const bool is_done = s->sizes == NULL
-                             ? run_ops(s, b->streams[thread], s->variables + first, &at, stop)
-                             : run_sized_ops(s, b->streams[thread], s->variables + first,
-                                             s->sizes + first, &at, stop);
+                             ? run_ops(s, stream, variables, NULL, false, &at, stop)
+                             : run_ops(s, stream, variables, s->sizes + first, true, &at, stop);
     return is_done ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
                                   s->peer->name, at->bytes, w->name);
@@ -114,13 +100,10 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
 /* Run operations [begin, end) as one step. The step is ended even if an operation fails. */
 static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
                               size_t end) {
-    ashlar_status status = s->peer->begin_step(s->self, b->streams[thread]);
-    if (status == ASHLAR_OK) {
-        status = run_range(s, b, thread, begin, end);
-        const ashlar_status ended = s->peer->end_step(s->self);
-        status = status == ASHLAR_OK ? ended : status;
-    }
-    return status;
+    ASHLAR_TRY(s->peer->begin_step(s->self, b->streams[thread]));
+    const ashlar_status status = run_range(s, b, thread, begin, end);
+    const ashlar_status ended = s->peer->end_step(s->self);
+    return status == ASHLAR_OK ? ended : status;
 }
 
 /* Run a stretch on a subject that has begin_step() and end_step(). */
@@ -155,10 +138,8 @@ static void leave(const subject *s) {
 static ashlar_status run_stretch(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;
-    ashlar_status status = enter(s, thread);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(enter(s, thread));
+    ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < turn->repeats && status == ASHLAR_OK; i++) {
         status = s->peer->begin_step != NULL
                      ? run_steps(turn, thread)
@@ -194,7 +175,7 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     return status;
 }
 
-/* Instead of the epilogue: give back every block that the prologue or a failed run left taken. */
+/* Instead of the epilogue: give back every block that the prologue or a failed run still holds. */
 static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *turn = arg;
     const subject *s = turn->subject;
@@ -236,15 +217,15 @@ static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t co
     if (b->subjects == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
     }
-    ashlar_status status = ashlar__thread_team_create(b->config->threads, &b->team);
-    for (size_t i = 0; i < b->config->threads && status == ASHLAR_OK; i++) {
-        status = ashlar_stream_create(b->config->device, &b->streams[i]);
+    ASHLAR_TRY(ashlar__thread_team_create(b->config->threads, &b->team));
+    for (size_t i = 0; i < b->config->threads; i++) {
+        ASHLAR_TRY(ashlar_stream_create(b->config->device, &b->streams[i]));
     }
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         b->count++;
-        status = create_subject(b, &b->subjects[i], peers[i]);
+        ASHLAR_TRY(create_subject(b, &b->subjects[i], peers[i]));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static void tear_down(bench *b) {
@@ -266,43 +247,23 @@ static uint64_t driver_calls(const ashlar_device *device) {
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 
-static void plan_rounds(const bench *b, subject *s, double body_ns) {
-    const double repeats = b->config->round_ns / (body_ns + 1);
-    const bool is_slow = body_ns > SLOW_ROUNDS * b->config->round_ns;
-    s->repeats = repeats < 1 ? 1 : (size_t)repeats;
-    s->rounds = is_slow && b->config->rounds > ROUNDS_OF_SLOW ? ROUNDS_OF_SLOW : b->config->rounds;
-}
-
-/* Run the prologue, then the body twice: to count driver calls, then to plan rounds by its time. */
-static ashlar_status run_first(const bench *b, subject *s, ashlar_measurement *out) {
+/* A subject's turn; its first run begins with the prologue, and its driver calls are counted. */
+static ashlar_status take_turn(void *context, size_t index, size_t repeats,
+                               double figures[static ASHLAR_ROUNDS_FIGURES]) {
+    const bench *b = context;
     const ashlar_workload *w = b->workload;
+    subject *s = &b->subjects[index];
     double wall_ns;
-    ashlar_status status = run(b, s, 0, w->body_begin, 1, &wall_ns);
+    if (!s->has_run) {
+        ASHLAR_TRY(run(b, s, 0, w->body_begin, 1, &wall_ns));
+    }
     const uint64_t before = driver_calls(b->config->device);
-    if (status == ASHLAR_OK) {
-        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
+    ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, repeats, &wall_ns));
+    if (!s->has_run) {
+        s->driver_calls = driver_calls(b->config->device) - before;
+        s->has_run = true;
     }
-    out->driver_calls = driver_calls(b->config->device) - before;
-    if (status == ASHLAR_OK) {
-        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
-    }
-    plan_rounds(b, s, wall_ns);
-    return status;
-}
-
-static ashlar_status run_rounds(const bench *b) {
-    const ashlar_workload *w = b->workload;
-    for (size_t round = 0; round < b->config->rounds; round++) {
-        for (size_t i = 0; i < b->count; i++) {
-            subject *s = &b->subjects[(round + i) % b->count];
-            double wall_ns;
-            if (round >= s->rounds) {
-                continue;
-            }
-            ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns));
-            s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
-        }
-    }
+    figures[0] = wall_ns / 1e9 / (double)repeats;
     return ASHLAR_OK;
 }
 
@@ -314,24 +275,30 @@ static double reserved_over_live(const bench *b, const subject *s) {
     if (usage.live_peak_bytes == 0 && b->config->threads == 1) {
         usage.live_peak_bytes = b->workload->peak_bytes;
     }
-    return usage.live_peak_bytes == 0
-               ? 0
+    return usage.live_peak_bytes == 0 || usage.reserved_peak_bytes == 0
+               ? NAN
                : (double)usage.reserved_peak_bytes / (double)usage.live_peak_bytes;
 }
 
-static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
-    ashlar_status status = ASHLAR_OK;
+static ashlar_status run_all(bench *b, ashlar_measurement *out) {
+    const ashlar_rounds rounds = {.most = b->config->rounds,
+                                  .least = b->config->rounds,
+                                  .round_s = b->config->round_ns / 1e9,
+                                  .slow_rounds = ROUNDS_OF_SLOW,
+                                  .run = take_turn,
+                                  .context = b};
+    ashlar_turns *turns = ashlar__host_calloc(b->count, sizeof *turns);
+    if (turns == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", b->count);
+    }
+    const ashlar_status status = ashlar__rounds_run(&rounds, b->count, turns);
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
-        status = run_first(b, &b->subjects[i], &out[i]);
+        const double ns = ashlar__turns_median(&turns[i], 0) * 1e9;
+        out[i] = (ashlar_measurement){.ns_pair = ns / (double)b->workload->body_pairs,
+                                      .driver_calls = b->subjects[i].driver_calls,
+                                      .reserved_over_live = reserved_over_live(b, &b->subjects[i])};
     }
-    if (status == ASHLAR_OK) {
-        status = run_rounds(b);
-    }
-    for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
-        subject *s = &b->subjects[i];
-        out[i].ns_pair = ashlar__median(s->ns_pair, s->rounds);
-        out[i].reserved_over_live = reserved_over_live(b, s);
-    }
+    ashlar__host_free(turns);
     return status;
 }
 

@@ -1,9 +1,8 @@
 /*
- * measure.h - what a workload costs each subject, in rounds that take turns (internal).
+ * measure.h - measures what a workload costs each subject, in rounds that take turns (internal).
  *
  * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds. In each round all subjects take turns, and
- * each round begins with a different subject, so that a noisy machine disturbs all alike.
+ * to count driver calls, then the body in timed rounds (harness/rounds.h).
  */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H
@@ -14,17 +13,15 @@
 typedef struct ashlar_measure_config {
     ashlar_device *device;
     size_t threads;  /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on its own stream */
-    size_t rounds;   /* 1 .. ASHLAR_MEASURE_ROUNDS_MAX; a very slow subject takes part in fewer */
+    size_t rounds;   /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
     double round_ns; /* about how long one subject's turn takes, by repeating the body */
 } ashlar_measure_config;
 
-enum { ASHLAR_MEASURE_ROUNDS_MAX = 101 };
-
 typedef struct ashlar_measurement {
-    double ns_pair;            /* median over the rounds of wall time / pairs of one thread: with
-                                  perfect scaling the same for any number of threads */
+    double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
+                                * perfect scaling keeps constant for any number of threads */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
-    double reserved_over_live; /* peak of reserved bytes / peak of live bytes; 0: not known */
+    double reserved_over_live; /* peak of reserved bytes / peak of live bytes; NaN: not known */
 } ashlar_measurement;
 
 /*

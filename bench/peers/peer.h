@@ -1,6 +1,4 @@
-/*
- * peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal).
- */
+/* peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal). */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
@@ -22,14 +20,15 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
 /*
  * `create` makes an instance whose cache is empty. A thread uses the instance between `enter` and
  * `leave`, always under the same thread number. Each step of a list is between `begin_step` and
- * `end_step`. A function that is NULL has nothing to do. A peer has either `give` or `give_sized`.
+ * `end_step`. A peer without a function, such as `enter`, has NULL for it. A peer has either `give`
+ * or `give_sized`.
  *
  * Threads: take, give, give_sized, begin_step and end_step may run in several threads at once; the
  * other functions in one at a time.
  */
 typedef struct ashlar_peer {
     const char *name;
-    const char *version; /* NULL: not known */
+    const char *version;                                         /* NULL: not known */
     ashlar_status (*create)(ashlar_device *device, void **self); /* in: *self == origin */
     void (*destroy)(void *self); /* call it after every block has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
@@ -44,21 +43,20 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
 } ashlar_peer;
 
-const ashlar_peer *ashlar__peer_ashlar(void);
-const ashlar_peer *ashlar__peer_floor(void);
-const ashlar_peer *ashlar__peer_cub(void);      /* only in builds with CUB */
-const ashlar_peer *ashlar__peer_jemalloc(void); /* only in builds with jemalloc */
-const ashlar_peer *ashlar__peer_glibc(void);
-const ashlar_peer *ashlar__peer_driver(void);
-const ashlar_peer *
-ashlar__peer_cuda_async(void); /* only on a device that ashlar__peer_cuda_async_serves() */
+extern const ashlar_peer ashlar__peer_ashlar;
+extern const ashlar_peer ashlar__peer_plan; /* ashlar with steps; usual only for plans */
+extern const ashlar_peer ashlar__peer_floor;
+extern const ashlar_peer ashlar__peer_cub;      /* only in builds with CUB */
+extern const ashlar_peer ashlar__peer_jemalloc; /* only in builds with jemalloc */
+extern const ashlar_peer ashlar__peer_glibc;
+extern const ashlar_peer ashlar__peer_driver;
+extern const ashlar_peer ashlar__peer_cuda_async; /* only on a device that it serves */
+extern const ashlar_peer ashlar__peer_none;       /* the empty loop; measured only if it is named */
 bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
-const ashlar_peer *ashlar__peer_plan(void); /* ashlar with steps; usual only for plans */
-const ashlar_peer *ashlar__peer_none(void); /* the empty loop; measured only if it is named */
 
-/* All available peers, in the order of the report: ashlar, floor, those that the build includes
- * (cub, jemalloc), glibc, driver, cuda_async, those that were loaded (peer_loaded.h), plan, none.
- * Returns how many. */
+/* All available peers, in the order of the report: ashlar, floor, cub and jemalloc if the build has
+ * them, glibc, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number.
+ */
 enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 

@@ -1,4 +1,4 @@
-/* peer_ashlar.c - ashlar's allocator, through its public functions; and the same with its plan. */
+/* peer_ashlar.c - ashlar's allocator through its public functions, without and with plans. */
 #include "bench/peers/peer.h"
 
 #include "allocator/base/error.h"
@@ -36,17 +36,14 @@ static void usage(void *self, ashlar_peer_usage *out) {
     *out = (ashlar_peer_usage){stats.reserved_peak_bytes, stats.live_peak_bytes};
 }
 
-const ashlar_peer *ashlar__peer_ashlar(void) {
-    static const ashlar_peer peer = {
-        .name = "ashlar",
-        .create = create,
-        .destroy = destroy,
-        .take = take,
-        .give = give,
-        .usage = usage,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_ashlar = {
+    .name = "ashlar",
+    .create = create,
+    .destroy = destroy,
+    .take = take,
+    .give = give,
+    .usage = usage,
+};
 
 static ashlar_status begin_step(void *self, ashlar_stream stream) {
     return ashlar_step_begin(self, stream, STEP_KEY);
@@ -56,16 +53,13 @@ static ashlar_status end_step(void *self) {
     return ashlar_step_end(self);
 }
 
-const ashlar_peer *ashlar__peer_plan(void) {
-    static const ashlar_peer peer = {
-        .name = "plan",
-        .create = create,
-        .destroy = destroy,
-        .take = take,
-        .give = give,
-        .usage = usage,
-        .begin_step = begin_step,
-        .end_step = end_step,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_plan = {
+    .name = "plan",
+    .create = create,
+    .destroy = destroy,
+    .take = take,
+    .give = give,
+    .usage = usage,
+    .begin_step = begin_step,
+    .end_step = end_step,
+};

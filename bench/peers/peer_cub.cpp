@@ -53,14 +53,14 @@ void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-char version[16]; // written by ashlar__peer_cub()
-
-const ashlar_peer peer = {"cub", version, create,  destroy, nullptr, nullptr, take,
-                          give,  usage,   nullptr, nullptr, nullptr, nullptr, false};
+const char *version() {
+    static char text[16];
+    (void)std::snprintf(text, sizeof text, "%d.%d", CUB_MAJOR_VERSION, CUB_MINOR_VERSION);
+    return text;
+}
 
 } // namespace
 
-extern "C" const ashlar_peer *ashlar__peer_cub(void) {
-    (void)std::snprintf(version, sizeof version, "%d.%d", CUB_MAJOR_VERSION, CUB_MINOR_VERSION);
-    return &peer;
-}
+extern "C" const ashlar_peer ashlar__peer_cub = {
+    "cub", version(), create,  destroy, nullptr, nullptr, take,
+    give,  usage,     nullptr, nullptr, nullptr, nullptr, false};

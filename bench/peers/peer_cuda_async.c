@@ -33,7 +33,7 @@ static struct {
 #undef X
 } driver;
 
-/* Of the one instance at a time: a device has only one default pool. */
+/* The device of the only instance: a device has one default pool. */
 static ashlar_device *device_in_use;
 static cu_mem_pool pool;
 
@@ -91,7 +91,7 @@ static ashlar_status create(ashlar_device *device, void **self) {
                                 : ashlar__driver_error(device->driver, "cuda_async", result);
 }
 
-/* Empties the pool, so that the next list begins with nothing cached. */
+/* Empties the pool, so that the next list begins without a cache. */
 static void destroy(void *self) {
     (void)self;
     if (ashlar__device_synchronize(device_in_use) == ASHLAR_OK &&
@@ -133,17 +133,14 @@ static void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-const ashlar_peer *ashlar__peer_cuda_async(void) {
-    static const ashlar_peer peer = {
-        .name = "cuda_async",
-        .create = create,
-        .destroy = destroy,
-        .enter = enter,
-        .leave = leave,
-        .take = take,
-        .give_sized = give_sized,
-        .usage = usage,
-        .hides_calls = true,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_cuda_async = {
+    .name = "cuda_async",
+    .create = create,
+    .destroy = destroy,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give_sized = give_sized,
+    .usage = usage,
+    .hides_calls = true,
+};

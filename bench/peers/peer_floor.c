@@ -1,5 +1,5 @@
 /*
- * peer_floor.c - the floor: the least that any allocator of device memory has to do on a hit.
+ * peer_floor.c - the floor: the least that any allocator of device memory must do on a hit.
  *
  *   take   pop the first block of the calling thread's free list for this size class; above 1 MiB,
  *          the first block of exactly this size
@@ -29,8 +29,8 @@
 #define RANGE_MIN_BYTES ((size_t)1 << 30)
 
 enum {
-    LARGE_BITS = 12, /* above SMALL_BYTES a hash of the size chooses one of 2^12 lists, which may
-                        mix sizes and is searched */
+    LARGE_BITS = 12, /* above SMALL_BYTES, a hash of the size chooses one of 2^12 lists, which may
+                      * mix sizes and is searched */
     LIST_COUNT = ASHLAR_SC_COUNT + (1 << LARGE_BITS),
     SLAB_BLOCKS = 256,
 };
@@ -79,7 +79,7 @@ static uint32_t list_of_large(size_t grains) {
 
 /* --- a miss: cut a new block ----------------------------------------------------------------- */
 
-/* Zeroed memory that is backed by pages only as it is written; PROT_NONE: addresses alone. */
+/* Zeroed memory, backed by pages only when it is written. PROT_NONE: addresses without memory. */
 static void *map_lazily(size_t bytes, int access) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *memory = mmap(NULL, bytes, access, flags, -1, 0);
@@ -282,15 +282,12 @@ static void leave(void *self) {
     mine = NULL;
 }
 
-const ashlar_peer *ashlar__peer_floor(void) {
-    static const ashlar_peer peer = {
-        .name = "floor",
-        .create = create,
-        .destroy = destroy,
-        .enter = enter,
-        .leave = leave,
-        .take = take,
-        .give = give,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_floor = {
+    .name = "floor",
+    .create = create,
+    .destroy = destroy,
+    .enter = enter,
+    .leave = leave,
+    .take = take,
+    .give = give,
+};

@@ -25,8 +25,5 @@ static void give(void *self, void *ptr) {
     free(ptr);
 }
 
-const ashlar_peer *ashlar__peer_jemalloc(void) {
-    static const ashlar_peer peer = {
-        .name = "jemalloc", .version = VERSION, .take = take, .give = give};
-    return &peer;
-}
+const ashlar_peer ashlar__peer_jemalloc = {
+    .name = "jemalloc", .version = VERSION, .take = take, .give = give};

@@ -111,8 +111,8 @@ static ashlar_status take_apart(const char *text, spec *out) {
                                   text, NAME_BYTES - 1);
 }
 
-/* "dir/libNAME.so.1" has the name NAME. Tables, charts and pages show it unescaped, so its letters
- * are restricted to name_letters. */
+/* "dir/libNAME.so.1" gets the name NAME. Only name_letters are allowed, since tables, charts and
+ * pages show the name unescaped. */
 static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
     const char *slash = strrchr(path, '/');
     const char *begin = slash != NULL ? slash + 1 : path;
@@ -132,7 +132,7 @@ static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
                               path, name);
 }
 
-/* Open it by its real path: dlopen() would not look for a name without a slash in this folder. */
+/* Open it by its real path: without a slash in the name, dlopen() would not look in this folder. */
 static void *open_object(const char *path) {
     char *real = realpath(path, NULL);
     void *object = dlopen(real != NULL ? real : path, RTLD_NOW | RTLD_LOCAL);

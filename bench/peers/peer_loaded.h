@@ -29,7 +29,7 @@
 
 /*
  * Load a peer, for as long as the process lives. The peer's name is the file's, without the leading
- * "lib" and without ".so" and what follows it. The object's symbols stay local (RTLD_LOCAL).
+ * "lib", and cut off at ".so". The object's symbols stay local (RTLD_LOCAL).
  *
  * text     FILE, or FILE:ALLOC,FREE if the functions have other names
  *

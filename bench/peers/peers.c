@@ -37,24 +37,19 @@ static void give_driver(void *self, void *ptr) {
     (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar__ptr_in(ptr)));
 }
 
-const ashlar_peer *ashlar__peer_driver(void) {
-    static const ashlar_peer peer = {
-        .name = "driver",
-        .create = create_driver,
-        .enter = enter_driver,
-        .leave = leave_driver,
-        .take = take_driver,
-        .give = give_driver,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_driver = {
+    .name = "driver",
+    .create = create_driver,
+    .enter = enter_driver,
+    .leave = leave_driver,
+    .take = take_driver,
+    .give = give_driver,
+};
 
 /* --- the C library --------------------------------------------------------------------------- */
 
-/*
- * The C library's malloc() and free(), looked up in the library itself: in a program that is linked
- * with jemalloc, the plain names are jemalloc's functions.
- */
+/* The C library's malloc() and free(), looked up in the library itself: in a program that is linked
+ * with jemalloc, the plain names are jemalloc's functions. */
 static void *(*take_host)(size_t bytes);
 static void (*give_host)(void *ptr);
 
@@ -84,15 +79,12 @@ static void give_glibc(void *self, void *ptr) {
     give_host(ptr);
 }
 
-const ashlar_peer *ashlar__peer_glibc(void) {
-    static const ashlar_peer peer = {
-        .name = "glibc",
-        .create = create_glibc,
-        .take = take_glibc,
-        .give = give_glibc,
-    };
-    return &peer;
-}
+const ashlar_peer ashlar__peer_glibc = {
+    .name = "glibc",
+    .create = create_glibc,
+    .take = take_glibc,
+    .give = give_glibc,
+};
 
 /* --- nothing: what the loop itself costs ----------------------------------------------------- */
 
@@ -110,35 +102,30 @@ static void give_none(void *self, void *ptr) {
     (void)ptr;
 }
 
-const ashlar_peer *ashlar__peer_none(void) {
-    static const ashlar_peer peer = {.name = "none", .take = take_none, .give = give_none};
-    return &peer;
-}
+const ashlar_peer ashlar__peer_none = {.name = "none", .take = take_none, .give = give_none};
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-static size_t add(const ashlar_peer *out[], size_t count, const ashlar_peer *peer) {
-    if (peer != NULL) {
-        out[count++] = peer;
-    }
-    return count;
-}
-
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
-    size_t count = 0;
-    count = add(out, count, ashlar__peer_ashlar());
-    count = add(out, count, ashlar__peer_floor());
-#define X(name) count = add(out, count, ashlar__peer_##name());
-    ASHLAR_BENCH_PEERS /* from the build: X(cub), X(jemalloc), both or none */
+    static const ashlar_peer *const first[] = {
+        &ashlar__peer_ashlar,
+        &ashlar__peer_floor,
+#define X(name) &ashlar__peer_##name,
+        ASHLAR_BENCH_PEERS /* from the build: X(cub), X(jemalloc), both or none */
 #undef X
-    count = add(out, count, ashlar__peer_glibc());
-    count = add(out, count, ashlar__peer_driver());
-    count = add(out, count, ashlar__peer_cuda_async());
-    for (size_t i = 0; i < ASHLAR_PEERS_LOADED_MAX; i++) {
-        count = add(out, count, ashlar__peer_loaded(i));
+            & ashlar__peer_glibc,
+        &ashlar__peer_driver,
+        &ashlar__peer_cuda_async,
+    };
+    size_t count = sizeof first / sizeof first[0];
+    const ashlar_peer *loaded;
+    memcpy(out, first, sizeof first);
+    for (size_t i = 0; (loaded = ashlar__peer_loaded(i)) != NULL; i++) {
+        out[count++] = loaded;
     }
-    count = add(out, count, ashlar__peer_plan());
-    return add(out, count, ashlar__peer_none());
+    out[count++] = &ashlar__peer_plan;
+    out[count++] = &ashlar__peer_none;
+    return count;
 }
 
 const ashlar_peer *ashlar__peer_find(const char *name) {

@@ -3,7 +3,7 @@
  * (internal).
  *
  * A list has three parts: a prologue that is run once, a body that is run again and again, and an
- * epilogue that gives back what the prologue left. Seeds are fixed, so a list is the same on every
+ * epilogue that gives back the remaining blocks. Seeds are fixed, so a list is the same on every
  * machine and in every run.
  *
  * Invariants (tests/bench/peers/test_workload.c runs every list against them):
@@ -40,7 +40,7 @@ typedef struct ashlar_workload {
     size_t variable_count; /* variables are 0 .. variable_count-1 */
     uint64_t peak_bytes;
     size_t live_max;
-    size_t *steps; /* [step_count]: index of each step's first operation; it ends at the next's */
+    size_t *steps; /* [step_count]: index of the first operation of each step */
     size_t step_count, step_capacity;
     /* The fields below are used only while the list is recorded. */
     uint32_t *taken;          /* [variable_count]: size of the variable's block; 0: free */
@@ -48,16 +48,16 @@ typedef struct ashlar_workload {
     size_t variable_capacity;
     size_t free_count;
     uint64_t live_bytes;
-    bool has_failed; /* host memory ran out; the calls that record then do nothing */
+    bool has_failed; /* host memory ran out; from then on nothing is recorded */
 } ashlar_workload;
 
 /* How to record a list, and on how many threads it runs by default. */
 typedef struct ashlar_workload_spec {
     const char *name;
     const char *variant;
-    bool has_threads; /* to show how a subject scales: by default on one thread and on two */
+    bool has_threads; /* the report shows scaling: by default, run on one thread and on two */
     void (*record)(ashlar_workload *w, uint32_t bytes);
-    uint32_t bytes; /* the argument of `record`: a size, or whatever else the list varies by */
+    uint32_t bytes; /* the argument of `record`: a size, or what else distinguishes variants */
 } ashlar_workload_spec;
 
 /* The lists that compare allocators, in the order of the report. *count: how many. */
@@ -70,7 +70,7 @@ const ashlar_workload_spec *ashlar__workload_plan_specs(size_t *count);
  * Record the list of a spec.
  *
  * Ownership: the caller ends *out with ashlar__workload_finish().
- * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
+ * Errors:    ASHLAR_EHOSTMEM; *out is then unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
                                                       const ashlar_workload_spec *spec);
@@ -85,14 +85,14 @@ size_t ashlar__workload_body_steps(const ashlar_workload *w);
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
 
-/* The body begins or ends here. Without a call it begins or ends where the list does. */
+/* The body begins or ends here; by default it begins and ends with the list. */
 void ashlar__workload_begin_body(ashlar_workload *w);
 void ashlar__workload_end_body(ashlar_workload *w);
 
 /* A step of the program begins here, for peers that have begin_step(). */
 void ashlar__workload_begin_step(ashlar_workload *w);
 
-/* rnn_warm and rnn_cold: how many training steps the body has, and the longest sequence. */
+/* rnn_warm and rnn_cold: the training steps in the body, and the length of the longest sequence. */
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
 
 #endif /* ASHLAR_WORKLOAD_H */

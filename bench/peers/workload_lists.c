@@ -1,7 +1,5 @@
-/*
- * workload_lists.c - the lists of operations that are measured. Nearly every size in the training
- * steps of a 2-layer LSTM is proportional to the step's length, which is drawn for each step.
- */
+/* workload_lists.c - the lists of operations that are measured. Nearly every size in the training
+ * steps of a 2-layer LSTM is proportional to the step's length, which is drawn for each step. */
 #include "bench/peers/workload.h"
 
 #include <math.h>
@@ -17,8 +15,8 @@ enum {
     SYMBOLS = 128, /* classes of the output */
     GATES = 4,
     SEED = 20261121,
-    OTHERS_BYTES = 1 << 30, /* the program's other blocks: so many live bytes let a thread's cache
-                               hold all blocks of a step */
+    OTHERS_BYTES = 1 << 30, /* the program's other blocks: that many live bytes let a thread's cache
+                             * hold all blocks of a step */
 };
 
 typedef struct shape {
@@ -91,7 +89,7 @@ static void record_step(ashlar_workload *w, shape s) {
     record_backward(w, s, &k, record_loss(w, s));
 }
 
-/* The body: 1000 training steps of random length. is_warm != 0: one of full length precedes it. */
+/* The body: 1000 training steps of random length. If is_warm is 1, one of full length is first. */
 static void record_rnn(ashlar_workload *w, uint32_t is_warm) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
@@ -114,10 +112,8 @@ static void record_turns(ashlar_workload *w, uint32_t turns) {
     }
 }
 
-/*
- * The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
- * live. The same step precedes the body, so that caches are filled and a plan is recorded.
- */
+/* The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
+ * live. The same step precedes the body, so that caches are filled and a plan is recorded. */
 static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
     const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
     record_turns(w, turns);
@@ -133,13 +129,13 @@ static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
 #define MIB ((uint32_t)1 << 20)
 
 enum {
-    PAIRS = 256,        /* in the body of one_size: its 4 KiB of operations stay in the CPU cache */
+    PAIRS = 256,        /* in the body of one_size, whose 4 KiB of operations stay in the cache */
     HOLES = 2000,       /* free blocks in the fragmented heap */
     TENSORS = 400,      /* blocks in a mix */
     SHUFFLES = 8,       /* times that the body of a mix takes and gives all blocks */
     RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
     RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
-    TAKES_PER_FIVE = 3, /* of 5 random operations 3 take: mostly nearly RANDOM_LIVE are live */
+    TAKES_PER_FIVE = 3, /* 3 of 5 random operations take: mostly nearly RANDOM_LIVE are live */
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {

@@ -22,20 +22,23 @@ typedef struct command {
     size_t memory_bytes;
     const char *json;
     const char *svg;
+    size_t passes;
     bool finds_capacity;
     bool has_plan;
     bool wants_help;
-    ashlar_replay_pack pack; /* if pack.path is NULL, logs are replayed instead */
-    const char *capacity;    /* --capacity as text: bytes that the plan may take; NULL: not given */
+    ashlar_pack_job pack; /* if pack.path is NULL, logs are replayed instead */
+    const char *capacity; /* --capacity as text: bytes that the plan may take; NULL: not given */
 } command;
 
-enum { OPTION_COUNT = 10 };
+enum { OPTION_COUNT = 11, PASSES_MAX = 100000, CAPACITY_PASSES = 20 /* by default */ };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[] = {
         {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
         {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
          "find the smallest device on which it passes"},
+        {"repeat", "N", ASHLAR_OPTION_COUNT, &c->passes, 1, PASSES_MAX,
+         "passes of one allocator; to find a capacity: 20"},
         {"plan", NULL, ASHLAR_OPTION_FLAG, &c->has_plan, 0, 0,
          "record its first step, replay the others on a plan"},
         {"pack", "FILE", ASHLAR_OPTION_TEXT, &c->pack.path, 0, 0,
@@ -59,14 +62,13 @@ static void print_help(const ashlar_option *options) {
     ashlar__options_print(stdout, options, OPTION_COUNT);
     printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
            "Its events are done in its order, on its threads and streams, and each block is\n"
-           "checked against every live one. Memory is not touched: the device may be larger\n"
-           "than the host. JSON: an object for one FILE, an array of them for several; sizes\n"
-           "in bytes; hit_rate is the share of allocations that took no new memory;\n"
-           "ns_per_op counts the calls to the allocator alone. For --plan steps are begun by\n"
-           "rows of Action step, or found; a log without is one step, and is done twice.\n"
+           "checked against every live one; a pass frees at its end what FILE leaves live.\n"
+           "Memory is not touched: the device may be larger than the host. JSON: an object\n"
+           "for one FILE, else an array; sizes in bytes; hit_rate: the share of allocations\n"
+           "that took no new memory; ns_per_op: of the calls to the allocator alone. For\n"
+           "--plan steps begin at rows of Action step, or are found; else a pass is a step.\n"
            "--pack reads what MiniMalloc reads (id,lower,upper,size) and verifies its plan.\n"
-           "Exit: 0, 1 a file cannot be read, something failed, or a plan does not fit, 2 a\n"
-           "bad option.\n");
+           "Exit: 0; 1 a file is unreadable, a thing failed, a plan does not fit; 2 usage.\n");
 }
 
 /* ---- the command line ---- */
@@ -120,34 +122,73 @@ static double mib(uint64_t bytes) {
     return (double)bytes / (double)(1 << 20);
 }
 
-static void print_result(const command *c, const ashlar_rmm_log *log,
-                         const ashlar_replay_plan *plan, const ashlar_replay_result *r,
-                         size_t capacity) {
-    printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
-           log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
+/* A log and what came of its replay. */
+typedef struct outcome {
+    const ashlar_rmm_log *log;
+    const ashlar_replay_config *config;
+    ashlar_replay_result result;
+    size_t capacity; /* bytes; 0: not asked for */
+} outcome;
+
+/* After the first two passes and the last: memory that grows from pass to pass shows here. */
+static void print_passes(const ashlar_replay_config *config) {
+    const size_t passes = config->passes;
+    printf("  %zu passes; reserved after pass 1: %.0f MiB, 2: %.0f MiB", passes,
+           mib(config->reserved[0]), mib(config->reserved[1]));
+    if (passes > 2) {
+        printf(", %zu: %.0f MiB", passes, mib(config->reserved[passes - 1]));
+    }
+    printf("\n");
+}
+
+static void print_result(const outcome *o) {
+    const ashlar_replay_result *r = &o->result;
+    const ashlar_replay_plan *plan = o->config->plan;
+    const double memory = mib(o->config->memory_bytes);
+    printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", o->log->name,
+           o->log->event_count, r->allocations, r->failures, o->log->thread_count,
+           o->log->stream_count);
     if (r->allocations == r->failures) {
-        printf("  nothing was allocated on a device of %.0f MiB\n", mib(c->memory_bytes));
+        printf("  nothing was allocated on a device of %.0f MiB\n", memory);
         return;
     }
+    if (o->log->stream_count > 1) {
+        printf("  streams keep the log's order; frees on another than the allocation's: %zu\n",
+               r->cross_frees);
+    }
     printf("  peak live %.1f MiB, reserved %.1f MiB (%.3f x), of %.0f MiB\n", mib(r->peak_live),
-           mib(r->peak_reserved), (double)r->peak_reserved / (double)r->peak_live,
-           mib(c->memory_bytes));
+           mib(r->peak_reserved), (double)r->peak_reserved / (double)r->peak_live, memory);
+    if (o->config->passes > 1) {
+        print_passes(o->config);
+    }
     printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
            (unsigned long long)r->driver_calls, r->ns_per_op);
     if (plan != NULL) {
         ashlar__replay_plan_print(stdout, plan, &r->plan);
     }
-    if (capacity != 0) {
-        printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
+    if (o->capacity != 0) {
+        printf("  %s on a device of %.0f MiB and not with 2 MiB less\n",
+               o->config->passes > 1 ? "all passes succeed" : "passes", mib(o->capacity));
     }
 }
 
-static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
-                       const ashlar_replay_plan *plan, const ashlar_replay_result *r,
-                       size_t capacity) {
+static void put_passes(ashlar_json_writer *w, const ashlar_replay_config *config) {
+    ashlar__json_add_uint64(w, "passes", config->passes);
+    ashlar__json_put_key(w, "reserved_after_pass");
+    ashlar__json_open_array(w);
+    for (size_t i = 0; i < config->passes; i++) {
+        ashlar__json_put_uint64(w, config->reserved[i]);
+    }
+    ashlar__json_close_array(w);
+}
+
+static void put_result(ashlar_json_writer *w, const outcome *o) {
+    const ashlar_replay_result *r = &o->result;
+    const ashlar_replay_plan *plan = o->config->plan;
+    const ashlar_rmm_log *log = o->log;
     ashlar__json_open_object(w);
     ashlar__json_add_string(w, "trace", log->name);
-    ashlar__json_add_uint64(w, "memory", c->memory_bytes);
+    ashlar__json_add_uint64(w, "memory", o->config->memory_bytes);
     ashlar__json_add_uint64(w, "events", log->event_count);
     ashlar__json_add_uint64(w, "allocations", r->allocations);
     ashlar__json_add_uint64(w, "threads", log->thread_count);
@@ -156,14 +197,16 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
     ashlar__json_add_uint64(w, "failures", r->failures);
     ashlar__json_add_uint64(w, "peak_live", r->peak_live);
     ashlar__json_add_uint64(w, "peak_reserved", r->peak_reserved);
+    put_passes(w, o->config);
+    ashlar__json_add_uint64(w, "cross_frees", r->cross_frees);
     ashlar__json_add_uint64(w, "driver_calls", r->driver_calls);
     ashlar__json_add_double(w, "hit_rate", r->hit_rate);
     ashlar__json_add_double(w, "ns_per_op", r->ns_per_op);
     if (plan != NULL) {
         ashlar__replay_plan_put(w, plan, &r->plan);
     }
-    if (capacity != 0) {
-        ashlar__json_add_uint64(w, "capacity", capacity);
+    if (o->capacity != 0) {
+        ashlar__json_add_uint64(w, "capacity", o->capacity);
     }
     ashlar__json_close_object(w);
 }
@@ -173,70 +216,70 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 /* Replay one log and write its figures. Returns ASHLAR_ENOMEM if allocations failed in it; the
  * figures have been written then. */
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
-                                const ashlar_replay_plan *plan, uintptr_t *addresses,
-                                ashlar_json_writer *w) {
+                                ashlar_replay_config *config, ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = ashlar__clock_s()};
-    ashlar_replay_config config = {.calls = &ashlar__replay_calls_of_ashlar,
-                                   .report = ashlar__program_print_report,
-                                   .memory_bytes = c->memory_bytes,
-                                   .addresses = addresses,
-                                   .plan = plan,
-                                   .context = &shown};
-    ashlar_replay_result result;
-    size_t capacity = 0;
-    if (isatty(STDERR_FILENO) == 1) {
-        config.progress = show_progress;
-    }
-    ashlar_status status = ashlar__replay_run(log, &config, &result);
-    if (status == ASHLAR_OK && c->finds_capacity && result.failures == 0) {
-        status = ashlar__replay_find_capacity(log, &config, &result, &capacity);
+    outcome o = {.log = log, .config = config};
+    config->context = &shown;
+    config->progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
+    ashlar_status status = ashlar__replay_run(log, config, &o.result);
+    if (status == ASHLAR_OK && c->finds_capacity && o.result.failures == 0) {
+        status = ashlar__replay_find_capacity(log, config, &o.result, &o.capacity);
     }
     hide_progress(&shown);
     if (status != ASHLAR_OK) {
         return status;
     }
-    print_result(c, log, plan, &result, capacity);
-    put_result(w, c, log, plan, &result, capacity);
+    print_result(&o);
+    put_result(w, &o);
     if (c->svg != NULL) {
-        status = ashlar__replay_draw(log, addresses, &result, c->svg);
+        ASHLAR_TRY(ashlar__replay_draw(log, config->addresses, &o.result, c->svg));
     }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    return result.failures == 0 ? ASHLAR_OK : ashlar__fail(ASHLAR_ENOMEM, "%s", result.failure);
+    return o.result.failures == 0 ? ASHLAR_OK : ashlar__fail(ASHLAR_ENOMEM, "%s", o.result.failure);
 }
 
 static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
     ashlar_rmm_log *log = NULL;
-    ashlar_replay_plan plan = {0};
-    ashlar_status status = ashlar__rmm_log_read(path, &log);
-    if (status == ASHLAR_OK && c->has_plan) {
-        status = ashlar__replay_plan_init(log, &plan);
-    }
+    ashlar_replay_plan plan = {.passes = c->passes};
+    ASHLAR_TRY(ashlar__rmm_log_read(path, &log));
+    ashlar_status status =
+        c->has_plan ? ashlar__replay_plan_init(log, c->passes, &plan) : ASHLAR_OK;
     if (status == ASHLAR_OK) {
-        const ashlar_rmm_log *replayed = c->has_plan ? plan.log : log;
-        uintptr_t *addresses = ashlar__host_calloc(replayed->block_count + 1, sizeof *addresses);
-        status = addresses != NULL
-                     ? replay_log(c, replayed, c->has_plan ? &plan : NULL, addresses, w)
+        ashlar_replay_config config = {
+            .calls = &ashlar__replay_calls_of_ashlar,
+            .report = ashlar__program_print_report,
+            .memory_bytes = c->memory_bytes,
+            .passes = plan.passes,
+            .addresses = ashlar__host_calloc(log->block_count + 1, sizeof *config.addresses),
+            .reserved = ashlar__host_calloc(plan.passes, sizeof *config.reserved),
+            .plan = c->has_plan ? &plan : NULL,
+        };
+        status = config.addresses != NULL && config.reserved != NULL
+                     ? replay_log(c, log, &config, w)
                      : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
-        ashlar__host_free(addresses);
+        ashlar__host_free(config.addresses);
+        ashlar__host_free(config.reserved);
     }
     ashlar__replay_plan_finish(&plan);
     ashlar__rmm_log_free(log);
     return status;
 }
 
-/* Replay every file, also after one has failed; each failure prints one line. */
+/* Replay every file, also after one has failed, or pack one problem; each failure prints one line.
+ * What is known by then is written. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
     if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar__program_check_writable(c->svg) != ASHLAR_OK) {
+        ashlar__program_check_writable(c->svg) != ASHLAR_OK ||
+        ashlar__program_check_writable(c->pack.solution) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar__json_writer_init(&w, 2);
     if (count > 1) {
         ashlar__json_open_array(&w);
+    }
+    if (c->pack.path != NULL && ashlar__replay_pack_run(&c->pack, stdout, &w) != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
     }
     for (int i = 0; i < count; i++) {
         if (replay_file(c, files[i], &w) != ASHLAR_OK) {
@@ -254,28 +297,6 @@ static int run(const command *c, int count, char **files) {
     return exit_status;
 }
 
-/* Pack one problem. Figures and files are written even if the plan does not fit. */
-static int run_pack(const command *c) {
-    ashlar_replay_pack pack = c->pack;
-    ashlar_json_writer w;
-    int exit_status = 0;
-    if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar__program_check_writable(pack.svg) != ASHLAR_OK ||
-        ashlar__program_check_writable(pack.solution) != ASHLAR_OK) {
-        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
-    ashlar__json_writer_init(&w, 2);
-    if (ashlar__replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    if (c->json != NULL && w.bytes > 0 && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    ashlar__json_writer_finish(&w);
-    return exit_status;
-}
-
 /* Refuse options and files that have no meaning with --pack, or without it. Reads the capacity. */
 static ashlar_status check_pack(command *c, int file_count) {
     uint64_t capacity = 0;
@@ -285,13 +306,15 @@ static ashlar_status check_pack(command *c, int file_count) {
                    : ashlar__fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
                                   c->capacity != NULL ? "capacity" : "out");
     }
-    if (file_count > 0 || c->finds_capacity || c->has_plan) {
+    if (file_count > 0 || c->finds_capacity || c->has_plan || c->passes > 1) {
         return ashlar__fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
                             file_count > 0      ? "the other files"
                             : c->finds_capacity ? "--find-capacity"
-                                                : "--plan");
+                            : c->has_plan       ? "--plan"
+                                                : "--repeat");
     }
     c->pack.svg = c->svg;
+    c->pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
     if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
                                  !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
                                 capacity == 0)) {
@@ -305,7 +328,7 @@ static ashlar_status check_pack(command *c, int file_count) {
 }
 
 static int run_command(int argc, char **argv) {
-    command c = {.memory = default_memory, .pack.seconds = 60};
+    command c = {.memory = default_memory, .passes = 1, .pack.seconds = 60};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     char **files = ashlar__host_calloc((size_t)argc + 1, sizeof *files);
@@ -314,6 +337,7 @@ static int run_command(int argc, char **argv) {
         return ASHLAR_EXIT_FAILED;
     }
     const int count = ashlar__options_take_words(options, OPTION_COUNT, &argc, argv, files);
+    const bool has_passes = ashlar__options_given("repeat", argc, argv) != NULL;
     int exit_status = 0;
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
@@ -321,16 +345,16 @@ static int run_command(int argc, char **argv) {
         exit_status = ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
     } else if (c.wants_help) {
         c.memory = default_memory; /* the help shows the default, not the value given */
+        c.passes = 1;
         print_help(options);
-    } else if (c.pack.path != NULL) {
-        exit_status = run_pack(&c);
-    } else if (count == 0) {
+    } else if (count == 0 && c.pack.path == NULL) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
     } else if (count > 1 && c.svg != NULL) {
         fprintf(stderr, "%s: --svg draws one log; name one file\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
     } else {
+        c.passes = c.finds_capacity && !has_passes ? CAPACITY_PASSES : c.passes;
         exit_status = run(&c, count, files);
     }
     ashlar__host_free(files);

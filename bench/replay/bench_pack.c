@@ -1,6 +1,7 @@
-/* bench_pack.c - packs training steps and problems from files, and says how well. */
+/* bench_pack.c - packs training steps and problems from files, and reports time and quality. */
 #include "bench/replay/bench_pack.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "allocator/base/clock.h"
@@ -12,8 +13,6 @@
 #include "bench/harness/rounds.h"
 
 enum { SEED = 20261121 };
-
-static const double seconds_limit = 1, gap_limit = 0.03;
 
 double ashlar__packing_gap(const ashlar_packing *p) {
     return p->result.bound_bytes == 0
@@ -91,39 +90,17 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
                               bytes, p->result.plan_bytes);
 }
 
-/* Read a table, and allocate offsets for its plan. The caller frees both, also after a failure. */
-static ashlar_status read_table(const char *path, ashlar_pack_table *table, size_t **offsets) {
-    ASHLAR_TRY(ashlar__pack_table_read(path, table));
-    *offsets = ashlar__host_calloc(table->count + 1, sizeof **offsets); /* count may be 0 */
-    return *offsets != NULL ? ASHLAR_OK
-                            : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
-                                           path, table->count);
-}
-
-ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes, size_t seconds,
-                                      ashlar_packing *out) {
-    const char *slash = strrchr(path, '/');
-    ashlar_packing packing = {.problem = slash != NULL ? slash + 1 : path,
-                              .capacity_bytes = capacity_bytes};
-    ashlar_pack_table table = {0};
-    size_t *offsets = NULL;
-    ashlar_status status = read_table(path, &table, &offsets);
-    if (status == ASHLAR_OK) {
-        status = pack_table(&table, seconds, NULL, offsets, &packing);
-    }
-    ashlar__host_free(offsets);
-    ashlar__pack_table_finish(&table);
-    if (status == ASHLAR_OK) {
-        *out = packing;
-    }
-    return status;
-}
-
 /* --- for ashlar-bench ------------------------------------------------------------------------ */
+
+/* Without its folder. */
+static const char *name_of(const ashlar_packing *p) {
+    const char *slash = strrchr(p->problem, '/');
+    return slash != NULL ? slash + 1 : p->problem;
+}
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fprintf(out, "pack      %-16s %7zu buffers %8.3f s  plan %zu B, bound %zu B, gap %.2f %%%s\n",
-            p->problem, p->count, p->seconds, p->result.plan_bytes, p->result.bound_bytes,
+            name_of(p), p->count, p->seconds, p->result.plan_bytes, p->result.bound_bytes,
             100 * ashlar__packing_gap(p),
             p->capacity_bytes == 0 ? ""
             : fits(p)              ? ", fits"
@@ -131,33 +108,45 @@ void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fflush(out);
 }
 
-static void print_verdict(FILE *out, const ashlar_packing *p, const char *what, double value,
-                          double limit) {
-    fprintf(out, "%-8s pack      %-16s           %-34s %9.3f  (at most %g)\n",
-            value <= limit ? "met" : "NOT MET", p->problem, what, value, limit);
+enum { PACK, PROBLEM, BUFFERS, SECONDS, PLAN_BYTES, BOUND_BYTES, GAP, CAPACITY, FITS, COLUMNS };
+
+static const ashlar_rows_column columns[] = {
+    [PACK] = {NULL, NULL, ASHLAR_ROWS_TEXT, 9, 0, 0},
+    [PROBLEM] = {"problem", NULL, ASHLAR_ROWS_TEXT, 16, 0, 0},
+    [BUFFERS] = {"buffers", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [SECONDS] = {"seconds", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [PLAN_BYTES] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [BOUND_BYTES] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [GAP] = {"gap", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [CAPACITY] = {"capacity", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
+    [FITS] = {"fits", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
+};
+ASHLAR_TABLE_IS_FULL(columns, COLUMNS);
+
+static const ashlar_rows_target targets[] = {
+    {"seconds", NULL, SECONDS, .limit = 1},
+    {"gap", NULL, GAP, .limit = 0.03},
+};
+
+const ashlar_rows_form ashlar__packing_form = {columns, COLUMNS, BUFFERS, targets, 2};
+
+ashlar_status ashlar__packing_add(ashlar_rows *rows, const ashlar_packing *p) {
+    const bool is_limited = p->capacity_bytes != 0;
+    const ashlar_row row = {{
+        [PACK].text = "pack",
+        [PROBLEM].text = name_of(p),
+        [BUFFERS].number = (double)p->count,
+        [SECONDS].number = p->seconds,
+        [PLAN_BYTES].number = (double)p->result.plan_bytes,
+        [BOUND_BYTES].number = (double)p->result.bound_bytes,
+        [GAP].number = ashlar__packing_gap(p),
+        [CAPACITY].number = is_limited ? (double)p->capacity_bytes : NAN,
+        [FITS].number = is_limited ? fits(p) : NAN,
+    }};
+    return ashlar__rows_add(rows, &row);
 }
 
-void ashlar__bench_pack_print_targets(FILE *out, const ashlar_packing *p) {
-    print_verdict(out, p, "seconds", p->seconds, seconds_limit);
-    print_verdict(out, p, "gap", ashlar__packing_gap(p), gap_limit);
-}
-
-void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *p) {
-    ashlar__json_open_object(w);
-    ashlar__json_add_string(w, "problem", p->problem);
-    ashlar__json_add_uint64(w, "buffers", p->count);
-    ashlar__json_add_double(w, "seconds", p->seconds);
-    ashlar__json_add_uint64(w, "plan_bytes", p->result.plan_bytes);
-    ashlar__json_add_uint64(w, "bound_bytes", p->result.bound_bytes);
-    ashlar__json_add_double(w, "gap", ashlar__packing_gap(p));
-    if (p->capacity_bytes != 0) {
-        ashlar__json_add_uint64(w, "capacity", p->capacity_bytes);
-        ashlar__json_add_bool(w, "fits", fits(p));
-    }
-    ashlar__json_close_object(w);
-}
-
-/* --- for ashlar-replay ----------------------------------------------------------------------- */
+/* --- a file ---------------------------------------------------------------------------------- */
 
 static void print_line(FILE *out, const ashlar_packing *p) {
     fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,
@@ -214,37 +203,44 @@ static ashlar_status draw(const ashlar_packing *p, const ashlar_pack_table *tabl
     return status;
 }
 
-static ashlar_status run(const ashlar_replay_pack *c, const ashlar_pack_table *table,
-                         size_t *offsets, FILE *out, ashlar_json_writer *w) {
-    ashlar_packing p = {.problem = c->path, .capacity_bytes = c->capacity_bytes};
-    ASHLAR_TRY(pack_table(table, c->seconds, c->progress, offsets, &p));
-    if (c->solution != NULL) {
-        ASHLAR_TRY(ashlar__pack_table_write(table, offsets, c->solution));
+static ashlar_status pack_and_write(const ashlar_pack_job *job, const ashlar_pack_table *table,
+                                    size_t *offsets, ashlar_packing *p) {
+    ASHLAR_TRY(pack_table(table, job->seconds, job->progress, offsets, p));
+    if (job->solution != NULL) {
+        ASHLAR_TRY(ashlar__pack_table_write(table, offsets, job->solution));
     }
-    if (c->svg != NULL) {
-        ASHLAR_TRY(draw(&p, table, offsets, c->svg));
+    return job->svg != NULL ? draw(p, table, offsets, job->svg) : ASHLAR_OK;
+}
+
+ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job, ashlar_packing *out) {
+    ashlar_packing packing = {.problem = job->path, .capacity_bytes = job->capacity_bytes};
+    ashlar_pack_table table = {0};
+    ASHLAR_TRY(ashlar__pack_table_read(job->path, &table));
+    size_t *offsets = ashlar__host_calloc(table.count + 1, sizeof *offsets); /* count may be 0 */
+    const ashlar_status status =
+        offsets != NULL ? pack_and_write(job, &table, offsets, &packing)
+                        : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
+                                       job->path, table.count);
+    ashlar__host_free(offsets);
+    ashlar__pack_table_finish(&table);
+    if (status == ASHLAR_OK) {
+        *out = packing;
     }
+    return status;
+}
+
+ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
+                                      ashlar_json_writer *w) {
+    ashlar_packing p;
+    ASHLAR_TRY(ashlar__bench_pack_file(job, &p));
     print_line(out, &p);
     put_object(w, &p);
     return fits(&p)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_ENOMEM,
                               "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
-                              c->path, c->seconds, p.result.plan_bytes, c->capacity_bytes,
-                              p.result.bound_bytes > c->capacity_bytes || p.result.is_optimal
+                              job->path, job->seconds, p.result.plan_bytes, job->capacity_bytes,
+                              p.result.bound_bytes > job->capacity_bytes || p.result.is_optimal
                                   ? "; no plan fits"
                                   : "; more --seconds may help");
-}
-
-ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command, FILE *out,
-                                      ashlar_json_writer *w) {
-    ashlar_pack_table table = {0};
-    size_t *offsets = NULL;
-    ashlar_status status = read_table(command->path, &table, &offsets);
-    if (status == ASHLAR_OK) {
-        status = run(command, &table, offsets, out, w);
-    }
-    ashlar__host_free(offsets);
-    ashlar__pack_table_finish(&table);
-    return status;
 }

@@ -13,6 +13,7 @@
 #include <ashlar/pack.h>
 
 #include "allocator/base/json.h"
+#include "bench/harness/rows.h"
 
 typedef struct ashlar_packing {
     const char *problem;
@@ -44,44 +45,43 @@ void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out);
 enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 
-/*
- * Pack MiniMalloc's problem in a file into `capacity_bytes`, searching for `seconds`, and verify
- * the plan. A plan that does not fit is no error.
- *
- * path     the caller's; it must outlive *out, whose `problem` points into it
- * Errors:  as ashlar__pack_table_read(), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for
- *          a wrong plan.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const char *path, size_t capacity_bytes,
-                                                        size_t seconds, ashlar_packing *out);
-
-/* Print a line with the figures, or a line for each target of training steps: at most 1 second, and
- * a gap of at most 3 %. */
-void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
-void ashlar__bench_pack_print_targets(FILE *out, const ashlar_packing *packing);
-
-/* Put an object {problem, buffers, seconds, plan_bytes, bound_bytes, gap}; also {capacity, fits} if
- * there is a capacity. */
-void ashlar__bench_pack_put(ashlar_json_writer *w, const ashlar_packing *packing);
-
-/* The arguments of ashlar-replay --pack. */
-typedef struct ashlar_replay_pack {
-    const char *path;      /* of the problem */
+/* A problem of MiniMalloc's in a file, and what is to come of it. */
+typedef struct ashlar_pack_job {
+    const char *path;      /* it must outlive the packing, whose `problem` it is */
     size_t capacity_bytes; /* the plan must fit in so many; 0: as few bytes as possible */
     size_t seconds;        /* time to search for the plan */
     const char *solution;  /* file to write the plan to; NULL: none */
     const char *svg;       /* file to draw the plan in; NULL: none */
     FILE *progress;        /* a terminal to show progress on; NULL: none */
-} ashlar_replay_pack;
+} ashlar_pack_job;
 
 /*
- * Pack, verify, write the solution, print one line on `out` and put an object to `w`.
+ * Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
  *
- * Errors: as ashlar__bench_pack_file(), ashlar__pack_table_write() and ashlar__picture_write();
- *         ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution have been
- *         written nevertheless).
+ * Errors:  as ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
+ *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_replay_pack *command,
-                                                        FILE *out, ashlar_json_writer *w);
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
+                                                        ashlar_packing *out);
+
+/* Print a line with the figures. */
+void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
+
+/* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap}, with {capacity, fits} if
+ * there is a capacity. Targets: at most 1 second, and a gap of at most 3 %. */
+extern const ashlar_rows_form ashlar__packing_form;
+
+/* Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__packing_add(ashlar_rows *rows,
+                                                    const ashlar_packing *packing);
+
+/*
+ * The same for ashlar-replay: print one line on `out` and put an object to `w`.
+ *
+ * Errors: those; ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution have
+ *         been written nevertheless).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
+                                                        ashlar_json_writer *w);
 
 #endif /* ASHLAR_BENCH_PACK_H */

@@ -1,6 +1,4 @@
-/*
- * gzip.h - unpacks gzip data, if the build has zlib (internal).
- */
+/* gzip.h - unpacks gzip data, if the build has zlib (internal). */
 #ifndef ASHLAR_GZIP_H
 #define ASHLAR_GZIP_H
 

@@ -6,7 +6,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Most bytes that one call of zlib reads or writes, since zlib counts in 32 bits. */
+/* The most bytes that one call of zlib reads or writes, since zlib counts in 32 bits. */
 enum { PIECE_BYTES = 1 << 24 };
 
 enum { WINDOW_OF_GZIP = 15 + 16 }; /* zlib: the largest window, with a gzip header */
@@ -51,7 +51,7 @@ static ashlar_status advance(unpacker *u, const unsigned char *data, size_t byte
     *result = inflate(&u->zlib, Z_NO_FLUSH);
     *used = in - u->zlib.avail_in;
     u->bytes += out - u->zlib.avail_out;
-    if (*result == Z_BUF_ERROR) { /* no progress although there was room: the data ends early */
+    if (*result == Z_BUF_ERROR) { /* no progress although there was room: the data ends too early */
         return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is cut off", u->name);
     }
     if (*result == Z_MEM_ERROR) {

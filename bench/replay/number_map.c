@@ -25,7 +25,7 @@ static size_t hash(uint64_t high, uint64_t low) {
     return (size_t)(h >> 32);
 }
 
-/* The key's entry, or the free entry where it would go; one is free, since count < capacity. */
+/* The key's entry or, if it has none, the free entry to use; count < capacity, so one is free. */
 static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, uint64_t low) {
     ASHLAR_CHECK2(map->count < map->capacity);
     size_t i = hash(high, low) & (map->capacity - 1);
@@ -62,7 +62,7 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
 
 ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high, uint64_t low,
                                       size_t **value) {
-    if (map->count >= map->capacity / 2) { /* kept at most half full, so that probe() is short */
+    if (map->count >= map->capacity / 2) { /* at most half full, so that probe() is short */
         ASHLAR_TRY(grow(map));
     }
     ashlar_number_entry *entry = probe(map, high, low);

@@ -25,11 +25,9 @@ typedef struct ashlar_number_map {
 
 void ashlar__number_map_finish(ashlar_number_map *map);
 
-/*
- * *value: where the value of the key (high, low) is stored, until the next call. A key that was not
+/* *value: where the value of the key (high, low) is stored, until the next call. A key that was not
  * in the map is added with the value ASHLAR_NUMBER_NONE. Errors: ASHLAR_EHOSTMEM; the map is
- * unchanged then.
- */
+ * unchanged then. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_find(ashlar_number_map *map, uint64_t high,
                                                         uint64_t low, size_t **value);
 

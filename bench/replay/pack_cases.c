@@ -11,7 +11,7 @@ typedef struct recording {
     ashlar_pack_buffer *buffers;
     size_t count, capacity;
     uint64_t now;
-    size_t width; /* bytes; most activations of this step are 1 to 4 times as large */
+    size_t width; /* bytes; most activations of this step are 1 to 4 times this size */
 } recording;
 
 static size_t draw(recording *r, size_t first, size_t last) {
@@ -22,7 +22,7 @@ static size_t in_units(size_t bytes) {
     return (bytes + 511) & ~(size_t)511;
 }
 
-/* Add a buffer that lives until give() and return its index. If there are `capacity` buffers
+/* Add a buffer that lives until give(), and return its index. If there are `capacity` buffers
  * already, add none and return `capacity`, which give() ignores. */
 static size_t take(recording *r, size_t bytes) {
     if (r->count < r->capacity) {
@@ -76,7 +76,7 @@ static void run_step(recording *r, const size_t *parameters, size_t layers) {
         work(r, 1);
         give(r, gradients[l]);
         for (size_t k = 0; k < saved_count[l]; k++) {
-            give(r, saved[l * SAVED_MAX + k]); /* those that the loop above left alive */
+            give(r, saved[l * SAVED_MAX + k]); /* those that are still live */
         }
     }
 }

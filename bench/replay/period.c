@@ -14,7 +14,7 @@
 
 enum {
     RUN = 4,      /* numbers in a run, which are compared together; a power of two */
-    LEADERS = 8,  /* candidates from each length of runs */
+    LEADERS = 8,  /* candidates taken from each length of runs */
     LENGTHS = 62, /* most lengths of runs: each is twice the last, and fits into size_t */
     DRIFT_MAX = 8,
     DRIFT_SHARE = 16, /* drift is 1/16 of the period, at most DRIFT_MAX */
@@ -24,32 +24,32 @@ enum {
 /* Invariants: runs[i] < run_count;  length == count - RUN + 1. */
 typedef struct finder {
     size_t count;  /* numbers in the sequence */
-    size_t prefix; /* the first so many need not repeat */
+    size_t prefix; /* the first `prefix` numbers need not repeat */
     size_t length; /* entries of runs[] that are set */
     size_t run_count;
-    size_t *runs;  /* [count]: by position, which run of RUN numbers begins there */
-    size_t *wide;  /* [count]: the same for longer runs */
-    size_t *last;  /* [count]: by run, the last position seen; NONE: not seen */
-    size_t *uses;  /* [count]: by run, how often it occurs */
-    double *votes; /* [count]: by distance, the votes for it */
-    double chance[DRIFT_MAX + 1];   /* by drift: share of runs that would repeat by chance */
+    size_t *runs;                 /* [count]: by position, which run of RUN numbers begins there */
+    size_t *wide;                 /* [count]: the same for longer runs */
+    size_t *last;                 /* [count]: by run, the last position seen; NONE: not seen */
+    size_t *uses;                 /* [count]: by run, how often it occurs */
+    double *votes;                /* [count]: by distance, the votes for it */
+    double chance[DRIFT_MAX + 1]; /* by drift: share of runs that would repeat by chance */
     size_t lags[LENGTHS * LEADERS]; /* candidates: for each length of runs, most votes first */
     size_t lag_count;
 } finder;
 
 /* How well a candidate period fits. Invariant: if anything repeats, begin + period <= end. */
 typedef struct trial {
-    size_t begin, end; /* positions of the stretch that repeats, its first period included */
+    size_t begin, end; /* positions of the stretch that repeats, including its first period */
     size_t repeats;    /* runs in the stretch that repeat */
-    double share;      /* `repeats` / the stretch's runs after its first period */
+    double share;      /* `repeats` / the runs of the stretch after its first period */
     double score;      /* as in period.h */
-    bool counts;       /* it meets the conditions of period.h */
+    bool counts;       /* whether it meets the conditions of period.h */
 } trial;
 
 /* ---- runs ---- */
 
-/* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at
- * i + width, and number them anew. *run_count: how many different runs there are. */
+/* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at i +
+ * width, and renumber them. *run_count: the number of different runs. */
 static ashlar_status widen(size_t *runs, size_t length, size_t width, size_t *run_count) {
     ashlar_number_map map = {0};
     ashlar_status status = ASHLAR_OK;
@@ -102,11 +102,9 @@ static void add_lag(finder *f, size_t lag) {
     f->lags[f->lag_count++] = lag;
 }
 
-/*
- * Add the LEADERS distances at which most runs of `wide` recur. Each different run has about one
- * vote, split among its recurrences, so that the runs of a step's many layers do not outvote the
- * runs that occur once in a step.
- */
+/* Add the LEADERS distances at which most runs of `wide` recur. Each different run has about one
+ * vote, split among its recurrences: otherwise the runs of a step's many layers would outvote the
+ * runs that occur once in a step. */
 static void add_leaders(finder *f, size_t length, size_t run_count) {
     count_uses(f, f->wide, length);
     memset(f->last, 0xff, run_count * sizeof *f->last); /* NONE */
@@ -135,25 +133,22 @@ static void add_leaders(finder *f, size_t length, size_t run_count) {
 
 static ashlar_status find_lags(finder *f) {
     size_t length = f->length, run_count = f->run_count;
-    ashlar_status status = ASHLAR_OK;
     memcpy(f->wide, f->runs, length * sizeof *f->wide);
-    for (size_t width = RUN; status == ASHLAR_OK; width *= 2) {
-        add_leaders(f, length, run_count);
-        if (width >= length) {
-            break;
-        }
-        status = widen(f->wide, length, width, &run_count);
+    add_leaders(f, length, run_count);
+    for (size_t width = RUN; width < length; width *= 2) {
+        ASHLAR_TRY(widen(f->wide, length, width, &run_count));
         length -= width;
+        add_leaders(f, length, run_count);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* ---- one candidate ---- */
 
-/* The best stretch so far, and the one that grows now. A stretch's surplus: how many of its runs
- * repeat, minus how many do not. */
+/* The best stretch so far, and the one that is growing. The surplus of a stretch is the number of
+ * its runs that repeat minus the number that do not. */
 typedef struct stretch {
-    size_t begin, end, repeats;             /* of the best stretch: positions, and repeats */
+    size_t begin, end, repeats;             /* of the best one: positions, and runs that repeat */
     size_t surplus, best_surplus;           /* of the growing stretch, of the best one */
     size_t grown_begin, grown_repeats, gap; /* of the growing stretch; gap: runs since a repeat */
 } stretch;
@@ -243,7 +238,7 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
     const double least = trials[best].score - tolerance(f, &trials[best], f->lags[best]);
     size_t smallest = NONE;
     for (size_t i = 0; i < f->lag_count;
-         i++) { /* lags within a drift of each other count as equal: the first one stays */
+         i++) { /* of lags within a drift of each other, the first one stays */
         if (trials[i].counts && trials[i].score >= least &&
             (smallest == NONE || f->lags[i] + drift_of(f->lags[i]) < f->lags[smallest])) {
             smallest = i;
@@ -259,19 +254,13 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
 
 static ashlar_status find(finder *f, ashlar_period *p) {
     trial chosen = {0};
-    ashlar_status status = ASHLAR_OK;
     size_t length = f->count;
-    for (size_t width = 1; status == ASHLAR_OK && width < RUN; width *= 2) {
-        status = widen(f->runs, length, width, &f->run_count);
+    for (size_t width = 1; width < RUN; width *= 2) {
+        ASHLAR_TRY(widen(f->runs, length, width, &f->run_count));
         length -= width;
     }
-    if (status == ASHLAR_OK) {
-        find_chances(f);
-        status = find_lags(f);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    find_chances(f);
+    ASHLAR_TRY(find_lags(f));
     choose(f, p, &chosen);
     if (p->period != 0) {
         p->drift = drift_of(p->period);

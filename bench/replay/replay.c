@@ -1,4 +1,4 @@
-/* replay.c - does a log's events again, thread by thread, and takes the figures. */
+/* replay.c - replays a log's events, thread by thread, and measures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ typedef struct replay replay;
 
 /* One allocation of the log. */
 typedef struct block {
-    ashlar_live_block place; /* bytes is 0 while it is not live */
-    size_t stream;           /* that it was taken for */
+    ashlar_live_block place; /* bytes is 0 unless it is live */
+    size_t stream;           /* that the block was taken for */
 } block;
 
 /* One thread of the log. */
@@ -28,13 +28,15 @@ typedef struct worker {
     replay *replay;
     pthread_t thread;
     pthread_cond_t turn;
-    size_t last;     /* its last event */
+    size_t last;     /* its last event in the log */
     bool is_started; /* Lock: replay.lock */
 } worker;
 
 /*
- * The thread whose event is `next` does it, holding the lock; everything here is then its own.
- * Invariants: next <= log->event_count; next == log->event_count when the replay is over.
+ * Turns count the events of all passes. The thread whose turn is `next` does it, holding the lock;
+ * everything here is then its own.
+ * Invariants: turn_count == config->passes * log->closed_count;
+ *             next <= turn_count; next == turn_count when the replay is over.
  */
 struct replay {
     const ashlar_rmm_log *log;
@@ -47,13 +49,13 @@ struct replay {
     worker *workers;        /* [thread_count] */
     ashlar_live_set live;
     uint64_t live_bytes;
-    double clock_ns; /* what reading the clock costs */
-    double ns;       /* spent in the allocator, the clock's cost included */
-    size_t ops;      /* calls timed */
+    double clock_ns; /* time that one reading of the clock takes */
+    double ns;       /* spent in the allocator, including the readings of the clock */
+    size_t ops;      /* number of calls timed */
     pthread_mutex_t lock;
     pthread_cond_t over;
-    size_t next;
-    size_t boundary; /* of the plan's steps: the next one that their thread comes to */
+    size_t next, turn_count;
+    size_t boundary; /* of the plan's steps in this pass: the next one that their thread comes to */
     bool is_in_step;
     ashlar_status status; /* why it ended early, and the detail of that */
     char detail[ASHLAR_DETAIL_BYTES];
@@ -76,7 +78,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* The least time between two readings of the clock. */
+/* The shortest time between two readings of the clock. */
 static double clock_cost(void) {
     enum { TRIES = 1000 };
     double least = INFINITY;
@@ -94,16 +96,35 @@ static void count_time(replay *r, double start) {
 
 /* ---- events; Lock: held ---- */
 
+/* The next event's place in the log. */
+static size_t next_event(const replay *r) {
+    return r->next % r->log->closed_count;
+}
+
+static size_t next_thread(const replay *r) {
+    return r->log->events[next_event(r)].thread;
+}
+
 /* End the replay; this thread's detail says why. */
 static void stop_locked(replay *r, ashlar_status status) {
     r->status = status;
     (void)snprintf(r->detail, sizeof r->detail, "%s", ashlar_error_detail());
-    r->next = r->log->event_count;
+    r->next = r->turn_count;
+}
+
+/* The detail gets FILE:LINE, and what else is needed to find the event. */
+static ashlar_status fail_at(const replay *r, size_t line, bool is_end, ashlar_status status) {
+    char pass[32] = "";
+    if (r->config->passes > 1) {
+        (void)snprintf(pass, sizeof pass, "pass %zu: ", r->next / r->log->closed_count + 1);
+    }
+    return ashlar__fail(status, "%s:%zu: %s%s%s", r->log->name, line, pass,
+                        is_end ? "at the end: " : "", ashlar_error_detail());
 }
 
 static ashlar_status fail_event(const replay *r, const ashlar_rmm_event *event,
                                 ashlar_status status) {
-    return ashlar__fail(status, "%s:%zu: %s", r->log->name, event->line, ashlar_error_detail());
+    return fail_at(r, event->line, next_event(r) >= r->log->event_count, status);
 }
 
 static ashlar_status note_failure_locked(replay *r, const ashlar_rmm_event *event) {
@@ -119,10 +140,10 @@ static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event,
     *taken = (block){{.address = (uintptr_t)ptr, .bytes = event->bytes}, event->stream};
     const ashlar_live_block *other = ashlar__live_set_insert(&r->live, &taken->place);
     if (other != NULL) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "%s:%zu: the block at %p of %zu bytes overlaps a live one of %zu at %p",
-                            r->log->name, event->line, ptr, event->bytes, other->bytes,
-                            (const void *)other->address);
+        (void)ashlar__fail(ASHLAR_EFORMAT,
+                           "the block at %p of %zu bytes overlaps a live one of %zu at %p", ptr,
+                           event->bytes, other->bytes, (const void *)other->address);
+        return fail_event(r, event, ASHLAR_EFORMAT);
     }
     if (r->config->addresses != NULL) {
         r->config->addresses[event->block] = taken->place.address;
@@ -147,7 +168,7 @@ static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? note_block_locked(r, event, ptr) : fail_event(r, event, status);
 }
 
-/* Like a program: name the stream only where it is not the block's own. */
+/* Free the block; like a program, name the stream only if it is not the block's own. */
 static ashlar_status give_back(const replay *r, const block *taken, size_t stream) {
     void *ptr = (void *)taken->place.address;
     return stream == taken->stream
@@ -158,7 +179,7 @@ static ashlar_status give_back(const replay *r, const block *taken, size_t strea
 static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     block *taken = &r->blocks[event->block];
     if (taken->place.bytes == 0) {
-        return ASHLAR_OK; /* its allocation failed */
+        return ASHLAR_OK; /* the block's allocation failed */
     }
     const double start = now_ns();
     const ashlar_status status = give_back(r, taken, event->stream);
@@ -166,6 +187,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     if (status != ASHLAR_OK) {
         return fail_event(r, event, status);
     }
+    r->result->cross_frees += event->stream != taken->stream;
     ashlar__live_set_remove(&r->live, &taken->place);
     ASHLAR_CHECK2(r->live_bytes >= taken->place.bytes);
     r->live_bytes -= taken->place.bytes;
@@ -185,51 +207,71 @@ static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
 }
 
-/* Before an event of the steps' thread: pass the boundaries up to it. */
+/* Before an event of the steps' thread: end and begin steps at the boundaries up to this event. */
 static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
     const ashlar_steps *steps = &r->config->plan->steps;
     const size_t before = r->boundary;
-    while (r->boundary <= steps->count && steps->boundaries[r->boundary] <= r->next) {
+    while (r->boundary <= steps->count && steps->boundaries[r->boundary] <= next_event(r)) {
         r->boundary++;
     }
     if (r->boundary == before) {
         return ASHLAR_OK;
     }
-    ashlar_status status = end_step_locked(r, event);
-    if (status == ASHLAR_OK && r->boundary <= steps->count) {
-        status = r->config->calls->step_begin(r->allocator, r->streams[r->config->plan->stream],
-                                              STEP_KEY);
-        r->is_in_step = status == ASHLAR_OK;
-        status = status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
+    ASHLAR_TRY(end_step_locked(r, event));
+    if (r->boundary > steps->count) {
+        return ASHLAR_OK;
     }
-    return status;
+    const ashlar_status status =
+        r->config->calls->step_begin(r->allocator, r->streams[r->config->plan->stream], STEP_KEY);
+    r->is_in_step = status == ASHLAR_OK;
+    return r->is_in_step ? ASHLAR_OK : fail_event(r, event, status);
 }
 
 static ashlar_status do_event_locked(replay *r, const ashlar_rmm_event *event) {
     const bool has_steps = r->config->plan != NULL && r->config->plan->thread == event->thread;
-    ashlar_status status = has_steps ? pass_boundaries_locked(r, event) : ASHLAR_OK;
-    if (status == ASHLAR_OK && event->action == ASHLAR_RMM_ALLOCATE) {
-        status = allocate_locked(r, event);
-    } else if (status == ASHLAR_OK && event->action == ASHLAR_RMM_FREE) {
-        status = free_locked(r, event);
+    if (has_steps) {
+        ASHLAR_TRY(pass_boundaries_locked(r, event));
     }
-    if (status == ASHLAR_OK && has_steps && r->workers[event->thread].last == r->next) {
-        status = end_step_locked(r, event);
+    if (event->action == ASHLAR_RMM_ALLOCATE) {
+        ASHLAR_TRY(allocate_locked(r, event));
+    } else if (event->action == ASHLAR_RMM_FREE) {
+        ASHLAR_TRY(free_locked(r, event));
     }
-    return status;
+    return has_steps && r->workers[event->thread].last == next_event(r) ? end_step_locked(r, event)
+                                                                        : ASHLAR_OK;
+}
+
+/* After a pass's last event: nothing may be live, and the allocator must be sound. */
+static ashlar_status end_pass_locked(replay *r) {
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(r->allocator, &stats);
+    r->boundary = 0;
+    if (r->config->reserved != NULL) {
+        r->config->reserved[r->next / r->log->closed_count] = stats.reserved_bytes;
+    }
+    ashlar_status status = r->config->calls->check(r->allocator);
+    if (status == ASHLAR_OK && stats.live_blocks != 0) {
+        status = ashlar__fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
+                              (unsigned long long)stats.live_blocks);
+    }
+    const size_t line = r->log->events[next_event(r)].line;
+    return status == ASHLAR_OK ? ASHLAR_OK : fail_at(r, line, true, status);
 }
 
 static void advance_locked(replay *r) {
-    ASHLAR_ASSERT(r->next < r->log->event_count);
-    const ashlar_status status = do_event_locked(r, &r->log->events[r->next]);
+    ASHLAR_ASSERT(r->next < r->turn_count);
+    ashlar_status status = do_event_locked(r, &r->log->events[next_event(r)]);
+    if (status == ASHLAR_OK && next_event(r) + 1 == r->log->closed_count) {
+        status = end_pass_locked(r);
+    }
     if (status != ASHLAR_OK) {
         stop_locked(r, status);
         return;
     }
     r->next++;
     if (r->config->progress != NULL &&
-        (r->next % PROGRESS_EVENTS == 0 || r->next == r->log->event_count)) {
-        r->config->progress(r->config->context, r->next, r->log->event_count);
+        (r->next % PROGRESS_EVENTS == 0 || r->next == r->turn_count)) {
+        r->config->progress(r->config->context, r->next, r->turn_count);
     }
 }
 
@@ -239,8 +281,8 @@ static void *work(void *arg);
 
 /* Wake the thread whose event is next, and start it if this is its first; at the end, wake all. */
 static void pass_turn_locked(replay *r) {
-    if (r->next < r->log->event_count) {
-        worker *w = &r->workers[r->log->events[r->next].thread];
+    if (r->next < r->turn_count) {
+        worker *w = &r->workers[next_thread(r)];
         if (w->is_started) {
             pthread_cond_signal(&w->turn);
             return;
@@ -261,14 +303,15 @@ static void *work(void *arg) {
     worker *w = arg;
     replay *r = w->replay;
     const size_t self = (size_t)(w - r->workers);
+    const size_t last = r->turn_count - r->log->closed_count + w->last;
     pthread_mutex_lock(&r->lock);
-    while (r->next <= w->last) {
-        if (r->log->events[r->next].thread != self) {
+    while (r->next <= last) {
+        if (next_thread(r) != self) {
             pthread_cond_wait(&w->turn, &r->lock);
             continue;
         }
         advance_locked(r);
-        if (r->next == r->log->event_count || r->log->events[r->next].thread != self) {
+        if (r->next == r->turn_count || next_thread(r) != self) {
             pass_turn_locked(r);
         }
     }
@@ -281,12 +324,12 @@ static void run_threads(replay *r) {
         r->workers[i].replay = r;
         pthread_cond_init(&r->workers[i].turn, NULL); /* cannot fail on Linux */
     }
-    for (size_t i = 0; i < r->log->event_count; i++) {
+    for (size_t i = 0; i < r->log->closed_count; i++) {
         r->workers[r->log->events[i].thread].last = i;
     }
     pthread_mutex_lock(&r->lock);
     pass_turn_locked(r);
-    while (r->next < r->log->event_count) {
+    while (r->next < r->turn_count) {
         pthread_cond_wait(&r->over, &r->lock);
     }
     pthread_mutex_unlock(&r->lock);
@@ -316,7 +359,7 @@ static ashlar_status open_device(replay *r) {
 static ashlar_status set_up(replay *r) {
     const ashlar_rmm_log *log = r->log;
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
-    pthread_mutex_init(&r->lock, NULL); /* neither can fail on Linux */
+    pthread_mutex_init(&r->lock, NULL); /* these cannot fail on Linux */
     pthread_cond_init(&r->over, NULL);
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
@@ -327,7 +370,7 @@ static ashlar_status set_up(replay *r) {
     return open_device(r);
 }
 
-/* The allocator goes before the streams, which it remembers. */
+/* The allocator goes before the streams, since it remembers them. */
 static void tear_down(replay *r) {
     ashlar_allocator_destroy(r->allocator);
     for (size_t i = 1; r->streams != NULL && i < r->log->stream_count; i++) {
@@ -355,33 +398,14 @@ static void read_figures(const replay *r) {
     ashlar_plan_get_stats(r->allocator, &result->plan);
 }
 
-/* Free what the log left live; then nothing may be, and the allocator must be sound. */
-static ashlar_status finish_log(const replay *r) {
-    const size_t last = r->log->events[r->log->event_count - 1].line;
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; status == ASHLAR_OK && i < r->log->block_count; i++) {
-        if (r->blocks[i].place.bytes > 0) {
-            status = give_back(r, &r->blocks[i], r->blocks[i].stream);
-        }
-    }
-    if (status == ASHLAR_OK) {
-        status = r->config->calls->check(r->allocator);
-    }
-    ashlar_stats stats;
-    ashlar_allocator_get_stats(r->allocator, &stats);
-    if (status == ASHLAR_OK && stats.live_blocks != 0) {
-        status = ashlar__fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
-                              (unsigned long long)stats.live_blocks);
-    }
-    return status == ASHLAR_OK ? ASHLAR_OK
-                               : ashlar__fail(status, "%s:%zu: at the end: %s", r->log->name, last,
-                                              ashlar_error_detail());
-}
-
 ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_config *config,
                                  ashlar_replay_result *result) {
     ashlar_replay_result fresh = {0};
-    replay r = {.log = log, .config = config, .result = &fresh, .clock_ns = clock_cost()};
+    replay r = {.log = log,
+                .config = config,
+                .result = &fresh,
+                .clock_ns = clock_cost(),
+                .turn_count = config->passes * log->closed_count};
     ashlar_status status = set_up(&r);
     if (status == ASHLAR_OK) {
         run_threads(&r);
@@ -389,7 +413,6 @@ ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_
     }
     if (status == ASHLAR_OK) {
         read_figures(&r);
-        status = finish_log(&r);
     }
     tear_down(&r);
     if (status == ASHLAR_OK) {

@@ -2,8 +2,12 @@
  * replay.h - replays a recorded log of allocations on a software device (internal).
  *
  * Every thread and stream of the log becomes one; a thread lives from its first event to its last.
- * Threads take turns in the order of the log, so that every replay is the same. Memory is never
- * touched, so the device may be larger than the host.
+ * Threads take turns in the order of the log, so that every replay is the same, and each stream
+ * sees its allocations and frees in that order. Memory is never touched, so the device may be
+ * larger than the host.
+ *
+ * A replay is one pass over the log or several, by the same threads with the same allocator, which
+ * keeps what it holds. A pass ends with frees of what the log leaves live.
  */
 #ifndef ASHLAR_REPLAY_H
 #define ASHLAR_REPLAY_H
@@ -20,7 +24,7 @@
 /* Capacities are multiples of the software device's granularity. */
 #define ASHLAR_REPLAY_GRAIN_BYTES ((size_t)2 << 20)
 
-/* The allocator's functions, which a test can replace by faulty ones. */
+/* The allocator's functions; a test can replace them by faulty ones. */
 typedef struct ashlar_replay_calls {
     ashlar_status (*alloc)(ashlar_allocator *allocator, size_t bytes, ashlar_stream stream,
                            void **out);
@@ -36,24 +40,28 @@ extern const ashlar_replay_calls ashlar__replay_calls_of_ashlar;
 typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
     size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_GRAIN_BYTES, not 0 */
+    size_t passes;           /* over the log, at least 1; of a plan, as many as that has */
     bool stops_at_a_failure; /* else a failed allocation is counted and its free skipped */
-    uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
-                                where its allocation failed */
+    uintptr_t *addresses;    /* NULL, or [block_count]: where each block was last, or as it was
+                                before where its allocations failed */
+    uint64_t *reserved;      /* NULL, or [passes]: bytes taken from the driver as each pass ends */
     const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
-    /* NULL, or called now and then with the events done; by any thread, one at a time. */
+    /* NULL, or called now and then with the events done, of all passes; by any thread, one at a
+     * time. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;
-    ashlar_report_fn report; /* is told of damage and leaks; NULL: nobody is */
+    ashlar_report_fn report; /* gets reports of damage and leaks; NULL: none */
 } ashlar_replay_config;
 
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
 
 typedef struct ashlar_replay_result {
-    uint64_t peak_live;     /* bytes: sum of the requested sizes */
+    uint64_t peak_live;     /* sum of the requested bytes */
     uint64_t peak_reserved; /* bytes taken from the driver */
-    uint64_t driver_calls;  /* the allocator's, until the last event */
+    uint64_t driver_calls;  /* made by the allocator, up to the last event */
     size_t allocations;     /* tried */
     size_t failures;        /* of these, for want of memory */
+    size_t cross_frees;     /* frees on another stream than the allocation's */
     double hit_rate;        /* share of the others that took no new memory and waited for nothing;
                                NaN if there are none */
     double ns_per_op;       /* of allocations and frees alone; NaN if there is none */
@@ -62,9 +70,9 @@ typedef struct ashlar_replay_result {
 } ashlar_replay_result;
 
 /*
- * Replay a log on a fresh software device, then free what is still live and check the allocator.
+ * Replay a log on a fresh software device, then check the allocator.
  *
- * result   figures up to the log's last event. On success there may be failures.
+ * result   figures of all passes. On success there may be failures.
  *
  * Threads: no other thread may use a software device meanwhile.
  * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check;
@@ -76,11 +84,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    ashlar_replay_result *result);
 
 /*
- * Find, by bisection between the peaks of live and reserved memory, a capacity at which the log
- * passes while it fails with one grain less. (A smaller one might still pass, by luck in
- * fragmentation.)
+ * Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
+ * over the log succeed while one fails with one grain less. (A smaller one might still do, by luck
+ * in fragmentation.)
  *
- * config     its memory_bytes is what `result` was measured with
+ * config     its memory_bytes and passes are what `result` was measured with
  * result     of a run without failures
  * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
@@ -94,11 +102,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_lo
 /*
  * Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
  *
- * addresses  [block_count], of the replay's config; 0: that block was never there
- * result     of that replay
- * path       is replaced as a whole, or on failure left as it was
+ * addresses  [block_count], as set by the replay; 0: the block was never allocated
+ * result     of the replay
+ * path       the file; replaced as a whole, or unchanged on failure
  *
- * Errors: ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * Errors: ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
                                                     const uintptr_t *addresses,

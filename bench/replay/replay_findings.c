@@ -1,4 +1,4 @@
-/* replay_findings.c - what replays show beside figures: the smallest device, and a picture. */
+/* replay_findings.c - what replays show besides figures: the smallest device, and a picture. */
 #include "bench/replay/replay.h"
 
 #include "allocator/base/error.h"
@@ -11,7 +11,8 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
     ashlar_replay_result result;
     smaller.memory_bytes = steps * ASHLAR_REPLAY_GRAIN_BYTES;
     smaller.stops_at_a_failure = true;
-    smaller.addresses = NULL; /* they are of the run that `result` is of */
+    smaller.addresses = NULL; /* these are of the run that `result` is of */
+    smaller.reserved = NULL;
     const ashlar_status status = ashlar__replay_run(log, &smaller, &result);
     *passes = status == ASHLAR_OK;
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
@@ -21,10 +22,10 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                            const ashlar_replay_config *config,
                                            const ashlar_replay_result *result, size_t *capacity) {
     const size_t step = ASHLAR_REPLAY_GRAIN_BYTES;
-    /* `fails` cannot hold the peak; `passes` has passed. */
+    /* A device of `fails` cannot hold the peak of live bytes; one of `passes` has passed. */
     size_t fails = result->peak_live == 0 ? 0 : (result->peak_live - 1) / step;
     size_t passes = config->memory_bytes / step;
-    /* The reserved peak is mostly enough, and nearer. */
+    /* Try the peak of reserved bytes first: mostly it is enough, and nearer to the result. */
     size_t middle = (result->peak_reserved + step - 1) / step;
     while (passes - fails > 1) {
         bool has_passed;
@@ -38,7 +39,7 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
     return ASHLAR_OK;
 }
 
-/* [log->block_count]; a block that was never there is left with 0 bytes. */
+/* [log->block_count]; a block that was never allocated keeps 0 bytes. */
 static void fill_blocks(const ashlar_rmm_log *log, const uintptr_t *addresses,
                         ashlar_picture_block *blocks) {
     uintptr_t lowest = UINTPTR_MAX;
@@ -60,7 +61,7 @@ static void fill_blocks(const ashlar_rmm_log *log, const uintptr_t *addresses,
     }
 }
 
-/* Move the blocks that existed to the front; returns how many. */
+/* Move the allocated blocks to the front. Returns how many there are. */
 static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /*
  * replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
  *
- * The first step is recorded, the others are replayed on its plan. A log without two steps counts
- * as one: what it leaves live is freed at its end, and then all of it is done again.
+ * The first step is recorded, the others are replayed on its plan, also those of further passes
+ * over the log. A log without two steps counts as one, and has at least two passes.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
  * event after a boundary; other threads allocate by the ordinary path.
@@ -20,21 +20,21 @@
 #include "bench/replay/steps.h"
 
 typedef struct ashlar_replay_plan {
-    const ashlar_rmm_log *log; /* to be replayed: the one given, or `twice` */
-    ashlar_rmm_log *twice;     /* NULL: the log has steps of its own */
-    ashlar_steps steps;        /* of `log` */
-    size_t thread;             /* whose steps they are */
-    size_t stream;             /* of its first allocation in them */
-    size_t step_allocations;   /* in the first step, by any thread */
+    ashlar_steps steps;      /* of one pass over the log */
+    size_t passes;           /* at least 1 */
+    bool is_whole_log;       /* the log has no two steps of its own: each pass is one */
+    size_t thread;           /* whose steps they are */
+    size_t stream;           /* of its first allocation in them */
+    size_t step_allocations; /* in the first step, by any thread */
 } ashlar_replay_plan;
 
 /*
- * Find the steps of a log.
+ * Find the steps of a log that is to be replayed `passes` times.
  *
- * Ownership: the caller ends *out with ashlar__replay_plan_finish(); the log must outlive it.
+ * Ownership: the caller ends *out with ashlar__replay_plan_finish().
  * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log,
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
                                                          ashlar_replay_plan *out);
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan);
 

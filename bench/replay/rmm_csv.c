@@ -28,15 +28,16 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT];  /* how numbers without 0x are written */
-    ashlar_number_map threads;  /* thread to its index */
-    ashlar_number_map streams;  /* thread (0 where it does not matter), stream to its index */
-    ashlar_number_map pointers; /* address to the row that allocated what is live there */
+    bool is_hex[COLUMN_COUNT];  /* whether numbers without 0x are hexadecimal */
+    ashlar_number_map threads;  /* index of a thread */
+    ashlar_number_map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by
+                                 * thread */
+    ashlar_number_map pointers; /* row that allocated the block that is live at an address */
 } reader;
 
 /* ---- numbers ---- */
 
-/* The value of a digit, 16 for what is none. */
+/* The value of a digit; 16 for any other character. */
 static unsigned digit_of(char c) {
     if (c >= '0' && c <= '9') {
         return (unsigned)(c - '0');
@@ -66,7 +67,7 @@ static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     return p.bytes > 0;
 }
 
-/* A number without 0x that only hexadecimal can be. */
+/* Whether the text is a number without 0x that can only be hexadecimal. */
 static bool is_bare_hex(ashlar_piece p) {
     bool has_letter = false;
     if (has_prefix(p)) {
@@ -82,7 +83,7 @@ static bool is_bare_hex(ashlar_piece p) {
     return has_letter;
 }
 
-/* Look for such numbers in all rows, with a reader of its own. */
+/* Look for such numbers in all rows, with another reader. */
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
     ashlar_csv csv = r->csv;
@@ -96,7 +97,7 @@ static void detect_hex(reader *r) {
 }
 
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
-    if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
+    if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* as %p prints a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
@@ -110,7 +111,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
 
 /* ---- rows ---- */
 
-/* The index of a thread or stream, a new one at its first appearance. */
+/* The index of a thread or stream; it gets a new index at its first appearance. */
 static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
                               size_t *out) {
     size_t *value = NULL;
@@ -124,16 +125,9 @@ static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t lo
 
 static ashlar_status read_order(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t thread = 0, stream = 0;
-    ashlar_status status = read_number(r, THREAD, fields[THREAD], &thread);
-    if (status == ASHLAR_OK) {
-        status = read_number(r, STREAM, fields[STREAM], &stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = index_of(&r->threads, 0, thread, &r->log->thread_count, &event->thread);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(read_number(r, THREAD, fields[THREAD], &thread));
+    ASHLAR_TRY(read_number(r, STREAM, fields[STREAM], &stream));
+    ASHLAR_TRY(index_of(&r->threads, 0, thread, &r->log->thread_count, &event->thread));
     if (stream == LEGACY_STREAM) {
         stream = DEFAULT_STREAM;
     }
@@ -158,7 +152,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     return ASHLAR_OK;
 }
 
-/* A free's size repeats its allocation's, and is ignored. */
+/* The size of a free repeats that of the allocation, and is ignored. */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
@@ -177,16 +171,12 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
 
 static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t pointer = 0, bytes = 0;
-    ashlar_status status = read_number(r, SIZE, fields[SIZE], &bytes);
+    ASHLAR_TRY(read_number(r, SIZE, fields[SIZE], &bytes));
     event->bytes = bytes;
-    if (status != ASHLAR_OK || event->action == ASHLAR_RMM_NOTHING ||
-        event->action == ASHLAR_RMM_STEP) {
-        return status;
+    if (event->action == ASHLAR_RMM_NOTHING || event->action == ASHLAR_RMM_STEP) {
+        return ASHLAR_OK;
     }
-    status = read_number(r, POINTER, fields[POINTER], &pointer);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(read_number(r, POINTER, fields[POINTER], &pointer));
     if (event->action == ASHLAR_RMM_FREE) {
         return end_block(r, pointer, event);
     }
@@ -216,11 +206,11 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
     void *events = log->events;
-    if (!ashlar__host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
+    if (!ashlar__host_grow(&events, &log->event_capacity, log->closed_count, sizeof *event)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
     }
     log->events = events;
-    log->events[log->event_count++] = *event;
+    log->events[log->closed_count++] = *event;
     return ASHLAR_OK;
 }
 
@@ -229,26 +219,53 @@ static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     ASHLAR_TRY(read_action(r, fields[ACTION], &event));
     ASHLAR_TRY(read_order(r, fields, &event));
     ASHLAR_TRY(read_memory(r, fields, &event));
-    return append(r->log, &event);
+    ASHLAR_TRY(append(r->log, &event));
+    r->log->event_count = r->log->closed_count;
+    return ASHLAR_OK;
 }
 
 /* ---- the whole ---- */
 
+/* Append frees of what is live at the end. `is_live`: [block_count], false. */
+static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
+    const size_t last = log->events[log->event_count - 1].line;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ashlar_rmm_event *event = &log->events[i];
+        if (event->action == ASHLAR_RMM_ALLOCATE || event->action == ASHLAR_RMM_FREE) {
+            is_live[event->block] = event->action == ASHLAR_RMM_ALLOCATE;
+        }
+    }
+    for (size_t i = 0; status == ASHLAR_OK && i < log->event_count; i++) {
+        ashlar_rmm_event event = log->events[i];
+        if (event.action == ASHLAR_RMM_ALLOCATE && is_live[event.block]) {
+            event.action = ASHLAR_RMM_FREE;
+            event.line = last;
+            event.bytes = 0;
+            status = append(log, &event);
+        }
+    }
+    return status;
+}
+
 static ashlar_status read_rows(reader *r) {
     ashlar_piece fields[COLUMN_COUNT];
     size_t default_stream, count;
-    ashlar_status status =
-        index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream);
-    while (status == ASHLAR_OK && ashlar__csv_next(&r->csv, fields, &count)) {
-        status = ashlar__csv_check(&r->csv, count);
-        if (status == ASHLAR_OK) {
-            status = read_row(r, fields);
-        }
+    ASHLAR_TRY(index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream));
+    while (ashlar__csv_next(&r->csv, fields, &count)) {
+        ASHLAR_TRY(ashlar__csv_check(&r->csv, count));
+        ASHLAR_TRY(read_row(r, fields));
     }
-    if (status == ASHLAR_OK && r->log->event_count == 0) {
+    if (r->log->event_count == 0) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
                             r->log->name, r->csv.line);
     }
+    bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
+    const ashlar_status status =
+        is_live != NULL
+            ? close_log(r->log, is_live)
+            : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its end", r->log->name);
+    ashlar__host_free(is_live);
     return status;
 }
 

@@ -4,14 +4,14 @@
  * A header and a row for each event, for example
  *     Thread,Time,Action,Pointer,Size,Stream
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
- * Columns are found by name, in any order; further ones, and Time, are ignored. The order of the
- * rows is the order of the events. The action is allocate, free, or "allocate failure"; a row of
- * action "step" is ours: a step of the program begins (steps.h). Its Pointer is not read.
+ * Columns are found by name, in any order; Time and unknown columns are ignored. The rows are in
+ * the order of the events. The action is allocate, free, "allocate failure" or, which only we
+ * write, "step": a step of the program begins (steps.h), and Pointer is not read.
  *
- * Numbers in Thread, Pointer and Stream are only names, and RMM has written them in several ways:
- * 0x7f00, 7f00, decimal, and (nil) or 0 for none. One with 0x is hexadecimal. The others of a
- * column are decimal, unless one of them has a letter: then all of them are hexadecimal. Size is
- * decimal.
+ * Numbers in Thread, Pointer and Stream are only names, and RMM's versions write them in different
+ * ways: 0x7f00, 7f00, decimal, and (nil) or 0 for none. A number with 0x is hexadecimal. The other
+ * numbers of a column are decimal, unless one of them has a letter: then all are hexadecimal. Size
+ * is decimal.
  *
  * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own.
  */
@@ -27,7 +27,7 @@ typedef enum ashlar_rmm_action {
     ASHLAR_RMM_ALLOCATE,
     ASHLAR_RMM_FREE,
     ASHLAR_RMM_STEP,    /* a step begins here */
-    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: there is nothing to replay */
+    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: nothing to replay */
 } ashlar_rmm_action;
 
 /* One row. Indexes count from 0 in the order of first appearance. */
@@ -36,18 +36,21 @@ typedef struct ashlar_rmm_event {
     size_t line; /* of the file; the first one is 1 */
     size_t thread;
     size_t stream; /* 0 is always the default stream */
-    size_t block;  /* ALLOCATE and FREE: which allocation, the same for both */
+    size_t block;  /* ALLOCATE and FREE: number of the allocation */
     size_t bytes;  /* ALLOCATE: at least 1 */
 } ashlar_rmm_event;
 
 /*
- * Invariants: block < block_count of ALLOCATE and FREE, and each block is allocated
- * by one row and freed by at most one, later row; thread < thread_count, stream < stream_count.
+ * Invariants: block < block_count of ALLOCATE and FREE; each block is allocated by one event below
+ * event_count and freed by one later event below closed_count; thread < thread_count,
+ * stream < stream_count. The frees from event_count on are in the order of the allocations, on
+ * the allocation's thread and stream, and have the last row's line.
  */
 typedef struct ashlar_rmm_log {
     char *name; /* of the file, for messages */
     ashlar_rmm_event *events;
-    size_t event_count; /* at least 1 */
+    size_t event_count;  /* at least 1 */
+    size_t closed_count; /* with a free, behind them, of each block that they leave live */
     size_t event_capacity;
     size_t block_count;
     size_t thread_count;
@@ -56,16 +59,17 @@ typedef struct ashlar_rmm_log {
 } ashlar_rmm_log;
 
 /*
- * Read a log, plain or packed by gzip (told by its content, not by its name).
+ * Read a log, plain or packed by gzip; its content tells which, not its name.
  *
- * Ownership: the caller gives *out back with ashlar__rmm_log_free().
+ * Ownership: the caller frees *out with ashlar__rmm_log_free().
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
- *            also for a free of what is not live, an allocation where a block is live, and a log
- *            without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build without zlib).
+ *            also for a free of a block that is not live, an allocation at the address of a live
+ *            block, and a log without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build
+ *            without zlib).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
 
-/* The same from memory. `name` stands for the file in messages; it is copied. */
+/* The same from memory. `name` replaces the file's name in messages; it is copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
                                                       size_t bytes, ashlar_rmm_log **out);
 

@@ -1,4 +1,4 @@
-/* steps.c - finds where steps begin in a log, by marks or by their period. */
+/* steps.c - finds where steps begin in a log, by marks or by the period. */
 #include "bench/replay/steps.h"
 
 #include <stdbool.h>
@@ -8,15 +8,15 @@
 #include "bench/replay/number_map.h"
 #include "bench/replay/period.h"
 
-/* The allocations of a log, in its order. */
+/* The allocations of a log, in the log's order. */
 typedef struct sequence {
     const ashlar_rmm_log *log;
     size_t count;
     size_t prefix;   /* allocations before the first free */
-    size_t *events;  /* [count]: which event */
-    size_t *kinds;   /* [count]: the same for the same size and stream */
-    double *live;    /* [count]: bytes live before it; rounded, which matters to no trough */
-    uint64_t *bytes; /* [block_count] */
+    size_t *events;  /* [count]: the event of each allocation */
+    size_t *kinds;   /* [count]: equal numbers for equal size and stream */
+    double *live;    /* [count]: bytes live before it, rounded to double */
+    uint64_t *bytes; /* [block_count]: size of each block */
 } sequence;
 
 static ashlar_status fail_memory(const ashlar_rmm_log *log) {
@@ -33,7 +33,7 @@ static size_t count_marks(const ashlar_rmm_log *log) {
     return count;
 }
 
-/* The rest after the last mark is a step if it allocates. */
+/* The events after the last mark are a step if they allocate. */
 static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, ashlar_steps *out) {
     size_t *boundaries = ashlar__host_calloc(mark_count + 1, sizeof *boundaries);
     size_t marks = 0;
@@ -66,7 +66,7 @@ static void finish_sequence(sequence *s) {
 }
 
 static ashlar_status reserve_sequence(sequence *s) {
-    const size_t count = s->log->block_count + 1; /* there may be none */
+    const size_t count = s->log->block_count + 1; /* the log may have no blocks */
     s->events = ashlar__host_calloc(count, sizeof *s->events);
     s->kinds = ashlar__host_calloc(count, sizeof *s->kinds);
     s->live = ashlar__host_calloc(count, sizeof *s->live);
@@ -76,7 +76,7 @@ static ashlar_status reserve_sequence(sequence *s) {
                : fail_memory(s->log);
 }
 
-/* Invariant: a log has one allocation for each block, so that count <= block_count. */
+/* Invariant: count <= block_count, since a log has one allocation for each block. */
 static ashlar_status list_allocations(sequence *s) {
     ashlar_number_map map = {0};
     ashlar_status status = ASHLAR_OK;
@@ -108,7 +108,7 @@ static ashlar_status list_allocations(sequence *s) {
 
 /* ---- boundaries ---- */
 
-/* How much of a step may be missing at either end of the stretch that repeats. */
+/* How much of a step may be missing at either end of the repeating stretch. */
 static size_t slack_of(const ashlar_period *p) {
     return p->period / 8;
 }
@@ -117,11 +117,11 @@ static bool has_link(const ashlar_period *p, size_t i) {
     return i >= p->period && p->links[i] + slack_of(p) >= p->begin;
 }
 
-/* Allocations a period apart, from `last` back to where the log began to repeat. */
+/* Allocations that are a period apart, from `last` back to where the log began to repeat. */
 typedef struct chain {
     size_t last;
     size_t count;
-    double live; /* mean over it but for the first period, in which a program still fills up */
+    double live; /* mean without the first period, in which the program still fills up */
 } chain;
 
 static chain follow(const sequence *s, const ashlar_period *p, size_t last) {
@@ -142,7 +142,7 @@ static bool is_better(const chain *a, const chain *b) {
     return a->live != b->live ? a->live < b->live : a->count > b->count;
 }
 
-/* The chain at which least is live, out of one for each place in the last period. */
+/* The chain with the fewest live bytes; each place in the last period ends one chain. */
 static chain find_trough(const sequence *s, const ashlar_period *p) {
     chain best = follow(s, p, p->end - p->period);
     for (size_t i = p->end - p->period + 1; i < p->end; i++) {
@@ -152,10 +152,8 @@ static chain find_trough(const sequence *s, const ashlar_period *p) {
     return best;
 }
 
-/*
- * Where the step that begins at allocation `last` ends: at the log's end, or where the next begins.
- * False if the log lacks a part of it, or too much of it does not repeat.
- */
+/* Find where the step that begins at allocation `last` ends: where the next step begins, or at the
+ * log's end. False: a part of the step is missing, or too much of it does not repeat. */
 static bool find_end(const sequence *s, const ashlar_period *p, size_t last, size_t *end) {
     const size_t rest = s->count - last;
     if (rest + p->drift < p->period || p->end - last + slack_of(p) < p->period) {
@@ -185,18 +183,14 @@ static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, a
 
 static ashlar_status find_by_period(sequence *s, ashlar_steps *out) {
     ashlar_period period = {0};
-    ashlar_status status = reserve_sequence(s);
-    if (status == ASHLAR_OK) {
-        status = list_allocations(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__period_find(s->kinds, s->count, s->prefix, &period);
-    }
-    if (status == ASHLAR_OK && period.period == 0) {
+    ASHLAR_TRY(reserve_sequence(s));
+    ASHLAR_TRY(list_allocations(s));
+    ASHLAR_TRY(ashlar__period_find(s->kinds, s->count, s->prefix, &period));
+    if (period.period == 0) {
         *out = (ashlar_steps){0};
-    } else if (status == ASHLAR_OK) {
-        status = put_boundaries(s, &period, out);
+        return ASHLAR_OK;
     }
+    const ashlar_status status = put_boundaries(s, &period, out);
     ashlar__period_finish(&period);
     return status;
 }

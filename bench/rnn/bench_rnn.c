@@ -1,94 +1,56 @@
-/* bench_rnn.c - chooses cases and subjects, times their rounds, adds the rows. */
+/* bench_rnn.c - chooses cases and subjects, times them in rounds, and adds the rows. */
 #include "bench/rnn/bench_rnn.h"
 
-#include <string.h>
+#include <math.h>
 #include <time.h>
 
-#include "rnn/layer/blas_impl.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/harness/rounds.h"
 #include "arena/compute/workers.h"
+#include "bench/harness/machine.h"
+#include "bench/harness/rounds.h"
+#include "bench/rnn/rnn_setup.h"
+#include "rnn/layer/blas.h"
+#include "rnn/layer/blas_impl.h"
 
-/* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
+/* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000 };
 static const double round_s = 50e-3, while_s = 15;
 
-/* What one subject's rounds were. */
-typedef struct lane {
-    ashlar_rnn_subject subject;
-    double forward_ms[ROUNDS_MAX], backward_ms[ROUNDS_MAX], step_ms[ROUNDS_MAX];
-} lane;
+/* ---- the rows ---- */
+
+static const ashlar_rows_column columns[] = {
+    [ASHLAR_RNN_ROW_CASE] = {"case", "case", ASHLAR_ROWS_TEXT, 30, 0, 0},
+    [ASHLAR_RNN_ROW_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 16, 0, 0},
+    [ASHLAR_RNN_ROW_MS_FORWARD] = {"ms_forward", "forward", ASHLAR_ROWS_NUMBER, 9, 3, 0},
+    [ASHLAR_RNN_ROW_MS_BACKWARD] = {"ms_backward", "backward", ASHLAR_ROWS_NUMBER, 9, 3, 0},
+    [ASHLAR_RNN_ROW_MS_STEP] = {"ms_step", "ms/step", ASHLAR_ROWS_NUMBER, 9, 3, 0},
+    [ASHLAR_RNN_ROW_STEPS_PER_S] = {"steps_per_s", "steps/s", ASHLAR_ROWS_NUMBER, 9, 1, 0},
+    [ASHLAR_RNN_ROW_OVER_STATIC] = {"over_static", "/ static", ASHLAR_ROWS_NUMBER, 8, 3, 0},
+    [ASHLAR_RNN_ROW_OVER_ONEDNN] = {"over_onednn", "/ onednn", ASHLAR_ROWS_NUMBER, 8, 3, 0},
+    [ASHLAR_RNN_ROW_PRODUCT_SHARE] = {"product_share", "products %", ASHLAR_ROWS_NUMBER, 10, 0,
+                                      100},
+};
+ASHLAR_TABLE_IS_FULL(columns, ASHLAR_RNN_ROW_COLUMNS);
+
+static const ashlar_rows_target targets[] = {
+    {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
+    {"ashlar / onednn", "ashlar", ASHLAR_RNN_ROW_OVER_ONEDNN, .limit = 1},
+};
+
+static const ashlar_rows_form form = {columns, ASHLAR_RNN_ROW_COLUMNS, ASHLAR_RNN_ROW_SUBJECT,
+                                      targets, sizeof targets / sizeof targets[0]};
+
+/* ---- rounds ---- */
+
+enum { STEP_S, FORWARD_S, BACKWARD_S }; /* figures of a turn */
 
 /* A case in rounds. */
 typedef struct contest {
     ashlar_rnn_setup setup;
-    lane lanes[ASHLAR_RNN_SUBJECT_COUNT];
+    ashlar_rnn_subject subjects[ASHLAR_RNN_SUBJECT_COUNT];
+    ashlar_turns turns[ASHLAR_RNN_SUBJECT_COUNT];
     size_t count;
 } contest;
-
-/* ---- names ---- */
-
-static bool is_listed(const ashlar_option_list *list, const char *name) {
-    for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i], name) == 0) {
-            return true;
-        }
-    }
-    return list->count == 0;
-}
-
-static bool is_case(const char *name) {
-    size_t count;
-    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(cases[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_subject(const char *name) {
-    for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
-        if (strcmp(ashlar__rnn_subject_name((ashlar_rnn_subject)i), name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_config *config) {
-    for (size_t i = 0; i < config->wanted.count; i++) {
-        if (!is_case(config->wanted.items[i])) {
-            return ashlar__fail(
-                ASHLAR_EINVAL,
-                "--workload: there is no \"%.80s\"; there are those that rnn --help "
-                "lists, such as lstm_T64_B32_H256_L2",
-                config->wanted.items[i]);
-        }
-    }
-    for (size_t i = 0; i < config->subjects.count; i++) {
-        if (!is_subject(config->subjects.items[i])) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "--subject: there is no \"%.80s\"; there are ashlar, onednn, "
-                                "driver_each_step, static_buffer",
-                                config->subjects.items[i]);
-        }
-    }
-    return ASHLAR_OK;
-}
-
-void ashlar__bench_rnn_print_cases(FILE *out) {
-    size_t count;
-    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
-    }
-    fprintf(out, "\n");
-}
-
-/* ---- rounds ---- */
 
 static void use_threads(size_t count) {
     ashlar__workers_set_count(count);
@@ -100,26 +62,24 @@ static void pause_a_moment(void) {
     (void)nanosleep(&moment, NULL);
 }
 
-static ashlar_status run_lane(void *context, size_t index, size_t repeats, size_t round,
-                              double *seconds) {
-    contest *r = context;
-    lane *l = &r->lanes[index];
+static ashlar_status take_turn(void *context, size_t index, size_t repeats,
+                               double figures[static ASHLAR_ROUNDS_FIGURES]) {
+    contest *c = context;
     double forward_s = 0, backward_s = 0;
     pause_a_moment();
     for (size_t i = 0; i < repeats; i++) {
         ashlar_rnn_times times;
-        ASHLAR_TRY(ashlar__rnn_setup_run(&r->setup, l->subject, &times));
+        ASHLAR_TRY(ashlar__rnn_setup_run(&c->setup, c->subjects[index], &times));
         forward_s += times.forward_s;
         backward_s += times.backward_s;
     }
-    *seconds = (forward_s + backward_s) / (double)repeats;
-    l->forward_ms[round] = 1e3 * forward_s / (double)repeats;
-    l->backward_ms[round] = 1e3 * backward_s / (double)repeats;
-    l->step_ms[round] = l->forward_ms[round] + l->backward_ms[round];
+    figures[STEP_S] = (forward_s + backward_s) / (double)repeats;
+    figures[FORWARD_S] = forward_s / (double)repeats;
+    figures[BACKWARD_S] = backward_s / (double)repeats;
     return ASHLAR_OK;
 }
 
-/* What products take of a step on one thread; 0 where `ashlar` takes no part. */
+/* What products take of a step on one thread. */
 static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, double *share) {
     double shares[SHARE_ROUNDS];
     const size_t threads = ashlar__workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
@@ -134,103 +94,160 @@ static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, doubl
     }
     ashlar__blas_clock_start(false);
     ashlar__workers_set_count(threads);
-    *share = status == ASHLAR_OK ? ashlar__median(shares, rounds) : 0;
+    if (status == ASHLAR_OK) {
+        *share = ashlar__median(shares, rounds);
+    }
     return status;
 }
 
-/* ---- rows ---- */
-
-/* The median of the ratios of each round; 0 where `base` took no part. */
-static double ratio_of(const contest *r, const lane *l, ashlar_rnn_subject base, size_t rounds) {
+/* The median of the ratios of each round; NaN where `base` took no part. */
+static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subject base) {
     double ratios[ROUNDS_MAX];
-    for (size_t i = 0; i < r->count; i++) {
-        if (r->lanes[i].subject == base) {
-            for (size_t round = 0; round < rounds; round++) {
-                ratios[round] = l->step_ms[round] / r->lanes[i].step_ms[round];
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->subjects[i] == base) {
+            for (size_t k = 0; k < of->rounds; k++) {
+                ratios[k] = of->figures[STEP_S][k] / c->turns[i].figures[STEP_S][k];
             }
-            return ashlar__median(ratios, rounds);
+            return ashlar__median(ratios, of->rounds);
         }
     }
-    return 0;
+    return NAN;
 }
 
-static void add_rows(contest *r, size_t rounds, double share, ashlar_rnn_results *results) {
-    const size_t first = results->count;
-    for (size_t i = 0; i < r->count; i++) { /* the ratios before medians sort the rounds */
-        const lane *l = &r->lanes[i];
-        results->items[results->count++] = (ashlar_rnn_result){
-            .case_name = r->setup.which->name,
-            .subject = l->subject,
-            .is_inference = r->setup.which->is_inference,
-            .over_static = ratio_of(r, l, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, rounds),
-            .product_share = l->subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : 0,
-            .over_onednn = ratio_of(r, l, ASHLAR_RNN_SUBJECT_ONEDNN, rounds),
-        };
+static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *rows) {
+    const size_t first = rows->count;
+    for (size_t i = 0; i < c->count; i++) { /* the ratios before medians sort the rounds */
+        const ashlar_rnn_subject subject = c->subjects[i];
+        const ashlar_row row = {{
+            [ASHLAR_RNN_ROW_CASE].text = c->setup.which->name,
+            [ASHLAR_RNN_ROW_SUBJECT].text = ashlar__rnn_subject_name(subject),
+            [ASHLAR_RNN_ROW_OVER_STATIC].number =
+                ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_STATIC_BUFFER),
+            [ASHLAR_RNN_ROW_OVER_ONEDNN].number =
+                ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_ONEDNN),
+            [ASHLAR_RNN_ROW_PRODUCT_SHARE].number =
+                subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : NAN,
+        }};
+        ASHLAR_TRY(ashlar__rows_add(rows, &row));
     }
-    for (size_t i = 0; i < r->count; i++) {
-        ashlar_rnn_result *result = &results->items[first + i];
-        result->ms_forward = ashlar__median(r->lanes[i].forward_ms, rounds);
-        result->ms_backward = ashlar__median(r->lanes[i].backward_ms, rounds);
-        result->ms_step = ashlar__median(r->lanes[i].step_ms, rounds);
+    for (size_t i = 0; i < c->count; i++) {
+        ashlar_rows_cell *cells = rows->items[first + i].cells;
+        ashlar_turns *turns = &c->turns[i];
+        const double step_s = ashlar__turns_median(turns, STEP_S);
+        cells[ASHLAR_RNN_ROW_MS_FORWARD].number = 1e3 * ashlar__turns_median(turns, FORWARD_S);
+        cells[ASHLAR_RNN_ROW_MS_BACKWARD].number =
+            c->setup.which->is_inference ? NAN : 1e3 * ashlar__turns_median(turns, BACKWARD_S);
+        cells[ASHLAR_RNN_ROW_MS_STEP].number = 1e3 * step_s;
+        cells[ASHLAR_RNN_ROW_STEPS_PER_S].number = 1 / step_s;
     }
-}
-
-static void choose_lanes(contest *r, const ashlar_bench_rnn_config *config) {
-    for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
-        const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
-        if (ashlar__rnn_setup_has(&r->setup, subject) &&
-            is_listed(&config->subjects, ashlar__rnn_subject_name(subject))) {
-            r->lanes[r->count++].subject = subject;
-        }
-    }
+    ashlar__rows_print(out, rows, first);
+    return ASHLAR_OK;
 }
 
 /* On a setup that is there. */
-static ashlar_status run_contest(contest *r, const ashlar_bench_rnn_config *config,
-                                 ashlar_rnn_results *results) {
+static ashlar_status run_contest(contest *c, const ashlar_bench_request *request,
+                                 ashlar_rows *rows) {
     const ashlar_rounds how = {.most = ROUNDS_MAX,
                                .least = ROUNDS_MIN,
                                .while_s = while_s,
                                .round_s = round_s,
-                               .is_smoke = config->is_smoke,
-                               .run = run_lane,
-                               .context = r};
-    size_t repeats[ASHLAR_RNN_SUBJECT_COUNT], rounds;
-    double share = 0;
-    choose_lanes(r, config);
-    ASHLAR_TRY(ashlar__rounds_run(&how, r->count, repeats, &rounds));
-    if (r->count > 0 && r->lanes[0].subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
-        ASHLAR_TRY(measure_share(&r->setup, config->is_smoke, &share));
-    }
-    const size_t first = results->count;
-    add_rows(r, rounds, share, results);
-    ashlar__rnn_results_print(stdout, results, first);
-    return ASHLAR_OK;
-}
-
-static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_config *config,
-                                  const ashlar_rnn_case *which, ashlar_rnn_results *results) {
-    contest r = {.count = 0};
-    ashlar_status status = ashlar__rnn_setup_init(&r.setup, device, which);
-    if (status == ASHLAR_OK) {
-        status = run_contest(&r, config, results);
-    }
-    ashlar__rnn_setup_finish(&r.setup);
-    return status;
-}
-
-ashlar_status ashlar__bench_rnn(ashlar_device *device, const ashlar_bench_rnn_config *config,
-                                ashlar_rnn_results *results) {
-    size_t count;
-    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    ashlar_status status = ASHLAR_OK;
-    use_threads(config->threads);
-    results->threads = ashlar__workers_count();
-    ashlar__rnn_results_print_head(stdout);
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        if (is_listed(&config->wanted, cases[i].name)) {
-            status = measure_case(device, config, &cases[i], results);
+                               .is_smoke = request->is_smoke,
+                               .run = take_turn,
+                               .context = c};
+    double share = NAN;
+    for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
+        const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
+        const ashlar_bench_name name = {ashlar__rnn_subject_name(subject), NULL};
+        if (ashlar__rnn_setup_has(&c->setup, subject) &&
+            ashlar__bench_wants(&request->subjects, name)) {
+            c->subjects[c->count++] = subject;
         }
     }
+    ASHLAR_TRY(ashlar__rounds_run(&how, c->count, c->turns));
+    if (c->count > 0 && c->subjects[0] == ASHLAR_RNN_SUBJECT_ASHLAR) {
+        ASHLAR_TRY(measure_share(&c->setup, request->is_smoke, &share));
+    }
+    return add_rows(c, request->out, share, rows);
+}
+
+/* ---- the benchmark ---- */
+
+static bool workload(size_t i, ashlar_bench_name *out) {
+    size_t count;
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
+    if (i < count) {
+        *out = (ashlar_bench_name){cases[i].name, NULL};
+    }
+    return i < count;
+}
+
+static const char *subject(size_t i) {
+    return i < ASHLAR_RNN_SUBJECT_COUNT ? ashlar__rnn_subject_name((ashlar_rnn_subject)i) : NULL;
+}
+
+static ashlar_status run(const ashlar_bench_request *request, ashlar_rows *rows,
+                         ashlar_rows *more) {
+    size_t count;
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
+    ashlar_device *device = NULL;
+    (void)more;
+    ASHLAR_TRY(ashlar_device_open(request->device, &device));
+    ashlar_status status = ASHLAR_OK;
+    use_threads(request->threads);
+    ashlar__rows_print_head(request->out, rows);
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        const ashlar_bench_name name = {cases[i].name, NULL};
+        if (ashlar__bench_wants(&request->workloads, name)) {
+            contest c = {.count = 0};
+            status = ashlar__rnn_setup_init(&c.setup, device, &cases[i]);
+            status = status == ASHLAR_OK ? run_contest(&c, request, rows) : status;
+            ashlar__rnn_setup_finish(&c.setup);
+        }
+    }
+    ashlar_device_close(device);
     return status;
 }
+
+static void put_head(ashlar_json_writer *w) {
+    char processor[ASHLAR_MACHINE_TEXT_BYTES];
+    ashlar__machine_processor(processor);
+    ashlar__json_add_string(w, "processor", processor);
+    ashlar__json_add_string(w, "products", ashlar__blas_name());
+    ashlar__json_put_key(w, "onednn");
+    if (ashlar__onednn_name() != NULL) {
+        ashlar__json_put_string(w, ashlar__onednn_name());
+    } else {
+        ashlar__json_put_null(w);
+    }
+    ashlar__json_add_uint64(w, "threads", ashlar__workers_count());
+}
+
+static void print_help(FILE *out) {
+    size_t count;
+    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
+    fprintf(
+        out,
+        "\n"
+        "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
+        "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
+        "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
+        "included and padding computed. Takes --smoke, --workload, --subject, --threads (0: all),\n"
+        "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
+        "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
+        "product_share}. Cases, all of fp32:");
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
+    }
+    fprintf(out, "\n");
+}
+
+const ashlar_benchmark ashlar__benchmark_rnn = {
+    .name = "rnn",
+    .takes = "--smoke, --workload, --subject, --threads, --json, --device",
+    .form = &form,
+    .workload = workload,
+    .subject = subject,
+    .run = run,
+    .put_head = put_head,
+    .print_help = print_help,
+};

@@ -2,36 +2,28 @@
  * bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
  * allocation, without memory management, and by oneDNN (internal).
  *
- * As in peers/measure.h all subjects take turns in each round; what is reported are medians over
- * the rounds. Before a turn there is a pause, in which another library's threads go to sleep.
+ * Before a turn there is a pause, in which another library's threads go to sleep. The number of
+ * threads stays what it was set to. CUDA devices are refused.
  */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H
 
-#include "rnn/programs/options.h"
-#include "bench/rnn/rnn_results.h"
+#include "bench/harness/benchmark.h"
 
-typedef struct ashlar_bench_rnn_config {
-    bool is_smoke;               /* one round */
-    ashlar_option_list wanted;   /* cases; none: all */
-    ashlar_option_list subjects; /* none: all */
-    size_t threads;              /* 0: as many as the process may run on */
-} ashlar_bench_rnn_config;
+/* Medians over the rounds. A ratio is the median of those in each round. */
+enum {
+    ASHLAR_RNN_ROW_CASE,
+    ASHLAR_RNN_ROW_SUBJECT,
+    ASHLAR_RNN_ROW_MS_FORWARD,
+    ASHLAR_RNN_ROW_MS_BACKWARD,
+    ASHLAR_RNN_ROW_MS_STEP,
+    ASHLAR_RNN_ROW_STEPS_PER_S,
+    ASHLAR_RNN_ROW_OVER_STATIC, /* of MS_STEP, as is the next one */
+    ASHLAR_RNN_ROW_OVER_ONEDNN,
+    ASHLAR_RNN_ROW_PRODUCT_SHARE, /* of a step on one thread, what matrix products take */
+    ASHLAR_RNN_ROW_COLUMNS
+};
 
-/* Errors: ASHLAR_EINVAL (a name that there is not; it says which there are). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn_check(const ashlar_bench_rnn_config *config);
-
-/*
- * Measure every chosen case, print each as it is done, and add the rows. The number of threads
- * stays what it was set to.
- *
- * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the subjects.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__bench_rnn(ashlar_device *device,
-                                                  const ashlar_bench_rnn_config *config,
-                                                  ashlar_rnn_results *results);
-
-/* The names of all cases, for --help. */
-void ashlar__bench_rnn_print_cases(FILE *out);
+extern const ashlar_benchmark ashlar__benchmark_rnn;
 
 #endif /* ASHLAR_BENCH_RNN_H */

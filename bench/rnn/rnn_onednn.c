@@ -93,121 +93,103 @@ static dnnl_rnn_direction_t direction_of(const ashlar_onednn *net) {
                                               : dnnl_unidirectional_left2right;
 }
 
-static ashlar_status make_forward(ashlar_onednn *net, layer *l) {
-    const size_t hidden = net->layout.config.hidden;
+static ashlar_status make_pass(ashlar_onednn *net, layer *l, int pass) {
     const dnnl_prop_kind_t kind = net->training ? dnnl_forward_training : dnnl_forward_inference;
+    const dnnl_rnn_direction_t direction = direction_of(net);
     const dnnl_memory_desc_t src = describe_rows(net, l->input);
     const dnnl_memory_desc_t dst = describe_rows(net, net->layout.output);
     const dnnl_memory_desc_t w = describe_weights(net, l->input, dnnl_format_tag_any);
-    const dnnl_memory_desc_t r = describe_weights(net, hidden, dnnl_format_tag_any);
+    const dnnl_memory_desc_t r =
+        describe_weights(net, net->layout.config.hidden, dnnl_format_tag_any);
     const dnnl_memory_desc_t bias = describe_bias(net), state = describe_states(net);
+    const bool is_lstm = net->layout.config.cell == ASHLAR_RNN_LSTM;
     dnnl_rnn_desc_t desc;
-    if (net->layout.config.cell == ASHLAR_RNN_LSTM) {
-        TRY(dnnl_lstm_forward_desc_init(&desc, kind, direction_of(net), &src, &state, &state, &w,
-                                        &r, &bias, &dst, NULL, NULL, 0));
+    if (pass == FORWARD && is_lstm) {
+        TRY(dnnl_lstm_forward_desc_init(&desc, kind, direction, &src, &state, &state, &w, &r, &bias,
+                                        &dst, NULL, NULL, 0));
+    } else if (pass == FORWARD) {
+        TRY(dnnl_lbr_gru_forward_desc_init(&desc, kind, direction, &src, &state, &w, &r, &bias,
+                                           &dst, NULL, 0));
+    } else if (is_lstm) {
+        TRY(dnnl_lstm_backward_desc_init(&desc, dnnl_backward, direction, &src, &state, &state, &w,
+                                         &r, &bias, &dst, NULL, NULL, &src, &state, &state, &w, &r,
+                                         &bias, &dst, NULL, NULL, 0));
     } else {
-        TRY(dnnl_lbr_gru_forward_desc_init(&desc, kind, direction_of(net), &src, &state, &w, &r,
-                                           &bias, &dst, NULL, 0));
+        TRY(dnnl_lbr_gru_backward_desc_init(&desc, dnnl_backward, direction, &src, &state, &w, &r,
+                                            &bias, &dst, NULL, &src, &state, &w, &r, &bias, &dst,
+                                            NULL, 0));
     }
-    TRY(dnnl_primitive_desc_create(&l->forward_desc, &desc, NULL, net->engine, NULL));
-    TRY(dnnl_primitive_create(&l->forward, l->forward_desc));
-    return ASHLAR_OK;
-}
-
-static ashlar_status make_backward(ashlar_onednn *net, layer *l) {
-    const size_t hidden = net->layout.config.hidden;
-    const dnnl_memory_desc_t src = describe_rows(net, l->input);
-    const dnnl_memory_desc_t dst = describe_rows(net, net->layout.output);
-    const dnnl_memory_desc_t w = describe_weights(net, l->input, dnnl_format_tag_any);
-    const dnnl_memory_desc_t r = describe_weights(net, hidden, dnnl_format_tag_any);
-    const dnnl_memory_desc_t bias = describe_bias(net), state = describe_states(net);
-    dnnl_rnn_desc_t desc;
-    if (net->layout.config.cell == ASHLAR_RNN_LSTM) {
-        TRY(dnnl_lstm_backward_desc_init(&desc, dnnl_backward, direction_of(net), &src, &state,
-                                         &state, &w, &r, &bias, &dst, NULL, NULL, &src, &state,
-                                         &state, &w, &r, &bias, &dst, NULL, NULL, 0));
-    } else {
-        TRY(dnnl_lbr_gru_backward_desc_init(&desc, dnnl_backward, direction_of(net), &src, &state,
-                                            &w, &r, &bias, &dst, NULL, &src, &state, &w, &r, &bias,
-                                            &dst, NULL, 0));
-    }
-    TRY(dnnl_primitive_desc_create(&l->backward_desc, &desc, NULL, net->engine, l->forward_desc));
-    TRY(dnnl_primitive_create(&l->backward, l->backward_desc));
+    TRY(dnnl_primitive_desc_create(&l->descs[pass], &desc, NULL, net->engine,
+                                   pass == FORWARD ? NULL : l->descs[FORWARD]));
+    TRY(dnnl_primitive_create(&l->passes[pass], l->descs[pass]));
     return ASHLAR_OK;
 }
 
 /* ---- memory ---- */
 
-static ashlar_status make_memory(ashlar_onednn *net, layer *l, int which,
-                                 const dnnl_memory_desc_t *md, bool is_owned) {
-    TRY(dnnl_memory_create(&l->memory[which], md, net->engine,
-                           is_owned ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE));
-    return ASHLAR_OK;
+/* What a memory is like: as a primitive asks for it, or else written to *own. */
+static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const layer *l,
+                                                 int which, dnnl_memory_desc_t *own) {
+    const_dnnl_primitive_desc_t forward = l->descs[FORWARD], backward = l->descs[BACKWARD];
+    switch (which) {
+    case W:
+    case R:
+        return dnnl_primitive_desc_query_md(forward, dnnl_query_weights_md, which - W);
+    case WORKSPACE:
+        return dnnl_primitive_desc_query_md(forward, dnnl_query_workspace_md, 0);
+    case W_BACK:
+    case R_BACK:
+        return dnnl_primitive_desc_query_md(backward, dnnl_query_weights_md, which - W_BACK);
+    case DIFF_W:
+    case DIFF_R:
+        return dnnl_primitive_desc_query_md(backward, dnnl_query_diff_weights_md, which - DIFF_W);
+    case SRC:
+    case DIFF_SRC:
+        *own = describe_rows(net, l->input);
+        break;
+    case DST:
+    case DIFF_DST:
+        *own = describe_rows(net, net->layout.output);
+        break;
+    case BIAS:
+    case DIFF_BIAS:
+        *own = describe_bias(net);
+        break;
+    case W_USER:
+    case DIFF_W_USER:
+        *own = describe_weights(net, l->input, dnnl_ldgoi);
+        break;
+    case R_USER:
+    case DIFF_R_USER:
+        *own = describe_weights(net, net->layout.config.hidden, dnnl_ldgoi);
+        break;
+    default: /* what h and c are before the first step, or their gradients, which nobody reads */
+        *own = describe_states(net);
+    }
+    return own;
 }
 
-static const dnnl_memory_desc_t *asked(const_dnnl_primitive_desc_t desc, dnnl_query_t what,
-                                       int index) {
-    return dnnl_primitive_desc_query_md(desc, what, index);
+/* Where the first layer's input and the last one's output lie, the caller says at each call, and
+ * where weights lie that are taken as they are. */
+static bool is_owned(const ashlar_onednn *net, int which, bool is_last) {
+    const bool is_src = which == SRC || which == DIFF_SRC;
+    const bool is_dst = which == DST || which == DIFF_DST;
+    const bool is_user = which == W_USER || which == R_USER;
+    return !is_src && !(is_dst && is_last) && !(is_user && net->is_direct);
 }
 
-/* Where the first layer's input and the last one's output lie, the caller says at each call. */
-static ashlar_status make_rows(ashlar_onednn *net, layer *l, bool is_last, int src, int dst) {
-    const dnnl_memory_desc_t input = describe_rows(net, l->input);
-    const dnnl_memory_desc_t output = describe_rows(net, net->layout.output);
-    ASHLAR_TRY(make_memory(net, l, src, &input, false));
-    return make_memory(net, l, dst, &output, !is_last);
-}
-
-static ashlar_status make_weights(ashlar_onednn *net, layer *l, int user, bool is_owned) {
-    const dnnl_memory_desc_t w = describe_weights(net, l->input, dnnl_ldgoi);
-    const dnnl_memory_desc_t r = describe_weights(net, net->layout.config.hidden, dnnl_ldgoi);
-    ASHLAR_TRY(make_memory(net, l, user, &w, is_owned));
-    return make_memory(net, l, user + 1, &r, is_owned);
-}
-
-/* Two memories of a primitive's own formats: those of W and of R. */
-static ashlar_status make_formats(ashlar_onednn *net, layer *l, int which,
-                                  const_dnnl_primitive_desc_t desc, dnnl_query_t what) {
-    ASHLAR_TRY(make_memory(net, l, which, asked(desc, what, 0), true));
-    return make_memory(net, l, which + 1, asked(desc, what, 1), true);
-}
-
-/* What h and c are before the first step, or their gradients, which nobody reads. */
-static ashlar_status make_states(ashlar_onednn *net, layer *l, int which) {
-    const dnnl_memory_desc_t state = describe_states(net);
-    const size_t bytes = dnnl_memory_desc_get_size(&state);
-    ashlar_status status = ASHLAR_OK;
-    for (int i = which; i < which + 2 && status == ASHLAR_OK; i++) {
-        status = make_memory(net, l, i, &state, true);
-        if (status == ASHLAR_OK) {
-            memset(data_of(l, i), 0, bytes);
+static ashlar_status make_memory(ashlar_onednn *net, layer *l, bool is_last) {
+    for (int i = 0; i < (net->training ? MEMORY_COUNT : FORWARD_COUNT); i++) {
+        dnnl_memory_desc_t own;
+        const dnnl_memory_desc_t *md = describe_memory(net, l, i, &own);
+        const bool has_data = is_owned(net, i, is_last);
+        TRY(dnnl_memory_create(&l->memory[i], md, net->engine,
+                               has_data ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE));
+        if (has_data) {
+            memset(data_of(l, i), 0, dnnl_memory_desc_get_size(md));
         }
     }
-    return status;
-}
-
-static ashlar_status make_forward_memory(ashlar_onednn *net, layer *l, bool is_last) {
-    const dnnl_memory_desc_t bias = describe_bias(net);
-    ASHLAR_TRY(make_rows(net, l, is_last, SRC, DST));
-    ASHLAR_TRY(make_states(net, l, H_FIRST));
-    ASHLAR_TRY(make_weights(net, l, W_USER, !net->is_direct));
-    ASHLAR_TRY(make_formats(net, l, W, l->forward_desc, dnnl_query_weights_md));
-    ASHLAR_TRY(make_memory(net, l, BIAS, &bias, true));
-    if (net->training) {
-        ASHLAR_TRY(make_memory(net, l, WORKSPACE,
-                               asked(l->forward_desc, dnnl_query_workspace_md, 0), true));
-    }
     return ASHLAR_OK;
-}
-
-static ashlar_status make_backward_memory(ashlar_onednn *net, layer *l, bool is_last) {
-    const dnnl_memory_desc_t bias = describe_bias(net);
-    ASHLAR_TRY(make_rows(net, l, is_last, DIFF_SRC, DIFF_DST));
-    ASHLAR_TRY(make_states(net, l, DIFF_H));
-    ASHLAR_TRY(make_weights(net, l, DIFF_W_USER, true));
-    ASHLAR_TRY(make_formats(net, l, W_BACK, l->backward_desc, dnnl_query_weights_md));
-    ASHLAR_TRY(make_formats(net, l, DIFF_W, l->backward_desc, dnnl_query_diff_weights_md));
-    return make_memory(net, l, DIFF_BIAS, &bias, true);
 }
 
 static ashlar_status make_reorders(ashlar_onednn *net, layer *l) {
@@ -226,16 +208,11 @@ static ashlar_status make_reorders(ashlar_onednn *net, layer *l) {
 
 static ashlar_status make_layer(ashlar_onednn *net, size_t index) {
     layer *const l = &net->layers[index];
-    const bool is_last = index + 1 == net->layout.config.layers;
     l->input = index == 0 ? net->layout.config.input : net->layout.output;
-    ASHLAR_TRY(make_forward(net, l));
-    ASHLAR_TRY(make_forward_memory(net, l, is_last));
-    if (net->training) {
-        ASHLAR_TRY(make_backward(net, l));
+    for (int pass = FORWARD; pass <= (net->training ? BACKWARD : FORWARD); pass++) {
+        ASHLAR_TRY(make_pass(net, l, pass));
     }
-    if (net->training) {
-        ASHLAR_TRY(make_backward_memory(net, l, is_last));
-    }
+    ASHLAR_TRY(make_memory(net, l, index + 1 == net->layout.config.layers));
     return make_reorders(net, l);
 }
 
@@ -244,11 +221,10 @@ static ashlar_status make_layer(ashlar_onednn *net, size_t index) {
 static ashlar_status make(ashlar_onednn *net) {
     TRY(dnnl_engine_create(&net->engine, dnnl_cpu, 0));
     TRY(dnnl_stream_create(&net->stream, net->engine, dnnl_stream_default_flags));
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < net->layout.config.layers && status == ASHLAR_OK; i++) {
-        status = make_layer(net, i);
+    for (size_t i = 0; i < net->layout.config.layers; i++) {
+        ASHLAR_TRY(make_layer(net, i));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
@@ -285,17 +261,13 @@ static void destroy_layer(layer *l) {
             (void)dnnl_memory_destroy(l->memory[i]);
         }
     }
-    if (l->backward != NULL) {
-        (void)dnnl_primitive_destroy(l->backward);
-    }
-    if (l->backward_desc != NULL) {
-        (void)dnnl_primitive_desc_destroy(l->backward_desc);
-    }
-    if (l->forward != NULL) {
-        (void)dnnl_primitive_destroy(l->forward);
-    }
-    if (l->forward_desc != NULL) {
-        (void)dnnl_primitive_desc_destroy(l->forward_desc);
+    for (int i = 0; i < PASS_COUNT; i++) {
+        if (l->passes[i] != NULL) {
+            (void)dnnl_primitive_destroy(l->passes[i]);
+        }
+        if (l->descs[i] != NULL) {
+            (void)dnnl_primitive_desc_destroy(l->descs[i]);
+        }
     }
 }
 

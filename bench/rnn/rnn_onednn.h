@@ -1,10 +1,10 @@
 /*
  * rnn_onednn.h - the same network by oneDNN, to compare with (internal).
  *
- * oneDNN 2.x cannot read weights in packed order, nor sequences of different lengths: each layer
- * is a primitive of its own, weights are reordered in each forward and each backward, gradients
- * are reordered and added, and what is past a length is computed like all the rest.
- * rnn_onednn_none.c stands in where the library is not there.
+ * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
+ * layer is a separate primitive, each forward and backward reorders the weights, gradients are
+ * reordered and added, and padding is computed like everything else. rnn_onednn_none.c replaces
+ * this in builds without the library.
  */
 #ifndef ASHLAR_RNN_ONEDNN_H
 #define ASHLAR_RNN_ONEDNN_H
@@ -16,17 +16,18 @@
 
 typedef struct ashlar_onednn ashlar_onednn;
 
-/* Whether it has such a network: LSTM and GRU in fp32 with both biases, without projection. */
+/* Whether oneDNN has such a network: LSTM and GRU in fp32, with both biases, without projection. */
 bool ashlar__onednn_has(const ashlar_rnn_layout *layout);
 
-/* "oneDNN 2.6.3"; NULL: this build has none. */
+/* "oneDNN 2.6.3"; NULL: this build has no oneDNN. */
 const char *ashlar__onednn_name(void);
 
-/* Threads of all its work in this process, from now on. */
+/* Set the number of threads for all its work in this process from now on. */
 void ashlar__onednn_set_threads(size_t count);
 
 /*
- * Requires ashlar__onednn_has(layout). All sequences have `steps` steps, states begin as zeros.
+ * Requires ashlar__onednn_has(layout). All sequences have `steps` steps; the first states are
+ * zeros.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it).
  */
@@ -35,11 +36,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *l
                                                       ashlar_onednn **out);
 void ashlar__onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
 
-/* y [T, B, D*H] from x [T, B, I]; weights in packed order. */
+/* Compute y [T, B, D*H] from x [T, B, I]; weights are in packed order. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x,
                                                        const float *weights, float *y);
 
-/* dx [T, B, I] from dy [T, B, D*H], and dweights ADDED to, after a forward of the same. */
+/* Compute dx [T, B, I] from dy [T, B, D*H], and ADD TO dweights, after forward on the same x. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy,
                                                         float *dx, float *dweights);
 

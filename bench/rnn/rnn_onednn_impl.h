@@ -10,20 +10,22 @@
 
 #include "allocator/base/error.h"
 
-/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. */
+/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. R always
+ * follows W, and C follows H. */
 enum {
     SRC,
     DST,
     BIAS,
-    WORKSPACE,
     H_FIRST,
     C_FIRST,
     W,
     R,
-    W_BACK,
-    R_BACK,
     W_USER,
     R_USER,
+    FORWARD_COUNT, /* of inference; the rest is for training */
+    WORKSPACE = FORWARD_COUNT,
+    W_BACK,
+    R_BACK,
     DIFF_SRC,
     DIFF_DST,
     DIFF_H,
@@ -36,6 +38,8 @@ enum {
     MEMORY_COUNT
 };
 
+enum { FORWARD, BACKWARD, PASS_COUNT };
+
 /* From one memory of a layer to another. */
 enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
 /* Which two memories. */
@@ -43,8 +47,8 @@ extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
 typedef struct layer {
     size_t input;
-    dnnl_primitive_desc_t forward_desc, backward_desc;
-    dnnl_primitive_t forward, backward;
+    dnnl_primitive_desc_t descs[PASS_COUNT];
+    dnnl_primitive_t passes[PASS_COUNT];
     dnnl_primitive_t reorders[REORDER_COUNT];
     dnnl_memory_t memory[MEMORY_COUNT];
 } layer;

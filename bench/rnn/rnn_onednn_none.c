@@ -1,4 +1,4 @@
-/* rnn_onednn_none.c - for builds without oneDNN. */
+/* rnn_onednn_none.c - replaces oneDNN in builds without it. */
 #include "bench/rnn/rnn_onednn.h"
 
 #include "allocator/base/error.h"

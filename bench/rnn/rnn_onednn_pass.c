@@ -1,11 +1,11 @@
-/* rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back. */
+/* rnn_onednn_pass.c - forward and backward by oneDNN, with conversion from and to packed order. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <string.h>
 
 /* ---- from packed order and back ---- */
 
-/* Their number of our gate. */
+/* oneDNN's number of our gate. */
 static size_t gate_of(const ashlar_onednn *net, size_t gate) {
     return net->layout.config.cell == ASHLAR_RNN_GRU && gate < 2 ? 1 - gate : gate;
 }
@@ -15,9 +15,9 @@ static ashlar_status point_at(const layer *l, int which, const void *data) {
     return ASHLAR_OK;
 }
 
-/* One gate of W or R of one direction: `user` [D, G, O, I] is laid out as USER memory is. */
+/* One gate of W or R of one direction. USER memory is laid out as [D, G, O, I]. */
 typedef struct gate_place {
-    size_t packed, user; /* elements from the start of each */
+    size_t packed, user; /* element offsets in packed order and in USER memory */
     size_t count;
 } gate_place;
 
@@ -33,12 +33,11 @@ static gate_place place_of(const ashlar_onednn *net, size_t index, size_t direct
 
 static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, const float *weights) {
     const layer *l = &net->layers[index];
-    ashlar_status status = ASHLAR_OK;
-    for (int m = 0; m < 2 && status == ASHLAR_OK; m++) {
+    for (int m = 0; m < 2; m++) {
         const ashlar_rnn_tensor tensor = m == 0 ? ASHLAR_RNN_W : ASHLAR_RNN_R;
         if (net->is_direct) {
-            status = point_at(l, W_USER + m,
-                              weights + ashlar_rnn_layout_view(&net->layout, index, tensor).offset);
+            const size_t offset = ashlar_rnn_layout_view(&net->layout, index, tensor).offset;
+            ASHLAR_TRY(point_at(l, W_USER + m, weights + offset));
             continue;
         }
         for (size_t d = 0; d < net->layout.config.directions; d++) {
@@ -49,17 +48,17 @@ static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, con
             }
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
-/* The place of our bias row of a gate among theirs; the GRU's n has two. */
+/* Where oneDNN has our bias of a gate; the GRU's gate n has two. */
 static size_t bias_of(const ashlar_onednn *net, size_t direction, size_t gate, bool is_recurrent) {
     const bool is_apart = net->layout.config.cell == ASHLAR_RNN_GRU && gate == 2 && is_recurrent;
     const size_t position = is_apart ? 3 : gate_of(net, gate);
     return (direction * net->bias_count + position) * net->layout.config.hidden;
 }
 
-/* theirs += ours, or ours += theirs. */
+/* theirs += ours or, if is_out, ours += theirs. */
 static void add_biases(const ashlar_onednn *net, size_t index, float *theirs, float *ours,
                        bool is_out) {
     const size_t directions = net->layout.config.directions, hidden = net->layout.config.hidden;
@@ -108,49 +107,43 @@ static ashlar_status reorder_two(const ashlar_onednn *net, const layer *l, int f
     return reorder(net, l, first + 1);
 }
 
-static ashlar_status run_forward(const ashlar_onednn *net, const layer *l) {
-    const bool has_cells = net->layout.config.cell == ASHLAR_RNN_LSTM;
-    dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
-        {DNNL_ARG_DST_LAYER, l->memory[DST]},
-        {DNNL_ARG_SRC_ITER, l->memory[H_FIRST]},
-        {DNNL_ARG_WEIGHTS_LAYER, l->memory[W]},
-        {DNNL_ARG_WEIGHTS_ITER, l->memory[R]},
-        {DNNL_ARG_BIAS, l->memory[BIAS]},
-        {0},
-        {0},
-    };
-    int count = 6;
-    if (has_cells) {
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SRC_ITER_C, l->memory[C_FIRST]};
-    }
-    if (net->training) {
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]};
-    }
-    TRY(dnnl_primitive_execute(l->forward, net->stream, count, args));
-    return ASHLAR_OK;
-}
+enum { NO_MEMORY = -1 };
 
-static ashlar_status run_backward(const ashlar_onednn *net, const layer *l) {
+/* The arguments of each pass: which memory. */
+static const struct {
+    int arg, memory[PASS_COUNT];
+    bool is_of_cells; /* only an LSTM has it */
+} arguments[] = {
+    {DNNL_ARG_SRC_LAYER, {SRC, SRC}, false},
+    {DNNL_ARG_DST_LAYER, {DST, DST}, false},
+    {DNNL_ARG_SRC_ITER, {H_FIRST, H_FIRST}, false},
+    {DNNL_ARG_SRC_ITER_C, {C_FIRST, C_FIRST}, true},
+    {DNNL_ARG_WEIGHTS_LAYER, {W, W_BACK}, false},
+    {DNNL_ARG_WEIGHTS_ITER, {R, R_BACK}, false},
+    {DNNL_ARG_BIAS, {BIAS, BIAS}, false},
+    {DNNL_ARG_WORKSPACE, {WORKSPACE, WORKSPACE}, false},
+    {DNNL_ARG_DIFF_SRC_LAYER, {NO_MEMORY, DIFF_SRC}, false},
+    {DNNL_ARG_DIFF_DST_LAYER, {NO_MEMORY, DIFF_DST}, false},
+    {DNNL_ARG_DIFF_SRC_ITER, {NO_MEMORY, DIFF_H}, false},
+    {DNNL_ARG_DIFF_SRC_ITER_C, {NO_MEMORY, DIFF_C}, true},
+    {DNNL_ARG_DIFF_WEIGHTS_LAYER, {NO_MEMORY, DIFF_W}, false},
+    {DNNL_ARG_DIFF_WEIGHTS_ITER, {NO_MEMORY, DIFF_R}, false},
+    {DNNL_ARG_DIFF_BIAS, {NO_MEMORY, DIFF_BIAS}, false},
+};
+enum { ARGUMENTS = sizeof arguments / sizeof arguments[0] };
+
+static ashlar_status run_pass(const ashlar_onednn *net, const layer *l, int pass) {
     const bool has_cells = net->layout.config.cell == ASHLAR_RNN_LSTM;
-    const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
-        {DNNL_ARG_DST_LAYER, l->memory[DST]},
-        {DNNL_ARG_SRC_ITER, l->memory[H_FIRST]},
-        {DNNL_ARG_WEIGHTS_LAYER, l->memory[W_BACK]},
-        {DNNL_ARG_WEIGHTS_ITER, l->memory[R_BACK]},
-        {DNNL_ARG_BIAS, l->memory[BIAS]},
-        {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]},
-        {DNNL_ARG_DIFF_SRC_LAYER, l->memory[DIFF_SRC]},
-        {DNNL_ARG_DIFF_DST_LAYER, l->memory[DIFF_DST]},
-        {DNNL_ARG_DIFF_SRC_ITER, l->memory[DIFF_H]},
-        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->memory[DIFF_W]},
-        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->memory[DIFF_R]},
-        {DNNL_ARG_DIFF_BIAS, l->memory[DIFF_BIAS]},
-        {DNNL_ARG_SRC_ITER_C, l->memory[C_FIRST]},
-        {DNNL_ARG_DIFF_SRC_ITER_C, l->memory[DIFF_C]},
-    };
-    TRY(dnnl_primitive_execute(l->backward, net->stream, has_cells ? 15 : 13, args));
+    dnnl_exec_arg_t args[ARGUMENTS];
+    int count = 0;
+    for (size_t i = 0; i < ARGUMENTS; i++) {
+        const int which = arguments[i].memory[pass];
+        const bool is_there = which != NO_MEMORY && l->memory[which] != NULL;
+        if (is_there && (has_cells || !arguments[i].is_of_cells)) {
+            args[count++] = (dnnl_exec_arg_t){arguments[i].arg, l->memory[which]};
+        }
+    }
+    TRY(dnnl_primitive_execute(l->passes[pass], net->stream, count, args));
     return ASHLAR_OK;
 }
 
@@ -158,13 +151,11 @@ static ashlar_status forward_layer(const ashlar_onednn *net, size_t index, const
     const layer *l = &net->layers[index];
     const size_t bias_elements =
         net->layout.config.directions * net->bias_count * net->layout.config.hidden;
-    ashlar_status status = gather_matrices(net, index, weights);
+    ASHLAR_TRY(gather_matrices(net, index, weights));
     memset(data_of(l, BIAS), 0, bias_elements * sizeof(float));
     add_biases(net, index, data_of(l, BIAS), (float *)(uintptr_t)weights, false);
-    if (status == ASHLAR_OK) {
-        status = reorder_two(net, l, W_IN);
-    }
-    return status == ASHLAR_OK ? run_forward(net, l) : status;
+    ASHLAR_TRY(reorder_two(net, l, W_IN));
+    return run_pass(net, l, FORWARD);
 }
 
 ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
@@ -181,7 +172,7 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
     return status;
 }
 
-/* Its gradients are ADDED to, too. */
+/* oneDNN, too, ADDS to its gradients. */
 static void clear_gradients(const layer *l) {
     for (int which = DIFF_BIAS; which <= DIFF_R; which++) {
         const dnnl_memory_desc_t *md;
@@ -196,7 +187,7 @@ static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, floa
     clear_gradients(l);
     ashlar_status status = reorder_two(net, l, W_BACK_IN);
     if (status == ASHLAR_OK) {
-        status = run_backward(net, l);
+        status = run_pass(net, l, BACKWARD);
     }
     if (status == ASHLAR_OK) {
         status = reorder_two(net, l, DIFF_W_OUT);
@@ -212,13 +203,11 @@ static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, floa
 ashlar_status ashlar__onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
                                       float *dweights) {
     const size_t layers = net->layout.config.layers;
-    ashlar_status status = point_at(&net->layers[layers - 1], DIFF_DST, dy);
-    for (size_t i = layers; i-- > 0 && status == ASHLAR_OK;) {
-        status = point_at(&net->layers[i], DIFF_SRC,
-                          i == 0 ? dx : data_of(&net->layers[i - 1], DIFF_DST));
-        if (status == ASHLAR_OK) {
-            status = backward_layer(net, i, dweights);
-        }
+    ASHLAR_TRY(point_at(&net->layers[layers - 1], DIFF_DST, dy));
+    for (size_t i = layers; i-- > 0;) {
+        ASHLAR_TRY(point_at(&net->layers[i], DIFF_SRC,
+                            i == 0 ? dx : data_of(&net->layers[i - 1], DIFF_DST)));
+        ASHLAR_TRY(backward_layer(net, i, dweights));
     }
-    return status;
+    return ASHLAR_OK;
 }

@@ -79,17 +79,10 @@ static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width,
 static ashlar_status take_tensors(ashlar_rnn_setup *s) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
     const size_t rows = s->which->steps * s->which->batch;
-    ashlar_status status = take_values(s, rows * layout->config.input, 1, &s->x);
-    if (status == ASHLAR_OK) {
-        status = take_values(s, rows * layout->output, 1, &s->dy);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_values(s, layout->elements, 0.06f, &s->weights); /* 1 / sqrt(H) */
-    }
-    if (status == ASHLAR_OK) {
-        status = take_values(s, layout->elements, 0, &s->dweights);
-    }
-    return status;
+    ASHLAR_TRY(take_values(s, rows * layout->config.input, 1, &s->x));
+    ASHLAR_TRY(take_values(s, rows * layout->output, 1, &s->dy));
+    ASHLAR_TRY(take_values(s, layout->elements, 0.06f, &s->weights)); /* 1 / sqrt(H) */
+    return take_values(s, layout->elements, 0, &s->dweights);
 }
 
 static ashlar_status size_buffers(ashlar_rnn_setup *s) {
@@ -108,12 +101,12 @@ static ashlar_status size_buffers(ashlar_rnn_setup *s) {
 }
 
 static ashlar_status make_networks(ashlar_rnn_setup *s) {
-    ashlar_status status = ashlar_rnn_create(s->device, &s->which->config, &s->rnn);
-    if (status == ASHLAR_OK && ashlar__onednn_has(ashlar_rnn_layout_of(s->rnn))) {
-        status = ashlar__onednn_create(ashlar_rnn_layout_of(s->rnn), s->which->steps,
-                                       s->which->batch, !s->which->is_inference, &s->onednn);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_rnn_create(s->device, &s->which->config, &s->rnn));
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
+    return ashlar__onednn_has(layout)
+               ? ashlar__onednn_create(layout, s->which->steps, s->which->batch,
+                                       !s->which->is_inference, &s->onednn)
+               : ASHLAR_OK;
 }
 
 static ashlar_status take_lengths(ashlar_rnn_setup *s) {
@@ -169,10 +162,7 @@ bool ashlar__rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject
 
 static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
     cu_ptr ptr = 0;
-    const ashlar_status entered = ashlar__device_enter(device);
-    if (entered != ASHLAR_OK) {
-        return entered;
-    }
+    ASHLAR_TRY(ashlar__device_enter(device));
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, mem_alloc, (&ptr, bytes));
     ashlar__device_leave(device);
     *out = ashlar__ptr_out(ptr);
@@ -207,11 +197,12 @@ static ashlar_status take_one(ashlar_rnn_setup *s, ashlar_rnn_subject subject, s
 
 static ashlar_status take_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                   void *taken[static ASHLAR_RNN_TAKEN]) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < ASHLAR_RNN_TAKEN && status == ASHLAR_OK; i++) {
-        status = s->bytes[i] != 0 ? take_one(s, subject, i, &taken[i]) : ASHLAR_OK;
+    for (size_t i = 0; i < ASHLAR_RNN_TAKEN; i++) {
+        if (s->bytes[i] != 0) {
+            ASHLAR_TRY(take_one(s, subject, i, &taken[i]));
+        }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Returns `status`, or the first failure where that was none. */
@@ -275,22 +266,20 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
 
 static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
     void *taken[ASHLAR_RNN_TAKEN] = {0};
-    ashlar_status status = take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken);
-    if (status == ASHLAR_OK) {
-        status = ashlar__onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]);
-    }
+    ASHLAR_TRY(take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken));
+    ASHLAR_TRY(ashlar__onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]));
     *middle = ashlar__clock_s();
-    if (status == ASHLAR_OK && !s->which->is_inference) {
-        memset(s->dweights, 0, weight_bytes(s));
-        status = ashlar__onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
+    if (s->which->is_inference) {
+        return ASHLAR_OK;
     }
-    return status;
+    memset(s->dweights, 0, weight_bytes(s));
+    return ashlar__onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
 }
 
 ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                     ashlar_rnn_times *times) {
-    double middle;
     const double start = ashlar__clock_s();
+    double middle = start;
     const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN
                                      ? run_onednn(s, &middle)
                                      : run_ours(s, subject, &middle);

@@ -1,7 +1,5 @@
-/*
- * ashlar.h - all of libashlar: includes every public header, except those that belong to other
- * libraries and the one for C++.
- */
+/* ashlar.h - all of libashlar: includes every public header, except those that belong to other
+ * libraries and the one for C++. */
 #ifndef ASHLAR_ASHLAR_H
 #define ASHLAR_ASHLAR_H
 

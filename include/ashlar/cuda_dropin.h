@@ -72,7 +72,7 @@ ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
 ASHLAR_END_DECLS
 
-/* More bytes than any device has: a request for them fails for want of memory. */
+/* More bytes than any device has, so that a request for them fails with out of memory. */
 #define ASHLAR_CUDA_TOO_MUCH ((size_t)1 << 62)
 
 static inline cudaStream_t ashlar_cuda_stream(cudaStream_t stream) {
@@ -89,8 +89,8 @@ static inline int ashlar_cuda_is_captured(cudaStream_t stream) {
            status != cudaStreamCaptureStatusNone;
 }
 
-/* Make the runtime fail for want of memory, so that it sets the thread's last error; return that
- * error. */
+/* Make the runtime itself fail with out of memory, so that cudaGetLastError() reports it too;
+ * return that error. */
 static inline cudaError_t ashlar_cuda_no_memory(void) {
     void *none = NULL;
     return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
@@ -112,7 +112,8 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
     const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
     if (result == cudaErrorInvalidValue) {
-        return cudaFree((char *)ptr + 1); /* fails likewise; CUDA might free a segment at `ptr` */
+        return cudaFree((char *)ptr + 1); /* fails likewise; with `ptr` itself CUDA might free a
+                                           * segment */
     }
     return result == ASHLAR_CUDA_ASK ? cudaFree(ptr) : (cudaError_t)result;
 }

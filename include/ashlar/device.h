@@ -1,7 +1,5 @@
-/*
- * device.h - open a device and queue work on it: a CUDA device, or the software device that
- * behaves like one on the CPU.
- */
+/* device.h - open a device and queue work on it: a CUDA device, or the software device that
+ * behaves like one on the CPU. */
 #ifndef ASHLAR_DEVICE_H
 #define ASHLAR_DEVICE_H
 

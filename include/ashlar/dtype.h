@@ -1,6 +1,4 @@
-/*
- * dtype.h - element types of tensors: names and sizes.
- */
+/* dtype.h - element types of tensors: names and sizes. */
 #ifndef ASHLAR_DTYPE_H
 #define ASHLAR_DTYPE_H
 
@@ -22,7 +20,7 @@ typedef enum ashlar_dtype {
     ASHLAR_DTYPE_COUNT
 } ashlar_dtype;
 
-/* Bytes of one element; 0 for a value that is no type. Threads: any. */
+/* Bytes of one element; 0 for any other value. Threads: any. */
 static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
     switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
@@ -32,7 +30,7 @@ static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
     return 0;
 }
 
-/* "F32" and so on; NULL for a value that is no type. Threads: any. */
+/* "F32" and so on; NULL for any other value. Threads: any. */
 static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
     switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
@@ -42,7 +40,7 @@ static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
     return NULL;
 }
 
-/* Whether the type is too narrow to train in: its moments and masters are F32. Threads: any. */
+/* Whether training needs F32 moments and masters beside elements of this type. Threads: any. */
 static inline bool ashlar_dtype_is_narrow(ashlar_dtype dtype) {
     return dtype == ASHLAR_F16 || dtype == ASHLAR_BF16;
 }

@@ -1,6 +1,4 @@
-/*
- * export.h - attributes of public functions, and their linkage (extern "C").
- */
+/* export.h - attributes of public functions, and their linkage (extern "C"). */
 #ifndef ASHLAR_EXPORT_H
 #define ASHLAR_EXPORT_H
 

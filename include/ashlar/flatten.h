@@ -1,6 +1,4 @@
-/*
- * flatten.h - gather scattered tensors into a region of an arena.
- */
+/* flatten.h - gather scattered tensors into a region of an arena. */
 #ifndef ASHLAR_FLATTEN_H
 #define ASHLAR_FLATTEN_H
 

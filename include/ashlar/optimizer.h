@@ -1,6 +1,4 @@
-/*
- * optimizer.h - one optimizer step over a whole arena at once, or over any range of it.
- */
+/* optimizer.h - one optimizer step over a whole arena at once, or over any range of it. */
 #ifndef ASHLAR_OPTIMIZER_H
 #define ASHLAR_OPTIMIZER_H
 
@@ -31,7 +29,7 @@ typedef enum ashlar_optimizer_kind {
  *
  *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
  *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
- *   g    += weight_decay p                          not ADAMW; nor tensors without decay
+ *   g    += weight_decay p                          not ADAMW, nor tensors without decay
  *
  *   SGD      b = momentum b + (1 - dampening) g     at t = 1: b = g
  *            p -= rate b, or with nesterov  rate (g + momentum b)
@@ -43,46 +41,47 @@ typedef enum ashlar_optimizer_kind {
  *   RMSPROP  v = smoothing v + (1 - smoothing) g^2  d = g / (sqrt(v) + epsilon)
  *            b = momentum b + d                     p -= rate b
  *
- * rate is the step's learning rate times the tensor's own scale. Arithmetic is in fp32, for fp64
+ * rate is the step's learning rate times the tensor's rate_scale. Arithmetic is in fp32, for fp64
  * tensors in fp64; fp16 and bf16 parameters are the rounded image of an fp32 master.
  */
 typedef struct ashlar_optimizer_config {
     ashlar_optimizer_kind kind;
-    double learning_rate; /* > 0; what a program that has no schedule passes to each step */
+    double learning_rate; /* > 0; a program without a schedule passes it to each step */
     double momentum;      /* [0, 1); SGD, RMSPROP */
     double dampening;     /* [0, 1]; SGD with momentum */
     bool nesterov;        /* SGD with momentum, without dampening */
     double beta1, beta2;  /* [0, 1) */
     double smoothing;     /* [0, 1]; PyTorch's alpha */
     double rate_decay;    /* >= 0 */
-    double epsilon;       /* > 0, also when rounded to fp32: padding must stay 0 */
+    double epsilon;       /* > 0 even when rounded to fp32, so that padding stays 0 */
     double weight_decay;  /* >= 0 */
-    double clip_norm;     /* scale gradients down to this 2-norm; 0: do not clip */
+    double clip_norm;     /* gradients are scaled down to this 2-norm; 0: no clipping */
 
-    /* As PyTorch's GradScaler. Powers of two lose no digit. */
-    double loss_scale;       /* the first one; 0: no loss scaling */
-    double scale_growth;     /* >= 1: times this after scale_interval good steps in a row */
-    double scale_backoff;    /* (0, 1): times this after a skipped step */
+    /* Loss scaling, as by PyTorch's GradScaler. Powers of two lose no precision. */
+    double loss_scale;       /* the initial scale; 0: no loss scaling */
+    double scale_growth;     /* >= 1: the factor after scale_interval good steps in a row */
+    double scale_backoff;    /* (0, 1): the factor after a skipped step */
     uint32_t scale_interval; /* >= 1 */
 } ashlar_optimizer_config;
 
-/* What an optimizer keeps in device memory beside the moments. */
+/* What an optimizer keeps in device memory besides the moments. */
 typedef struct ashlar_optimizer_state {
-    uint64_t step;       /* steps done, without the skipped ones */
+    uint64_t step;       /* steps done, not counting skipped ones */
     uint64_t skipped;    /* steps that were skipped */
     double norm;         /* of the last step's gradients, unscaled, before clipping */
-    double loss_scale;   /* of the next step; 1 without loss scaling */
+    double loss_scale;   /* for the next step; 1 without loss scaling */
     uint32_t good_steps; /* in a row, since loss_scale changed */
-    uint32_t is_skipped; /* 1: the last step was */
+    uint32_t is_skipped; /* 1: the last step was skipped */
 } ashlar_optimizer_state;
 
-/* "sgd" and so on; "unknown" for a value that is no kind. Threads: any. */
+/* "sgd" and so on; "unknown" for any other value. Threads: any. */
 ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
 
 /*
  * PyTorch's defaults of a kind: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and
  * 0.999, smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the
- * others, no momentum, no clipping; no loss scaling, but 2, 0.5 and 2000 if it is switched on.
+ * others, no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2,
+ * backoff 0.5, interval 2000.
  *
  * Requires a valid kind. Threads: any.
  */
@@ -95,24 +94,24 @@ ashlar_optimizer_check(const ashlar_optimizer_config *config);
 
 /*
  * The regions to commit an arena with for this optimizer, a set of ASHLAR_REGION_BIT()s:
- * parameters, gradients, masters, and the moments that it uses. SGD keeps b in the first; ADAM and
- * ADAMW use both; ADAGRAD keeps v in the second; RMSPROP v in the second and b in the first. There
- * is a b only with momentum. Threads: any.
+ * parameters, gradients, masters, and the moments that the optimizer uses. SGD keeps b in the first
+ * moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the second
+ * and b in the first. b exists only with momentum. Threads: any.
  */
 ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
 
-/* One optimizer of one arena. Threads: one at a time, and not beside changes of the arena. */
+/* The optimizer of one arena. Threads: one at a time, and not while the arena is changed. */
 typedef struct ashlar_optimizer ashlar_optimizer;
 
 /*
- * Make an optimizer that has done no step, for the tensors and options as they are now. It takes
- * one block of device memory: its state, the runs of tensors that are treated alike, and partial
- * sums.
+ * Make an optimizer at step 0, for the arena's tensors and their present options. It takes one
+ * block of device memory, for its state, the runs of tensors with equal options, and partial sums.
  *
- * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() returns
+ * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() frees
  *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
- *            queued work, which may need the kernels' code.
- * Stream:    queued on `stream`; queue the calls below there too, or after it.
+ *            queued work, since that may still run the kernels that it unloads.
+ * Stream:    queued on `stream`; make the calls below on `stream` too, or on streams ordered after
+ *            it.
  * Errors:    ASHLAR_EINVAL (config; an arena that is not committed, or lacks a region; the
  *            environment's ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
  *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of ashlar_alloc() and
@@ -127,18 +126,19 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  * Queue one step over the whole arena: the norm, the decision, the update.
  *
  * learning_rate    >= 0
- * gradient_scale   > 0; multiplies the gradients, as 1 / micro-batches after accumulation does.
- *                  With loss scaling they are also divided by the scale.
+ * gradient_scale   > 0; multiplies the gradients: pass 1 / micro-batches after accumulation. With
+ *                  loss scaling the gradients are also divided by the loss scale.
  *
- * Where a gradient that counts is not finite, nothing changes but `norm`, `skipped`, `is_skipped`
- * and, with loss scaling, `loss_scale` and `good_steps`. Gradients stay as they are. The masters of
- * fp16 and bf16 parameters begin with the parameters that the first step finds.
+ * If a gradient of a tensor that is not frozen is not finite, the step is skipped: only `norm`,
+ * `skipped`, `is_skipped` and, with loss scaling, `loss_scale` and `good_steps` change. No step
+ * changes gradients. The first step sets the masters of fp16 and bf16 parameters from the
+ * parameters.
  *
  * Stream:  queued; the device decides on scaling, clipping and skipping, without a host wait.
  * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
  *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
- *          one over everything. Deterministic: the same bits whatever the number of threads.
+ *          one over everything. The result is the same to the last bit for any number of threads.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimizer *optimizer,
                                                                  double learning_rate,
@@ -149,9 +149,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
  * The same in three calls, for ranks that each own a range of the arena. A step is
  *
  *     sum        the squares of the range's gradients, as they are stored, into
- *                ashlar_optimizer_sum_address(), where the ranks add theirs up
- *     decide     from that sum the norm, whether to skip, and the factors; once a step
- *     update     any ranges, each element at most once a step
+ *                ashlar_optimizer_sum_address(), where the ranks add them up
+ *     decide     the norm, whether to skip, and the factors from that sum; once a step
+ *     update     any ranges, but each element at most once a step
  *
  * offset, bytes   a range of the storage layout, multiples of ASHLAR_ARENA_ALIGN; bytes may be 0
  *
@@ -169,17 +169,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_update(ashlar_optimi
                                                                    ashlar_stream stream);
 
 /*
- * Device addresses of the sum of squares, one double to read and write, and of the loss scale of
- * the next step, by which back-propagation multiplies the loss's gradient (1 without loss scaling).
+ * Device addresses: of the sum of squares, one double to read and write; and of the loss scale for
+ * the next step (1 without loss scaling), by which back-propagation multiplies the loss's gradient.
  */
 ASHLAR_API double *ashlar_optimizer_sum_address(const ashlar_optimizer *optimizer);
 ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *optimizer);
 
 /*
- * Queue a copy of the state to the host or to the device. On the host it is there after
+ * Queue a copy of the state to the host or to the device. The host may read it after
  * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
- * returns. With the moments and masters the state is all that a resumed training needs to go on to
- * the last bit. A state of step 0 makes the next step the first one.
+ * returns. Parameters, moments, masters and this state are all that a resumed training needs to
+ * continue with the same bits. A state with step 0 makes the next step the first one.
  *
  * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale of 0, or one that fp32
  *         cannot hold), and those of ashlar_copy_to_host() and ashlar_copy_to_device().

@@ -37,9 +37,9 @@ typedef struct ashlar_pack_progress {
 } ashlar_pack_progress;
 
 typedef struct ashlar_pack_options {
-    size_t alignment;        /* of every offset, a power of two; 0 stands for 1 */
-    size_t capacity_bytes;   /* stop at the first plan that fits; 0: as small as possible */
-    uint64_t time_budget_ms; /* for the search after the greedy orders; 0: no search */
+    size_t alignment;        /* of every offset, in bytes; a power of two; 0 stands for 1 */
+    size_t capacity_bytes;   /* stop at the first plan that fits in it; 0: find the smallest plan */
+    uint64_t time_budget_ms; /* most time to search after the greedy orders; 0: no search */
     /* Called at most ten times a second; false: stop, and keep the best plan. NULL: not wanted. */
     bool (*progress)(void *user, const ashlar_pack_progress *now);
     void *user; /* of `progress` */
@@ -54,20 +54,20 @@ typedef struct ashlar_pack_result {
 } ashlar_pack_result;
 
 /*
- * Place `count` buffers. Tries several greedy orders and keeps the best plan; if that is more than
- * 0.5 % above the bound, or above the capacity, searches within the time budget.
+ * Place `count` buffers. Tries several greedy orders and keeps the best plan. If that plan is more
+ * than 0.5 % above the bound, or above the capacity, searches within the time budget.
  *
- * buffers   [count]; NULL where count is 0, which is a plan of 0 bytes
- * options   NULL: the defaults, which are all 0
+ * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
+ * options   NULL: all options are 0
  * offsets   [count], multiples of the alignment; unchanged on failure
  * out       unchanged on failure. A plan that exceeds the capacity is no failure: plan_bytes tells.
  *
  * Threads: any; nothing is shared.  Stream: none.
- * Errors:  ASHLAR_EINVAL (a buffer of 0 bytes or without a lifetime, an alignment that is no power
- *          of two), ASHLAR_EOVERFLOW (the sizes do not add up in size_t, or more than 2^30
- *          buffers), ASHLAR_EHOSTMEM.
- * Cost:    greedy: near O(count log count), 20,000 buffers in less than a second. Then the time
- *          budget, of which little is used where the greedy plan is good.
+ * Errors:  ASHLAR_EINVAL (a buffer of 0 bytes or without a lifetime, an alignment that is not a
+ *          power of two), ASHLAR_EOVERFLOW (the sum of the sizes does not fit into size_t, or more
+ *          than 2^30 buffers), ASHLAR_EHOSTMEM.
+ * Cost:    the greedy orders: near O(count log count), 20,000 buffers in less than a second. Then
+ *          at most the time budget.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers,
                                                        size_t count,

@@ -1,7 +1,5 @@
-/*
- * plan_list.h - plans from lists of events or lifetimes, say of a trace, and plans as lists for
- * other packers.
- */
+/* plan_list.h - make plans from lists of events or lifetimes (of a trace, say), and write plans as
+ * lists for other packers. */
 #ifndef ASHLAR_PLAN_LIST_H
 #define ASHLAR_PLAN_LIST_H
 
@@ -18,22 +16,23 @@ ASHLAR_BEGIN_DECLS
 
 /* An allocation of a step, or a free. */
 typedef struct ashlar_plan_event {
-    size_t block;   /* a number below the count of events, that no other live block has */
-    size_t bytes;   /* of an allocation: at least 1 */
-    ashlar_tag tag; /* of an allocation */
+    size_t block;   /* the block's number: below the count of events, unique among live blocks */
+    size_t bytes;   /* at least 1; ignored for a free */
+    ashlar_tag tag; /* ignored for a free */
     bool is_free;
 } ashlar_plan_event;
 
 /*
- * Treat a list of allocations and frees as a recorded step of `key`, all of it for `stream`. The
- * key is planned as by ashlar_step_end(), or by ashlar_plan_build(). Blocks that are not freed
- * outlive the step, and are not planned.
+ * Treat a list of allocations and frees as a recorded step of `key`, in which every allocation is
+ * for `stream`. The key is then planned as after ashlar_step_end(): at once if build_after is
+ * reached, else by ashlar_plan_build(). Blocks that are not freed outlive the step, and are not
+ * planned.
  *
  * Threads: any; not while a step of this key is recorded (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EINVAL (the detail names the event, or the stream is being captured),
- *          ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER: nothing is recorded then;
- *          ASHLAR_ENOMEM, and again ASHLAR_EHOSTMEM and ASHLAR_EDRIVER, where it is planned at
- *          once: as ashlar_step_end().
+ *          ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER: nothing is recorded then.
+ *          If the key is planned at once, also ASHLAR_ENOMEM, ASHLAR_EHOSTMEM and ASHLAR_EDRIVER,
+ *          as ashlar_step_end() does.
  * In a guard mode, or without thread caches, nothing is recorded.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
@@ -41,10 +40,11 @@ ashlar_plan_record_events(ashlar_allocator *allocator, ashlar_stream stream, uin
                           const ashlar_plan_event *events, size_t count);
 
 /*
- * The same from lifetimes, as in pack.h: allocations are in the order of `begin`, equal ones in
- * that of the list; a buffer is freed before the first one that begins at or after its end.
+ * The same from lifetimes, as in pack.h. Buffers are allocated in the order of `begin`, those with
+ * equal `begin` in the order of the list. Each is freed before the first allocation of a buffer
+ * that begins at or after its end.
  *
- * tag   of all of them
+ * tag   the tag of all buffers
  * Errors: as above; the detail names the buffer.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status

@@ -2,16 +2,16 @@
  * reduce.h - keep the arenas of several ranks equal: sum gradients bucket by bucket while backward
  * still runs, and send parameters to all.
  *
- * A rank is one of `world size` arenas with the same layout, by the same declarations or by
- * ashlar_arena_replicate(). The program supplies the collectives as a table of functions, each over
- * one range of one type.
+ * Each rank has one arena. The arenas of all ranks, `world size` of them, must have the same
+ * layout: make them by the same declarations or by ashlar_arena_replicate(). The program supplies
+ * the collectives as a table of functions, each for one range of elements of one type.
  *
  * A reducer sends a bucket as soon as all its gradients are final and all buckets before it are
- * sent. So every rank sends the same ranges in the same order, as collectives require, in whatever
- * order its backward reports gradients.
+ * sent. So every rank sends the same ranges in the same order, as collectives require, even if
+ * backward reports gradients in another order on each rank.
  *
- * Sums are not divided. For the average over ranks scale by 1 / world size: in the optimizer, whose
- * gradient scale costs nothing, or in the collective.
+ * Sums are not divided. For the average over ranks, scale by 1 / world size: in the optimizer,
+ * whose gradient scale costs nothing, or in the collective.
  *
  * Threads: one thread at a time for a reducer.
  */
@@ -33,14 +33,14 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
                                               ashlar_dtype dtype, ashlar_stream stream);
 
 /*
- * What a communication library does, queued on `stream`, without a host wait for the device. A
- * function that fails returns a status and sets the detail (ashlar_error_set()).
+ * The functions of a communication library. Each queues its work on `stream`, without a host wait
+ * for the device. A function that fails returns a status and sets the detail (ashlar_error_set()).
  *
- *   broadcast        rank `root`'s elements become everyone's
- *   all_reduce       the sum over ranks becomes everyone's
- *   reduce_scatter   of `world size` equal shards, shard r becomes the sum in rank r; the others
- *                    are undefined. NULL is allowed unless the reducer scatters
- *   all_gather       shard r of rank r becomes everyone's shard r. NULL likewise
+ *   broadcast        every rank gets the elements of rank `root`
+ *   all_reduce       every rank gets the sums over all ranks
+ *   reduce_scatter   `data` is `world size` equal shards: rank r gets the sums of shard r, and its
+ *                    other shards are undefined. May be NULL unless the reducer scatters
+ *   all_gather       every rank gets shard r from rank r. May be NULL unless the reducer scatters
  */
 typedef struct ashlar_collectives {
     void *context;
@@ -55,9 +55,9 @@ typedef struct ashlar_collectives {
 typedef enum ashlar_reduction {
     ASHLAR_REDUCTION_ALL, /* every rank has every sum */
     /*
-     * Rank r has the sums of shard r of each bucket, updates the parameters there, and
-     * ashlar_reducer_gather() brings them together. Needs ashlar_arena_set_buckets() with the world
-     * size.
+     * Rank r has the sums of shard r of each bucket and updates the parameters of that shard; then
+     * ashlar_reducer_gather() gives every rank all parameters. Needs ashlar_arena_set_buckets()
+     * with the world size.
      */
     ASHLAR_REDUCTION_SCATTER,
     ASHLAR_REDUCTION_COUNT
@@ -69,11 +69,11 @@ typedef struct ashlar_reducer ashlar_reducer;
  * Make a reducer for an arena.
  *
  * collectives  copied; its context must outlive the reducer
- * stream       on which collectives are queued: best one of its own, so that backward runs beside
- *              them
+ * stream       collectives are queued on it; best a stream for them alone, so that backward runs
+ *              beside them
  *
- * Nobody reports tensors that are frozen by now. A bucket of frozen tensors only is never sent; in
- * other buckets they are sent along, with whatever their gradients hold.
+ * Do not report tensors that are frozen when the reducer is made. A bucket with only frozen tensors
+ * is never sent; in other buckets the gradients of frozen tensors are sent along as they are.
  *
  * Ownership: *out is the caller's; arena and stream must outlive it.
  * Errors:    ASHLAR_EINVAL (not committed; a function that is needed is NULL), ASHLAR_EHOSTMEM,
@@ -99,13 +99,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *
  * stream   any, up to ASHLAR_REDUCER_STREAMS different ones in a step; it must live until the step
  *          is finished
  *
- * Stream:  a bucket's collective runs after what is queued on the streams of its tensors when it is
- *          sent. No host wait.
- * Errors:  ASHLAR_EINVAL (no step; no such tensor, a frozen one, one reported before in this step;
- *          too many streams), ASHLAR_EDRIVER: nothing has changed. What sending or the collective
- *          returned: nothing more is sent in this step, and every further call returns it until
- *          the step is finished.
- * Cost:    O(1); an event record and a wait for each bucket and other stream.
+ * Stream:  a bucket's collective runs after all work that is queued, when the bucket is sent, on
+ *          the streams that its tensors were reported on. No host wait.
+ * Errors:  ASHLAR_EINVAL (no step; no such tensor; the tensor is frozen, or was reported before in
+ *          this step; too many streams), ASHLAR_EDRIVER: nothing has changed. If sending or the
+ *          collective fails, its status: nothing more is sent in this step, and every further call
+ *          returns that status until the step is finished.
+ * Cost:    O(1); for each bucket, an event record and a wait for each stream but the reducer's.
  */
 enum { ASHLAR_REDUCER_STREAMS = 64 };
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_final(ashlar_reducer *reducer,
@@ -115,21 +115,24 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_final(ashlar_reducer *
 /*
  * End the step. Sends nothing; work queued on `stream` from now on runs after all collectives.
  *
- * Errors: ASHLAR_EINVAL (no step; a tensor is missing: the first in the order of buckets is named),
- *         the status of sending that failed, ASHLAR_EDRIVER. The step is over even so.
+ * Errors: ASHLAR_EINVAL (no step; a tensor was not reported: the detail names the first in the
+ *         order of buckets), the status of a failure to send, ASHLAR_EDRIVER. The step is over even
+ *         so.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_finish(ashlar_reducer *reducer,
                                                                  ashlar_stream stream);
 
 /*
- * Make all parameters those of rank `root`: one broadcast for each stretch of one type, on the
- * reducer's stream, after what is queued on `stream` and before what will be.
+ * ashlar_reducer_broadcast: give every rank the parameters of rank `root`, by one broadcast for
+ * each range of one type.
  *
- * ashlar_reducer_gather: make shard r of each bucket's parameters that of rank r, after the update;
- * for ASHLAR_REDUCTION_SCATTER.
+ * ashlar_reducer_gather: for ASHLAR_REDUCTION_SCATTER, after the update: give every rank shard r of
+ * each bucket's parameters from rank r.
  *
- * Errors: ASHLAR_EINVAL (gather: the reducer does not scatter), ASHLAR_EDRIVER, and the
- *         collective's own; some ranges may be sent then.
+ * Stream: the collectives run on the reducer's stream, after work queued on `stream` so far and
+ *         before work queued there later.
+ * Errors: ASHLAR_EINVAL (gather: the reducer does not scatter), ASHLAR_EDRIVER, and those of the
+ *         collective; some ranges may have been sent then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_broadcast(ashlar_reducer *reducer,
                                                                     size_t root,

@@ -24,12 +24,13 @@ typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
-    uint64_t dropout_seed;  /* training forward: decides which outputs dropout drops; pass another
-                               seed in each step. On a CUDA device only the first seed that an rnn
-                               gets counts, and later draws go on from it, unless ... */
-    bool dropout_restarts;  /* ... this is set: then the same seed drops the same outputs again, and
-                               the call sets up all of cuDNN's random states. The CPU always
-                               restarts */
+    uint64_t dropout_seed;  /* training forward: decides which outputs dropout zeroes; pass another
+                             * seed in each step. On a CUDA device only the seed of an rnn's first
+                             * such call counts, and later calls continue its random sequence,
+                             * unless ... */
+    bool dropout_restarts;  /* ... this is set: then equal seeds zero equal outputs, and the call
+                             * sets up all of cuDNN's random states again. On the CPU it is always
+                             * so */
 } ashlar_rnn_batch;
 
 /*
@@ -37,7 +38,7 @@ typedef struct ashlar_rnn_batch {
  * of the shapes are those of rnn_layout.h; states are in the order of pseudo-layers. Each call uses
  * only the fields whose comment names the call; fields marked LSTM are used only for that cell.
  * Outputs are overwritten, except dweights, which is added to. No output may overlap another output
- * or an input. All buffers are in use until the stream has passed the call.
+ * or an input. All buffers are in use until the queued work has run.
  *
  * If ashlar_rnn_backward_reads_output() is true, the backward calls also read y, hx and cx: pass
  * the same buffers as in forward.
@@ -51,25 +52,25 @@ typedef struct ashlar_rnn_buffers {
     const void *cx;      /* [L*D, B, H] forward, LSTM; NULL: zeros */
     const void *weights; /* the stack's weights, packed (rnn_layout.h); forward, backward_data */
     void *y;             /* [T, B, D*P] forward; 0 past the lengths; direction 0 first in a row */
-    void *hy;            /* [L*D, B, P] forward; NULL: not wanted */
-    void *cy;            /* [L*D, B, H] forward, LSTM; NULL: not wanted */
+    void *hy;            /* [L*D, B, P] forward; may be NULL */
+    void *cy;            /* [L*D, B, H] forward, LSTM; may be NULL */
 
     const void *dy;  /* [T, B, D*P] backward_data; not read past the lengths; NULL: zeros */
     const void *dhy; /* [L*D, B, P] backward_data; NULL: zeros */
     const void *dcy; /* [L*D, B, H] backward_data, LSTM; NULL: zeros */
-    void *dx;        /* [T, B, I]   backward_data; 0 past the lengths; NULL: not wanted */
-    void *dhx;       /* [L*D, B, P] backward_data; NULL: not wanted */
-    void *dcx;       /* [L*D, B, H] backward_data, LSTM; NULL: not wanted */
+    void *dx;        /* [T, B, I]   backward_data; 0 past the lengths; may be NULL */
+    void *dhx;       /* [L*D, B, P] backward_data; may be NULL */
+    void *dcx;       /* [L*D, B, H] backward_data, LSTM; may be NULL */
 
     void *dweights; /* packed like `weights`; backward_weights; ADDED to */
 } ashlar_rnn_buffers;
 
 /*
- * A stack of recurrent layers for `device`: on a software device by the CPU, on a CUDA device by
+ * Make a stack of recurrent layers, computed on a software device by the CPU, on a CUDA device by
  * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). An rnn holds no
- * weights. On a CUDA device it holds the memory of a cuDNN handle and, with dropout, cuDNN's random
- * states (some MiB); ashlar_rnn_create() takes this memory from the driver, and no other call takes
- * any. It also checks that cuDNN expects every weight where rnn_layout.h places it.
+ * weights. On a CUDA device it holds a cuDNN handle and, with dropout, cuDNN's random states (some
+ * MiB); only this call takes their memory from the driver. It also checks that cuDNN expects every
+ * weight where rnn_layout.h places it.
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any. With cuDNN, calls on one rnn wait for each other; with dropout, queue its
@@ -77,9 +78,9 @@ typedef struct ashlar_rnn_buffers {
  * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device in a build without
  *            cuDNN's headers, or without its library; a type that the device cannot compute in: the
  *            CPU computes in F32 and F64 only; an algorithm that does not support this stack; a
- *            cuDNN with another order of the weights); ASHLAR_EINVAL (on the CPU: the
- *            environment's ASHLAR_THREADS is not a number of threads); ASHLAR_EHOSTMEM; with cuDNN
- *            ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ *            cuDNN that orders weights differently); ASHLAR_EINVAL (on the CPU: the environment's
+ *            ASHLAR_THREADS is not a number of threads); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
+ *            ASHLAR_EDRIVER.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,

@@ -1,8 +1,9 @@
 /*
- * rnn_layout.h - where each weight of an RNN stack lies in cuDNN's packed order.
+ * rnn_layout.h - where cuDNN's packed order places each weight of an RNN stack.
  *
- * Element offsets of one stack of L layers in D directions, input width I, hidden width H, G gates,
- * a state of P elements (the projection's width; without one P = H), N_b biases per gate row:
+ * Element offsets in a stack of L layers in D directions, with input width I, hidden width H, G
+ * gates, a state of P elements (the projection's width; P = H without projection) and N_b biases
+ * per gate row:
  *
  *     in(0) = I, in(l > 0) = D*P         every layer above the first reads all directions
  *     pseudo-layer p = l*D + d           layer l in direction d (0 forward, 1 reverse)
@@ -12,13 +13,12 @@
  *     biases of p        = base(L*D) + p * N_b*G*H: bW [G, H], then bR [G, H], where they exist
  *     elements           = base(L*D) + L*D * N_b*G*H
  *
- * so all matrices of all pseudo-layers come first, then all biases; no padding anywhere. cuDNN does
- * not document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
- * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is
- * installed).
+ * So the matrices of all pseudo-layers come first, then all biases, without padding. cuDNN does not
+ * document this order, but cudnnGetRNNWeightParams of cuDNN 9 returned it for every configuration
+ * tried; tests/rnn/layer/test_rnn_layout_cudnn.c compares again if cuDNN is installed.
  *
- * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each of the tensors here
- * is, byte for byte, the PyTorch parameter that ashlar_rnn_declare() names.
+ * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each tensor is, byte for
+ * byte, the PyTorch parameter that ashlar_rnn_declare() names.
  */
 #ifndef ASHLAR_RNN_LAYOUT_H
 #define ASHLAR_RNN_LAYOUT_H
@@ -32,7 +32,7 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * Name, gates, text. With s = W x + bW and u = R h + bR, of each gate its own:
+ * Name, gates, text. With s = W x + bW and u = R h + bR for each gate:
  *
  *     LSTM         i, f, o = sigmoid(s + u)   g = tanh(s + u)
  *                  c' = f c + i g             h' = o tanh(c'), with a projection Wp (o tanh(c'))
@@ -51,7 +51,7 @@ typedef enum ashlar_rnn_cell {
     ASHLAR_RNN_CELL_COUNT
 } ashlar_rnn_cell;
 
-/* Which biases a stack has; the others are zero in the cell's formula. */
+/* Which biases a stack has; the formulas take missing ones as zero. */
 typedef enum ashlar_rnn_bias {
     ASHLAR_RNN_BIAS_DOUBLE,    /* bW and bR */
     ASHLAR_RNN_BIAS_NONE,
@@ -60,28 +60,28 @@ typedef enum ashlar_rnn_bias {
     ASHLAR_RNN_BIAS_COUNT
 } ashlar_rnn_bias;
 
-/* How cuDNN multiplies fp32 matrices. Other types, and the CPU, have only one way. */
+/* How cuDNN multiplies fp32 matrices. Ignored for other types and on the CPU. */
 typedef enum ashlar_rnn_math {
-    ASHLAR_RNN_MATH_FMA,  /* in fp32: what the CPU computes, to rounding */
-    ASHLAR_RNN_MATH_TF32, /* factors rounded to 10 bits where the GPU has it: faster */
+    ASHLAR_RNN_MATH_FMA,  /* in fp32; differs from the CPU only by rounding */
+    ASHLAR_RNN_MATH_TF32, /* factors rounded to 10 bits of mantissa, if the GPU can: faster */
     ASHLAR_RNN_MATH_COUNT
 } ashlar_rnn_math;
 
 /*
- * Which of cuDNN's algorithms computes the stack; the CPU has one. All but STANDARD keep weights on
- * the GPU's processors. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches whose
- * sequences all have `steps` time steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse further sizes
- * or GPUs.
+ * Which of cuDNN's algorithms computes the stack; ignored on the CPU. All but STANDARD keep weights
+ * in the GPU's multiprocessors. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in
+ * which all sequences have `steps` time steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse other
+ * sizes and GPUs as well.
  */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
     ASHLAR_RNN_PERSIST_STATIC,
-    ASHLAR_RNN_PERSIST_DYNAMIC, /* compiled when a batch of another size comes */
+    ASHLAR_RNN_PERSIST_DYNAMIC, /* compiled anew for each batch size */
     ASHLAR_RNN_PERSIST_SMALL,   /* for small H */
     ASHLAR_RNN_ALGORITHM_COUNT
 } ashlar_rnn_algorithm;
 
-/* With only the sizes given it describes PyTorch's nn.LSTM(input, hidden, layers). */
+/* With only input, hidden and layers set, it describes PyTorch's nn.LSTM(input, hidden, layers). */
 typedef struct ashlar_rnn_config {
     size_t input;  /* I, 1.. */
     size_t hidden; /* H, 1.. */
@@ -90,8 +90,8 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_cell cell;
     ashlar_rnn_bias bias;
     size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
-    size_t projection; /* 0: none; 1 .. H-1: P, of the LSTM only */
-    double dropout;    /* 0 <= p < 1: share of the outputs between layers that training zeroes */
+    size_t projection; /* P, 1 .. H-1, LSTM only; 0: none */
+    double dropout;    /* [0, 1): share of the outputs between layers that training zeroes */
     ashlar_rnn_math math;
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
@@ -125,10 +125,9 @@ typedef struct ashlar_rnn_layout {
  * Check `config` and compute its layout.
  *
  * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell, bias, math or algorithm, more
- *         than 2 directions, a projection that is no LSTM's or not below hidden, a dropout outside
- *         its range),
- *         ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and then
- *         reports a wrong size as a success).
+ *         than 2 directions, a projection without LSTM or not below hidden, a dropout outside its
+ *         range), ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and
+ *         then reports a wrong size as a success).
  * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout,
@@ -138,10 +137,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_lay
 ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout,
                                                   size_t pseudo_layer, ashlar_rnn_tensor tensor);
 
-/* "lstm", "gru", "tanh", "relu"; NULL for a value that is no cell. */
+/* "lstm", "gru", "tanh", "relu"; NULL for any other value. */
 ASHLAR_API const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell);
 
-/* The cell of that name. Errors: ASHLAR_EINVAL (no such cell), naming those there are. */
+/* The cell called `name`. Errors: ASHLAR_EINVAL (no such cell); the detail lists the names. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cell_parse(const char *name,
                                                                  ashlar_rnn_cell *out);
 

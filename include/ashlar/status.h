@@ -1,6 +1,4 @@
-/*
- * status.h - the one result type of every fallible ashlar_ function, and its detail text.
- */
+/* status.h - the one result type of every fallible ashlar_ function, and its detail text. */
 #ifndef ASHLAR_STATUS_H
 #define ASHLAR_STATUS_H
 
@@ -36,7 +34,7 @@ ASHLAR_API const char *ashlar_status_text(ashlar_status status);
 
 /*
  * Why the last failing ashlar_ call of this thread failed: one line that names the argument, file,
- * line or driver call, and the remedy where there is one.
+ * line or driver call, and the remedy if there is one.
  *
  * Ownership: the library's; overwritten by the next failing call of the same thread.
  * Threads:   any; each thread has its own. Never NULL; empty before the first failure.
@@ -44,8 +42,8 @@ ASHLAR_API const char *ashlar_status_text(ashlar_status status);
 ASHLAR_API const char *ashlar_error_detail(void);
 
 /*
- * For libraries and callbacks that build on ashlar: set what ashlar_error_detail() says to this
- * thread, and return `status`. `detail` is copied, and cut after 1023 bytes. Threads: any.
+ * For libraries and callbacks that build on ashlar: set the text that ashlar_error_detail() returns
+ * in this thread, and return `status`. `detail` is copied, and cut after 1023 bytes. Threads: any.
  */
 ASHLAR_API ashlar_status ashlar_error_set(ashlar_status status, const char *detail);
 

@@ -16,21 +16,22 @@ typedef struct drawn_item {
 } drawn_item;
 
 /*
- * Invariants: `items` is a permutation of the caller's items, `batch_order` one of 0 .. window-1
- *             drawn_count <= item_count, batches_left <= window
+ * Invariants: `items` holds the caller's items in this epoch's order;
+ *             batch_order[] is a permutation of 0 .. window - 1;
+ *             drawn_count <= item_count,  batches_left <= window
  */
 struct ashlar_batch_sampler {
     size_t batch;
     size_t window;
     ashlar_random random;
-    ashlar_batch_sampler_item *items; /* [item_count], this epoch's order */
+    ashlar_batch_sampler_item *items; /* [item_count] */
     size_t item_count;
     size_t drawn_count;               /* items drawn in this epoch */
-    drawn_item *drawn;                /* [window * batch], for sorting */
-    ashlar_batch_sampler_item *ready; /* [window * batch], sorted */
+    drawn_item *drawn;                /* [window * batch], the window's items, for sorting */
+    ashlar_batch_sampler_item *ready; /* [window * batch], the window's items in sorted order */
     size_t *batch_order;              /* [window] */
-    size_t batches_left;              /* not handed out yet: batch_order[0, batches_left) */
-    double handed_out;                /* items, in all epochs; exact up to 2^53 */
+    size_t batches_left;              /* of batch_order: those still to hand out come first */
+    double handed_out;                /* items in all epochs so far; exact up to 2^53 */
 };
 
 static void shuffle(ashlar_random *random, void *array, size_t count, size_t item_bytes) {

@@ -47,13 +47,13 @@ void ashlar__batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL
 /* The next batch: `batch` items, longest first. Valid until the next call. */
 const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler *batch_sampler);
 
-/* Skip the next `batches` batches, as if they had been handed out. */
+/* Skip the next `batches` batches. */
 void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
 
 /* Epochs handed out so far, with the fraction of the current one. */
 double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
 
-/* The random generator's state, equal in batch samplers at the same point of the same order. */
+/* The state of the random generator: equal for samplers that will draw the same batches. */
 ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
 
 #endif /* ASHLAR_BATCH_SAMPLER_H */

@@ -13,7 +13,7 @@ static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
 
-/* `size`, or `all` if `size` is 0 or exceeds `all`. */
+/* `size`, but `all` if `size` is 0 or larger than `all`. */
 static size_t piece_of(size_t size, size_t all) {
     return size == 0 ? all : smaller(size, all);
 }
@@ -32,7 +32,7 @@ ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *con
     return split;
 }
 
-/* Copy each micro-batch's columns, so that they are contiguous. */
+/* Make each micro-batch's columns contiguous. */
 static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, int32_t *image) {
     const size_t batch = split->micro * split->count;
     for (size_t m = 0; m < split->micro; m++) {

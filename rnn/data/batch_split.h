@@ -9,19 +9,19 @@
  *     chunks            of C time steps, into which a part is split because only one chunk is in
  *                       memory at a time; chunks = ceil(K / C)
  *
- * A window is one micro-batch within one part. The image of a whole batch, in host and in device
- * memory alike, is
+ * A window is one micro-batch of one part. The image of a whole batch, in host memory as in device
+ * memory, is
  *
  *     inputs    int32 [N][T, B/N]                     the rows of a window are adjacent
  *     targets   int32 [N][T, B/N]
  *     lengths   int32 [parts][N][chunks][B/N]         within each chunk: 0 .. the chunk's steps
  *
- * On the host a second copy of the lengths follows, with 1 in place of each 0: the RNN accepts no
- * sequence of 0 steps, so a sequence that has ended runs one step over padding in each chunk,
- * without a gradient.
+ * On the host a second copy of the lengths follows, with 1 in place of each 0, since the RNN
+ * accepts no sequence of 0 steps. A sequence that has ended thus runs one step over padding in each
+ * chunk, without a gradient.
  *
- * A micro-batch is a run of neighbours, not every N-th sequence: a batch is sorted by length, so
- * neighbours have similar lengths, and the RNN skips the steps after the longest of them.
+ * A micro-batch is B/N consecutive sequences, not every N-th: a batch is sorted by length, so these
+ * have similar lengths, and the RNN skips the steps after the longest.
  */
 #ifndef ASHLAR_BATCH_SPLIT_H
 #define ASHLAR_BATCH_SPLIT_H
@@ -35,7 +35,7 @@ typedef struct ashlar_batch_split_config {
     size_t chunk; /* C; 0 stands for K */
 } ashlar_batch_split_config;
 
-/* The sizes of one batch's pieces. Offsets and sizes of an image are in int32s. */
+/* The sizes of a batch's pieces. Offsets in an image and its size are counted in int32s. */
 typedef struct ashlar_batch_split {
     size_t steps; /* T */
     size_t count; /* B/N */
@@ -44,7 +44,7 @@ typedef struct ashlar_batch_split {
     size_t chunk; /* C, <= K */
     size_t parts;
     size_t chunks; /* in a part of K steps */
-    size_t image;  /* size of inputs, targets and lengths */
+    size_t image;  /* size of the image: inputs, targets and lengths */
     size_t extra;  /* size of the second copy of the lengths, which begins at offset `image` */
 } ashlar_batch_split;
 
@@ -53,11 +53,11 @@ typedef struct ashlar_batch_window {
     size_t inputs, targets, lengths, rnn_lengths; /* offsets in the image */
 } ashlar_batch_window;
 
-/* Requires steps >= 1, config->batch >= 1 and a product of both that does not overflow. More steps
- * never make a size smaller. */
+/* Requires steps >= 1, config->batch >= 1, no overflow of their product. Sizes never fall as steps
+ * grow. */
 ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps);
 
-/* Write a batch's image and the second lengths: split->image + split->extra int32s. */
+/* Write a batch's image and the second copy of the lengths: split->image + split->extra int32s. */
 void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
                               int32_t *image);
 

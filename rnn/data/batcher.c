@@ -34,7 +34,7 @@ static int32_t symbol_at(ashlar_record record, size_t i) {
 }
 
 static size_t sequence_steps(ashlar_record record) {
-    return record.count + 1; /* no overflow: a record lies inside an object in memory */
+    return record.count + 1; /* no overflow: the record is in memory */
 }
 
 /* --- setting up ------------------------------------------------------------------------------ */
@@ -48,8 +48,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
     return *take == left;
 }
 
-/* Count the pieces of all records, and store them if batcher->pieces is allocated. The start of
- * a next piece cannot overflow: it lies before the end of the sequence. */
+/* Count the pieces of all records, and store them if batcher->pieces is allocated. No sum
+ * overflows: the start of a next piece lies before the end of the sequence. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {

@@ -1,9 +1,9 @@
 /*
  * batcher.h - an endless, seeded series of batches of byte sequences (internal).
  *
- * The vocabulary is the byte. Byte 0, never in text, marks begin and end, so a record of n bytes
- * becomes the symbols 0, r1 .. rn, 0. Its inputs are the first n+1 of these, its targets the last
- * n+1, and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
+ * Symbols are bytes. Byte 0, which is never in text, marks begin and end, so a record of n bytes
+ * becomes the symbols 0, r1 .. rn, 0. Its sequence has n+1 time steps: the inputs are the first n+1
+ * symbols, the targets the last n+1. A sequence longer than max_steps is cut into pieces of
  * max_steps (the last may be shorter); nothing is lost, since each piece's first input is the last
  * target of the piece before. With a stride below max_steps the pieces overlap, as a sliding
  * window: each begins `stride` steps after the previous one, and the last ends at the end of its
@@ -26,7 +26,7 @@
 #include "rnn/data/batch_sampler.h"
 
 enum {
-    ASHLAR_BATCHER_MARK = 0,      /* the symbol at both ends of a record */
+    ASHLAR_BATCHER_MARK = 0,      /* the symbol before and after a record */
     ASHLAR_BATCHER_SYMBOLS = 256, /* size of the vocabulary */
 };
 

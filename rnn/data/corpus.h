@@ -1,7 +1,7 @@
 /*
  * corpus.h - text files, cut into records of bytes and held in host memory (internal).
  *
- * A record is what a model learns to begin and to end: one saying, one paragraph.
+ * A record is one text that a model learns to begin and to end: a saying, a paragraph.
  *   - A file with lines of a single "%" (the fortune format) is cut at those lines;
  *   - any other file is cut into paragraphs, separated by blank lines (of spaces and tabs only).
  * "\r\n" ends a line as "\n" does. A record keeps its bytes as they are in the file, with the line
@@ -44,13 +44,13 @@ void ashlar__corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
 /* Number of records, > 0. */
 size_t ashlar__corpus_count(const ashlar_corpus *corpus);
 
-/* Record `i` < count. Records have the order of the paths and, within a file, that of its text. */
+/* Record `i` < count. Records are in the order of the paths and, within a file, of its text. */
 ashlar_record ashlar__corpus_record(const ashlar_corpus *corpus, size_t i);
 
 /* Bytes of all records together. */
 size_t ashlar__corpus_bytes(const ashlar_corpus *corpus);
 
-/* Number of files that gave a record, and of files in folders that were skipped. */
+/* The number of files that gave a record; the number of skipped files in folders. */
 size_t ashlar__corpus_file_count(const ashlar_corpus *corpus);
 size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus);
 

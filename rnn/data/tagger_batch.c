@@ -16,7 +16,7 @@ ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_
             "at least 1",
             shape->batch, shape->steps, shape->width);
     }
-    /* Since B <= T*B, 5 T*B bounds 3 T*B + 2 B: all arrays but the characters. */
+    /* Since B <= T*B, all arrays but the characters, 3 T*B + 2 B, have at most 5 T*B int32s. */
     if (!ashlar__mul(shape->steps, shape->batch, &words) ||
         !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
         !ashlar__add(total, letters, &total) || total > INT32_MAX) {

@@ -7,8 +7,8 @@
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     ones        [B]         all 1: the lengths when a single token of each sentence is run
- *     char_counts [T*B]       characters of each word, 1..C; a padding word has 1, number 0
+ *     ones        [B]         all 1: the lengths for running one token of each sentence
+ *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
  * Threads: any, on distinct batches.

@@ -35,8 +35,7 @@ struct ashlar_tagger_corpus {
     ashlar_tagger_counts counts;
 };
 
-/* State used only while reading. Until number_words() runs, a token's `word` is its number in the
- * vocabulary `words`. */
+/* State while reading. Until number_words() runs, a token's `word` is its number in `words`. */
 typedef struct reading {
     ashlar_tagger_corpus *corpus;
     ashlar_vocabulary *words, *tags;
@@ -175,7 +174,7 @@ static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
     }
 }
 
-/* Renumber tokens: only words seen often enough keep a number, the others become unknown (0). */
+/* Renumber tokens: words seen often enough get a number, all others become unknown (0). */
 static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     size_t *seen = ashlar__host_calloc(different, sizeof *seen);
     int32_t *numbers = ashlar__host_calloc(different, sizeof *numbers);

@@ -2,7 +2,7 @@
  * tagger_corpus.h - sentences of tagged words, read from column files into host memory (internal).
  *
  * A column file has a line for each word, "word TAB tag", and a blank line after each sentence;
- * "\r\n" ends a line as "\n" does. Every `held_out`-th sentence is for the test only.
+ * "\r\n" ends a line as "\n" does. Every `held_out`-th sentence is kept for the test.
  *
  * Words, characters (bytes) and tags have numbers in the order in which they are first seen.
  * Held-out sentences give no numbers to words and characters: a word that occurs only in them is

@@ -16,9 +16,9 @@ typedef struct entry {
 } entry;
 
 /*
- * Invariants: place_count is a power of 2, and 2 * count <= place_count
- *             each word has one place, which holds the word's number + 1: the first place that was
- *             free from places[hash % place_count] on, with places[0] after the last
+ * Invariants: place_count is a power of 2, and 2 * count <= place_count;
+ *             each word has one place, which holds its number + 1: the first place that was free
+ *             when searching from places[hash % place_count], cyclically
  */
 struct ashlar_vocabulary {
     entry *entries; /* [place_count / 2] */

@@ -22,7 +22,7 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* backward reads forward's y, hx and cx again; if false, it needs only the reserve */
+    /* backward reads forward's y, hx and cx again; if false, the reserve is enough */
     bool backward_reads_output;
 } ashlar_rnn_backend;
 

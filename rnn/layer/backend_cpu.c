@@ -8,11 +8,11 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-/* What a queued pass carries. The launch copies it whole, lengths included. */
+/* What a queued pass carries. The launch copies all of it, lengths included. */
 typedef struct call {
     ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
-    ashlar_rnn_cpu_args args; /* layout and lengths unset: set later to this struct's own */
+    ashlar_rnn_cpu_args args; /* layout and lengths are set later, to this struct's copies */
     int32_t lengths[];        /* [B] */
 } call;
 

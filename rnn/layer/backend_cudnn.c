@@ -55,8 +55,8 @@ static void unlock(const ashlar_rnn *rnn) {
 /* ---- sizes ---- */
 
 /*
- * In training, a dx and a dy lie behind cuDNN's workspace, for callers that pass none: cuDNN needs
- * both, but in rnn.h they are optional. They are small beside cuDNN's workspace of 8 MiB or more.
+ * In training, room for dx and dy follows cuDNN's workspace: cuDNN needs both, but in rnn.h they
+ * are optional. This room is small compared to cuDNN's workspace of 8 MiB or more.
  *
  *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy]
  */
@@ -98,8 +98,8 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     return ASHLAR_OK;
 }
 
-/* Ask cuDNN for the sizes, with every sequence at full length: shorter ones never needed more in
- * cuDNN 9.19, which refuses a pass whose buffers are too small. The lock must be held. */
+/* Ask cuDNN for the sizes with every sequence at full length. Shorter sequences never needed more
+ * in cuDNN 9.19, which would refuse a pass whose buffers are too small. The lock must be held. */
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
     int32_t *lengths;
@@ -134,7 +134,7 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     return ASHLAR_OK;
 }
 
-/* The sizes for a shape: those asked for last, or cuDNN's answer. The lock must be held. */
+/* The sizes for a shape: those of the last call, or cuDNN's answer. The lock must be held. */
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);
@@ -170,7 +170,7 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
 
 /* ---- passes ---- */
 
-/* One pass, and what cuDNN needs for it. All functions that take a call need the lock held. */
+/* One pass, and what cuDNN needs for it. Every function that takes a call requires the lock. */
 typedef struct call {
     const ashlar_rnn *rnn;
     ashlar_cudnn_state *state;
@@ -191,7 +191,7 @@ static bool is_uniform(const ashlar_rnn_batch *batch) {
     return true;
 }
 
-/* Seed dropout if this pass must. A stream that is being captured cannot record the seeding. */
+/* Seed dropout if this pass must. The seeding cannot be captured in a stream. */
 static ashlar_status seed(const call *c) {
     ashlar_driver *driver = c->rnn->device->driver;
     unsigned int capture = CU_CAPTURE_NONE;

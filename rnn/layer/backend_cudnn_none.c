@@ -1,4 +1,4 @@
-/* backend_cudnn_none.c - stands for the CUDA back end in a build without it: refuses every rnn. */
+/* backend_cudnn_none.c - the CUDA back end of a build without cuDNN: refuses every rnn. */
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/error.h"
@@ -11,5 +11,5 @@ static ashlar_status refuse(const ashlar_rnn_layout *layout) {
                         "are, or use the software device, ASHLAR_DEVICE=soft");
 }
 
-/* check() refuses every rnn, so that no other function is ever called. */
+/* check() refuses every rnn, so no other function is ever called. */
 const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "none", .check = refuse};

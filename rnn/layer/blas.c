@@ -7,10 +7,10 @@
 #include "allocator/base/clock.h"
 #include "arena/compute/workers.h"
 
-/* The number of multiplications that is worth waking a thread: about 25 us of work. */
+/* The multiplications in about 25 us of work, which is worth waking a thread for. */
 static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 
-/* Every tile but the last in a direction is a multiple of these: of whole row blocks and panels. */
+/* All tiles but the last in a direction are multiples of these: of whole row blocks and panels. */
 enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
 
 /* ---- pieces ---- */
@@ -26,7 +26,7 @@ static size_t units(size_t count, size_t unit) {
     return (count + unit - 1) / unit;
 }
 
-/* The row or column at which tile i of `pieces` begins; `count` of them are cut at whole units. */
+/* The row or column at which tile i of `pieces` begins. `count` of them are cut at whole units. */
 static size_t tile_edge(size_t count, size_t unit, size_t pieces, size_t i) {
     const size_t at = units(count, unit) * i / pieces * unit;
     return at < count ? at : count;
@@ -51,10 +51,8 @@ static size_t min_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/*
- * Each tile packs its columns of b and, if a is stored transposed, its rows of a. So split in the
- * direction in which nothing is packed twice, and in the other one only if there are too few tiles.
- */
+/* Each tile packs its columns of b and, if a is stored transposed, its rows of a. So cut in the
+ * direction in which nothing is packed twice; cut in the other only if there are too few tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t worth =
         p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;

@@ -27,7 +27,7 @@ void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, 
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,
                       size_t lda, const double *b, size_t ldb, bool adds, double *c, size_t ldc);
 
-/* The name of what computes products, for reports ("built-in, AVX2 and FMA"). Never NULL. */
+/* The name of the implementation, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar__blas_name(void);
 
 /* Set and get the number of the workers' threads (workers.h); n >= 1, capped at the maximum. */

@@ -1,6 +1,4 @@
-/*
- * blas_impl.h - the description of a matrix product, and the kernels for its tiles (internal).
- */
+/* blas_impl.h - the description of a matrix product, and the kernels for its tiles (internal). */
 #ifndef ASHLAR_BLAS_IMPL_H
 #define ASHLAR_BLAS_IMPL_H
 
@@ -29,16 +27,12 @@ typedef struct ashlar_gemm_tile {
     size_t column, column_end;
 } ashlar_gemm_tile;
 
-/*
- * Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less
- * than half a MiB of stack.
- */
+/* Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less
+ * than half a MiB of stack. */
 typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_gemm_tile *tile);
 
-/*
- * The kernels for each instruction set (meson.build). Those without fused multiply-add round each
- * product, and so their results have other bits.
- */
+/* The kernels for each instruction set (meson.build). Those without fused multiply-add round each
+ * product, so their results differ in the last bits. */
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_baseline, ashlar__gemm_kernel_f64_baseline;
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx2, ashlar__gemm_kernel_f64_avx2;
 
@@ -53,10 +47,8 @@ const ashlar_gemm_kernels *ashlar__blas_best(void);
 /* Compute a product, cut into tiles for the workers. Any of m, n and k may be 0. */
 void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
 
-/*
- * For benchmarks: the nanoseconds that all threads together have spent in products since the clock
- * was started. Products outside blas.c are timed by calling _begin before and _end after them.
- */
+/* For benchmarks: the nanoseconds that all threads together have spent in products since the clock
+ * was started. Products outside blas.c are timed by calling _begin before and _end after them. */
 void ashlar__blas_clock_start(bool runs);
 uint64_t ashlar__blas_clock_ns(void);
 uint64_t ashlar__blas_clock_begin(void); /* 0: the clock does not run */

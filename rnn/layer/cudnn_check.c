@@ -3,11 +3,11 @@
 
 #include "allocator/base/error.h"
 
-/* A made-up address of the weights: cuDNN computes addresses from it, and nothing reads them. It is
- * not NULL, because cuDNN answers NULL for a tensor that is absent. */
+/* A made-up address of the weights: cuDNN only computes addresses from it. Not NULL, since cuDNN
+ * answers NULL for a tensor that is absent. */
 static char *const base = (char *)(uintptr_t)0x100000;
 
-/* One of cuDNN's linear layers: one gate of one of our tensors, in which all gates follow each
+/* One of cuDNN's linear layers: one gate of one of our tensors, in which the gates follow each
  * other. The projection counts as one gate. */
 typedef struct place {
     const ashlar_rnn_layout *layout;

@@ -24,10 +24,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     return c->math == ASHLAR_RNN_MATH_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-/*
- * Each cell's mode. The table is built from the list of cells, so a cell without a line here does
- * not compile. In a table written by hand, a row left out would be 0, which is cuDNN's ReLU.
- */
+/* Each cell's mode. The table is built from the list of cells, so that a cell without a line here
+ * does not compile: a row missing from a table would be 0, which is cuDNN's ReLU. */
 #define MODE_OF_LSTM CUDNN_LSTM
 #define MODE_OF_GRU CUDNN_GRU
 #define MODE_OF_TANH CUDNN_RNN_TANH
@@ -36,8 +34,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* Set the rnn's descriptor. No projection is, for cuDNN, one as wide as hidden. All sizes fit in an
- * int, because a layout has fewer than 2^31 elements. */
+/* Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
+ * an int, since a layout has fewer than 2^31 elements. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
@@ -78,7 +76,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
 static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
                                      ashlar_dtype dtype, size_t steps, size_t batch, size_t width,
                                      const int32_t *lengths) {
-    double zero = 0; /* its bytes are 0 in every element type that cuDNN may read */
+    double zero = 0; /* zero in every element type that cuDNN may read */
     ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
                      (desc, ashlar__cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                       (int)steps, (int)batch, (int)width, lengths, &zero));
@@ -179,10 +177,8 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
 }
 
-/*
- * Run build() in the device's context, and unmake() if it fails. They allocate and free device
- * memory, which a capture by another thread would forbid if this thread's mode were not relaxed.
- */
+/* Run build() in the device's context, and unmake() if it fails. This thread's capture mode is
+ * relaxed meanwhile: both take device memory, which another thread's capture would forbid. */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;

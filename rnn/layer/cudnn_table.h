@@ -55,18 +55,14 @@ typedef struct ashlar_cudnn {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out);
 
-/*
- * Turn an error of cuDNN into a status with a detail line that has cuDNN's own text: ASHLAR_ENOTSUP
+/* Turn an error of cuDNN into a status with a detail line that has cuDNN's own text: ASHLAR_ENOTSUP
  * for the statuses of the kind CUDNN_STATUS_NOT_SUPPORTED, ASHLAR_ENOMEM or ASHLAR_EHOSTMEM for
- * lack of memory, else ASHLAR_EDRIVER. `result` must not be CUDNN_STATUS_SUCCESS.
- */
+ * lack of memory, else ASHLAR_EDRIVER. `result` must not be CUDNN_STATUS_SUCCESS. */
 ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
                                   cudnnStatus_t result);
 
-/*
- * Call a function of the table; on an error, return its status from the calling function.
- * Example: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle));
- */
+/* Call a function of the table; on an error, return its status from the calling function.
+ * Example: ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&handle)); */
 #define ASHLAR_CUDNN_TRY(cudnn, field, symbol, args)               \
     do {                                                           \
         const cudnnStatus_t result_ = (cudnn)->field args;         \

@@ -1,10 +1,10 @@
 /*
- * dropout.h - which outputs are dropped between layers: random numbers that depend on an output's
- * place, not on the order of drawing (internal).
+ * dropout.h - which outputs are dropped between layers: random numbers that depend only on an
+ * output's place (internal).
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"). A
- * number depends only on the seed, layer, step, sequence and feature, so that forward and backward
- * draw the same numbers, in any order, and neither the lengths nor sorting change them.
+ * number depends only on the seed, layer, step, sequence and feature. So forward and backward draw
+ * the same numbers, in any order, whatever the lengths and the sorting.
  *
  * Threads: any.
  */
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum {
-    ASHLAR_DROPOUT_LANES = 8,                       /* blocks drawn at once, by vectors */
+    ASHLAR_DROPOUT_LANES = 8,                       /* blocks drawn at once, in vectors */
     ASHLAR_DROPOUT_DRAWS = 4 * ASHLAR_DROPOUT_LANES /* numbers of one call */
 };
 
@@ -27,7 +27,7 @@ typedef struct ashlar_dropout_row {
 } ashlar_dropout_row;
 
 /* Draw the numbers of ASHLAR_DROPOUT_DRAWS features, from feature group * ASHLAR_DROPOUT_DRAWS on.
- * Each is uniform in 32 bits. */
+ * Each is uniform over 32 bits. */
 void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
                           uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
 

@@ -50,7 +50,7 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
         const real *restrict row = from + p * ld;
         if (count == CACHED_ROWS) {
             prefetch_row(p + ROWS_AHEAD < depth ? row + ROWS_AHEAD * ld : row);
-            for (size_t i = 0; i < CACHED_ROWS / BLOCK_ROWS; i++) { /* the loop below, faster */
+            for (size_t i = 0; i < CACHED_ROWS / BLOCK_ROWS; i++) { /* constant counts: faster */
                 memcpy(packed + (i * depth + p) * BLOCK_ROWS, row + i * BLOCK_ROWS,
                        BLOCK_ROWS * sizeof(real));
             }
@@ -134,7 +134,7 @@ static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm
     }
 }
 
-/* The right factor is stored as is: each row of c is a weighted sum of its rows. */
+/* The right factor is stored untransposed: each row of c is a weighted sum of its rows. */
 static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     const size_t width = tile->column_end - tile->column;
     for (size_t row = tile->row; row < tile->row_end; row++) {
@@ -152,7 +152,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
     }
 }
 
-/* The whole product's rows decide, not the tile's, so that the bits do not depend on the tiles. */
+/* The rows of the whole product decide, not the tile's, so that the bits do not depend on tiles. */
 void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     if (p->m > THIN_ROWS) {
         compute_thick(p, tile);

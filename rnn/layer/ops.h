@@ -1,6 +1,6 @@
 /*
- * ops.h - what models need beside recurrent layers, queued on a stream: embedding, linear layer,
- * loss, and the small things between them (internal).
+ * ops.h - what models need besides recurrent layers, queued on a stream: embedding, linear layer,
+ * loss, and small operations between them (internal).
  *
  * Batches are padded and time-major, as in rnn.h: [T, B, ...], lengths[B], each 0..T. Positions
  * past a length are neither read nor counted. All pointers in the structs are to device memory;
@@ -11,8 +11,8 @@
  * input unless the field's comment allows it.
  *
  * Stream: all work is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
- * queued then, except that on a CUDA device the first parts of an operation of several parts may
- * be. The same arguments give the same bits: sums run in a fixed order.
+ * queued then, except that on a CUDA device the first parts of an operation may be. The same
+ * arguments give the same bits: sums run in a fixed order.
  */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
@@ -113,7 +113,7 @@ size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
 typedef struct ashlar_columns_args {
     size_t rows;      /* N */
-    size_t width;     /* of a row that is copied, in elements */
+    size_t width;     /* of a copied row, in elements */
     const void *from; /* [N, width], rows `from_stride` elements apart */
     size_t from_stride;
     void *to; /* [N, width], rows `to_stride` elements apart */

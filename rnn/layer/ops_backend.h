@@ -1,5 +1,5 @@
 /*
- * ops_backend.h - what a compute back end does for a model beside its recurrent layers (internal).
+ * ops_backend.h - what a compute back end does for a model besides recurrent layers (internal).
  *
  * There is one function for each operation of ops.h, with the same contract.
  */

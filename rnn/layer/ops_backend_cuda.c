@@ -99,8 +99,8 @@ typedef struct cuda_ops {
 
 /* ---- making it ---- */
 
-/* Create cuBLAS's handle. That allocates device memory, which a capture by another thread would
- * forbid if this thread's capture mode were not relaxed. */
+/* Create cuBLAS's handle. This thread's capture mode is relaxed meanwhile: the handle takes device
+ * memory, which another thread's capture would forbid. */
 static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     ashlar_driver *driver = ops->device->driver;
     unsigned int mode;
@@ -245,9 +245,9 @@ typedef struct factor {
 } factor;
 
 /*
- * c [m, n] = a [m, k] b [k, n], or c += if `adds`, all row-major. cuBLAS is column-major, so it
- * takes each matrix for its transpose; therefore it is asked for c^T = b^T a^T. The lock must be
- * held and the device's context current.
+ * c [m, n] = a [m, k] b [k, n], or c += if `adds`, all row-major. cuBLAS is column-major and sees
+ * the transpose of each matrix, so it computes c^T = b^T a^T. The lock must be held and the
+ * device's context current.
  */
 static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t k, const factor *a,
                               const factor *b, bool adds, void *out) {

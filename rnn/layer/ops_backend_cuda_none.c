@@ -1,4 +1,4 @@
-/* ops_backend_cuda_none.c - stands for the CUDA back end in a build without kernels: refuses. */
+/* ops_backend_cuda_none.c - the CUDA back end of a build without kernels: refuses every type. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/error.h"
@@ -10,5 +10,5 @@ static ashlar_status refuse(ashlar_dtype dtype) {
                         "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
 }
 
-/* check() refuses every type, so that no other function is ever called. */
+/* check() refuses every type, so no other function is ever called. */
 const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "none", .check = refuse};

@@ -12,8 +12,8 @@
 #include "rnn/layer/real.h"
 
 /*
- * Sums and maxima of a row are computed as LANES partial results, joined at the end, so that the
- * compiler can use vector instructions without changing the order of operations.
+ * Sums and maxima of a row are computed as LANES partial results, so that the compiler can use
+ * vector instructions without changing the order of operations.
  */
 enum { LANES = 8 };
 

@@ -44,10 +44,8 @@ static __device__ double position_weight(const ashlar_loss_args *args) {
     return 1 / block_sum(valid);
 }
 
-/*
- * Which of the CHUNK positions from `first` on have the token `class_`: bit i of words[k] is
- * position first + k * WORD_BITS + i.
- */
+/* Which of the CHUNK positions from `first` on have the token `class_`: bit i of words[k] is
+ * position first + k * WORD_BITS + i. */
 enum { CHUNK = THREADS * WORD_BITS };
 
 static __device__ void find_token(const ashlar_embedding_args *args, size_t class_, size_t first,

@@ -1,7 +1,5 @@
-/*
- * ops_cuda_typed.cuh - the kernels' bodies for ASHLAR_TYPE (internal; CUDA C). No include guard:
- * ops_cuda.cu includes it for each element type.
- */
+/* ops_cuda_typed.cuh - the kernels' bodies for ASHLAR_TYPE (internal; CUDA C). No include guard:
+ * ops_cuda.cu includes it for each element type. */
 #include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 

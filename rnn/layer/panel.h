@@ -2,11 +2,11 @@
  * panel.h - the matrix product's innermost part (internal; compiled for each element type and
  * instruction set, see real.h).
  *
- * The right factor is cut into panels of PANEL columns. In a panel, row follows row, each of PANEL
- * elements; the last panel is filled up with zeros. While a panel is multiplied, the sums of up to
- * BLOCK_ROWS rows stay in registers. An element of the result is the sum, in order, of sums of
- * DEPTH products, each in order too. So its bits do not depend on how rows and columns were cut
- * into pieces, for threads or for caches.
+ * The right factor is cut into panels of PANEL columns. A panel is stored row by row, PANEL
+ * elements each; the last panel is filled up with zeros. While a panel is multiplied, the sums of
+ * up to BLOCK_ROWS rows stay in registers. An element of the result is a sum of sums of DEPTH
+ * products, all in order. So its bits do not depend on how rows and columns are divided among
+ * threads or caches.
  */
 #ifndef ASHLAR_PANEL_H
 #define ASHLAR_PANEL_H
@@ -25,15 +25,13 @@ typedef real loose_vector
 enum {
     LANE_COUNT = ASHLAR_VECTOR_BYTES / sizeof(real),
     PANEL = 2 * LANE_COUNT,
-    BLOCK_ROWS = 6,  /* with two registers of sums each, 12 of 16 */
-    DEPTH = 256,     /* rows of a panel: it fits the level-1 cache, with room for other data */
+    BLOCK_ROWS = 6,  /* each needs two registers for sums: 12 of 16 */
+    DEPTH = 256,     /* registers: two of sums for each row, so 12 of 16 */
     CACHED_ROWS = 96 /* rows of the left factor, DEPTH columns each, that fit the level-2 cache */
 };
 
-/*
- * The left factor's rows: element (i, p) is at[i * row + p * column]. If they are packed, block of
- * rows follows block, and within a block column follows column.
- */
+/* The left factor's rows: element (i, p) is at[i * row + p * column]. Packed rows are stored block
+ * by block, and each block column by column. */
 typedef struct left_rows {
     const real *at;
     size_t row, column;
@@ -60,10 +58,8 @@ static inline size_t block_start(size_t count, size_t i) {
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels);
 
-/*
- * c [count, columns] = or += rows times panels that are `stride` apart. depth is at most DEPTH; for
- * a deeper product call this for one part after the other, with `adds` from the second on.
- */
+/* c [count, columns] = or += rows times panels that are `stride` apart. depth is at most DEPTH: for
+ * a deeper product call this part by part, with `adds` from the second part on. */
 void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
                      size_t stride, bool adds, real *c, size_t ldc);
 

@@ -42,16 +42,14 @@ static inline float real_power_of_two_f32(int32_t n) {
     return power;
 }
 
-/*
- * x, cut to -limit .. limit. It compares the magnitude, because two comparisons in sequence would
- * become branches and keep the loop from vectorising. A NaN stays a NaN.
- */
+/* x, cut to -limit .. limit. It compares the magnitude, because two comparisons in sequence would
+ * become branches and keep the loop from vectorising. A NaN stays a NaN. */
 static inline float real_clamp_f32(float x, float limit) {
     const float size = fabsf(x);
     return copysignf(size > limit ? limit : size, x);
 }
 
-/* 2^n is multiplied in as two factors: for denormal and infinite results one would be no float. */
+/* Multiply by 2^n in two factors: for denormal and infinite results, 2^n itself is no float. */
 static inline float real_exp_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(x, 104.0f), &n);

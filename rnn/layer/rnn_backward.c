@@ -83,10 +83,10 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
     };
     backward_cells[batch->layout->config.cell](&step, rows);
     /*
-     * Sets only the rows of dh whose sequences run at this step. The other rows keep theirs: in the
-     * forward direction the gradient of the last state, as the sequence's steps are still to come;
-     * in reverse that of the first state, as they are over. The GRU has already put a part of the
-     * gradient into dh, so there the product is added.
+     * Set only the rows of dh whose sequences run at this step. The other rows keep their gradient:
+     * forward, that of the last state, since the sequence's steps are still to come; in reverse,
+     * that of the first state, since they are over. For the GRU the product is added, since dh
+     * already has a part of the gradient.
      */
     multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
@@ -169,8 +169,8 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view 
     size_t from = 0;
     for (size_t t = 0; first < end && t < batch->steps; t++) {
         /*
-         * Steps can share one product if their rows follow each other. Their gate rows always do.
-         * The rows of the states before them do in reverse, and in the forward direction if no
+         * Several steps share one product if their rows are adjacent. Their gate rows always are.
+         * The rows of the states before them are adjacent if the direction is reverse, or if no
          * sequence ended in between.
          */
         const size_t before = t == 0 ? batch->batch : ashlar__rnn_rows_active(batch, t - 1);
@@ -198,7 +198,7 @@ static void add_columns(const real *restrict rows, size_t n, size_t width, real 
     }
 }
 
-/* Add the biases' gradients: that of a bias is the sum of the gate column that it is added to. */
+/* Add the biases' gradients: that of a bias is the sum of its column of gate gradients. */
 static void add_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
                      real *restrict sum, real *restrict dweights) {
     const ashlar_rnn_view w = pseudo_layer->place[ASHLAR_RNN_BW],

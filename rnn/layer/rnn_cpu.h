@@ -1,9 +1,8 @@
 /*
  * rnn_cpu.h - the RNN's forward and backward passes on plain memory (internal).
  *
- * The cells' formulas are those of rnn_layout.h, and the weights are read where they lie. The three
- * calls are cuDNN's: forward, then backward_data, then backward_weights, with one reserve from the
- * first to the last.
+ * The cells' formulas are those of rnn_layout.h, and the weights are used in place. The three calls
+ * are cuDNN's: forward, then backward_data, then backward_weights, with the same reserve.
  *
  * A batch is padded, time-major: x [T, B, I], y [T, B, D*P]. Sequence b has lengths[b] steps, in
  * any order of lengths; the reverse direction begins at each sequence's own last step. Past a

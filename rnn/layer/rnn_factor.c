@@ -19,7 +19,7 @@ static size_t panel_count(const factor *f) {
     return (f->columns + PANEL - 1) / PANEL;
 }
 
-enum { PACKED_TOGETHER = 8 /* panels: some tens of microseconds */ };
+enum { PACKED_TOGETHER = 8 /* panels that a thread packs in one go: tens of microseconds */ };
 
 static void pack_piece(void *context, size_t i) {
     const factor *const f = context;

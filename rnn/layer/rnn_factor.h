@@ -4,11 +4,11 @@
  * real.h).
  *
  * A pass needs R (and Wp) in each step, so it packs them once. Threads share a pseudo-layer in one
- * of two ways, which give the same bits:
+ * of two ways, with the same results to the last bit:
  *
- *     shards    strand w has the sequences w, w + shards, ..; sequences do not depend on each
- *                other, so each strand goes through all steps by itself
- *     pieces     with too few sequences for that, threads share the columns of each step's product
+ *     shards    strand w has the sequences w, w + shards, ..; sequences are independent, so each
+ *               strand goes through all steps by itself
+ *     pieces    with too few sequences for that, threads share the columns of each step's product
  */
 #ifndef ASHLAR_RNN_FACTOR_H
 #define ASHLAR_RNN_FACTOR_H
@@ -16,7 +16,7 @@
 #include "rnn/layer/real.h"
 #include "rnn/layer/rnn_rows.h"
 
-/* A right factor op(weights) [depth, columns], by which rows are multiplied. */
+/* A right factor op(weights) [depth, columns], with which rows are multiplied. */
 typedef struct factor {
     bool trans;
     size_t columns, depth;

@@ -1,6 +1,4 @@
-/*
- * rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order.
- */
+/* rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order. */
 #include <ashlar/rnn_layout.h>
 
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-/*
- * rnn_names.c - a stack's tensors under PyTorch's names.
- */
+/* rnn_names.c - a stack's tensors under PyTorch's names. */
 #include <stdio.h>
 
 #include <ashlar/rnn.h>

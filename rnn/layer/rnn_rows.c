@@ -11,16 +11,16 @@
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
 
-/* Bytes of a cache line, so that two buffers never share one. A row of a panel is never longer. */
+/* Bytes of a cache line, so that no two buffers share one. A panel's row is never longer. */
 enum { BUFFER_ALIGN = 64 };
 
 /* Packing reads and writes R once. With fewer steps than this it would cost more than it saves. */
 enum { PACKED_STEPS = 4 };
 
-/* The least work for a thread: a shard's sequences and multiplications, or those of one step. */
+/* The least work worth a thread: sequences and products of a strand, products of a piece. */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Buffers placed one after the other. Once one does not fit, `fits` stays false. */
+/* Buffers placed one after the other. fits: all of them so far. */
 typedef struct room {
     size_t used;
     bool fits;
@@ -75,8 +75,8 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
 }
 
 /*
- * Room for the panels of a matrix and of its transpose. Both, whatever the pass, and for the widest
- * panels, whatever the set of instructions: sizes are the same everywhere.
+ * Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
+ * widest instruction set, so that sizes are equal everywhere.
  */
 static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
     const size_t wide = BUFFER_ALIGN / item;
@@ -149,7 +149,7 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
     return ASHLAR_OK;
 }
 
-/* T passes over B lengths: less than one pass over the rows themselves, and stable. */
+/* T passes over B lengths, which is less than one pass over the rows, and a stable sort. */
 static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
@@ -171,7 +171,7 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-/* The number of shards: one per thread if there are enough sequences and work, else 1. */
+/* The number of shards: one for each thread if there are enough sequences and work, else 1. */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */

@@ -16,8 +16,8 @@
  *     reverse   before: rows state(t + 1) ..    after: rows state(t) ..
  *
  * and sequence p of length n begins with row state(0) + p and ends with row state(n) + p, in
- * reverse the other way round. In reverse, the first n(t + 1) rows before step t are what step
- * t + 1 left; the others are the first states of the sequences whose last step is t.
+ * reverse the other way round. In reverse, the first n(t + 1) rows before step t are the states
+ * after step t + 1; the others are the initial states of the sequences whose last step is t.
  */
 #ifndef ASHLAR_RNN_ROWS_H
 #define ASHLAR_RNN_ROWS_H
@@ -29,7 +29,7 @@
 
 /*
  * Byte offsets and sizes. All are for the padded T * B rows, so they do not depend on the lengths.
- * K is the width of a row of gates, see ashlar_rnn_rows.
+ * K is the width of a row of gates; see ashlar_rnn_rows.
  */
 typedef struct ashlar_rnn_map {
     /* in work */
@@ -38,7 +38,7 @@ typedef struct ashlar_rnn_map {
     size_t rows;      /* [T*B, max(I, D*P)]: a layer's input, or the gradient on its way down */
     size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
     size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
-    size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient of it */
+    size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient */
     size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel.h) */
     size_t project;   /* likewise its Wp, or its transpose, in panels */
     size_t dh;        /* [B, P], training */
@@ -63,8 +63,9 @@ typedef struct ashlar_rnn_map {
 } ashlar_rnn_map;
 
 /*
- * A row of gates has a column for each row of W, to which R's product is added, too. But the rows
- * of R from `split` on have columns of their own (GRU: those of gate n; split = 2H, else G*H):
+ * A row of gates has a column for each row of W. R's products are added to the same columns, except
+ * that rows of R from `split` on have their own columns (GRU: gate n, split = 2H; others: split =
+ * G*H):
  *
  *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split
  */
@@ -73,7 +74,7 @@ typedef struct ashlar_rnn_rows {
     const ashlar_rnn_layout *layout;
     bool training;
     bool is_dropping;
-    bool is_packed;           /* R and Wp are packed: there are enough steps */
+    bool is_packed;           /* R and Wp are packed, since there are enough steps */
     bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;         /* G*H */
     size_t split, gate_width; /* K */
@@ -94,7 +95,7 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
 /* How many threads should share one step's product with so many weights; 1 if there are shards. */
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
-/* state(t) of this file's first comment. */
+/* state(t), defined in the comment at the head of this file. */
 static inline size_t ashlar__rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
     return t == 0 ? 0 : batch->batch + batch->start[t - 1];
 }

@@ -113,7 +113,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Raise the sizes to those of a chunk of `steps`, in training and in a forward pass alone. */
+/* Raise the sizes to those of a chunk of `steps`, in training and in a forward pass only. */
 static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;
@@ -146,7 +146,7 @@ ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
     const size_t longest = chunk < steps ? chunk : steps;
     ASHLAR_TRY(ashlar__model_sizes(model, longest, batch, &s));
     ASHLAR_TRY(raise_to_chunk(model, longest, batch, &s));
-    if (steps % longest != 0) { /* a back end may need more for fewer steps */
+    if (steps % longest != 0) { /* a back end may need more memory for fewer steps */
         ASHLAR_TRY(raise_to_chunk(model, steps % longest, batch, &s));
     }
     ASHLAR_TRY(size_borders(steps, batch, longest, &s));

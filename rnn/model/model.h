@@ -45,7 +45,7 @@ typedef struct ashlar_model {
     ashlar_arena *arena;
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
-    const double *loss_scale;     /* factor of the loss's gradient, in device memory; NULL: 1 */
+    const double *loss_scale;     /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
 } ashlar_model;
 
@@ -61,14 +61,14 @@ typedef struct ashlar_step_sizes {
     bool keeps_y;     /* whether backward reads y: ashlar_rnn_backward_reads_output() */
     size_t state;     /* one set of states: h [L, B, P], then for the LSTM c [L, B, H] */
     size_t cells;     /* offset of c in a set, in bytes */
-    size_t states;    /* sets at the borders of chunks and of gradients; 0: one chunk only */
+    size_t states;    /* number of sets at chunk borders, and for gradients; 0: only one chunk */
 } ashlar_step_sizes;
 
 /*
- * What one step works on: some time steps of some sequences, as batch_split.h lays them out. A
- * window in ceil(T / C) chunks of C steps needs memory for one chunk and for the states at the
- * borders between chunks. A first forward pass keeps only these states; then each chunk, the last
- * one first, runs forward and backward.
+ * What one step works on: some time steps of some sequences, as batch_split.h lays them out.
+ * Divided into ceil(T / C) chunks of C steps, a window needs memory for one chunk and for the
+ * states at the borders between chunks. A first forward pass keeps only these states. Then each
+ * chunk runs forward and backward, the last one first.
  */
 typedef struct ashlar_model_window {
     size_t steps;               /* T, 1.. */
@@ -77,7 +77,7 @@ typedef struct ashlar_model_window {
     const int32_t *inputs;      /* [T, B] in device memory */
     const int32_t *targets;     /* [T, B] in device memory */
     const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
-    const int32_t *rnn_lengths; /* `lengths` in host memory, 1 for each 0; read during the call */
+    const int32_t *rnn_lengths; /* `lengths` on the host, with 1 for each 0; read during the call */
     double weight;              /* of each position's loss; 0: 1 / tokens, if not in chunks */
     const void *first;          /* the set of states before the window; NULL: zeros */
     void *last;                 /* receives the set after the window; NULL: not wanted */
@@ -133,10 +133,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
 /* The most bytes that a step of these sizes holds at once, each buffer rounded up as in a plan. */
 uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
 
-/*
- * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
- * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
- */
+/* Take and give back every buffer of a step of these sizes, in the step's order, without its work.
+ * Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
                                                       const ashlar_step_sizes *sizes);
 

@@ -17,7 +17,7 @@ typedef struct buffers {
     void *states; /* a set after each chunk but the last, then two sets of gradients */
 } buffers;
 
-/* What runs at once: the whole window, or one chunk of it. `before` and `behind` are the states
+/* What one pass runs on: the whole window, or one chunk of it. `before` and `behind` are the states
  * before its first and after its last step, `dbefore` and `dbehind` their gradients; NULL stands
  * for zeros if it is read, for not wanted if it is written. */
 typedef struct chunk {
@@ -44,12 +44,12 @@ typedef struct step {
 
 static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
     if (*buffer != NULL) {
-        return ASHLAR_OK; /* kept from the chunk before */
+        return ASHLAR_OK; /* still held from the previous chunk */
     }
     return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
 }
 
-/* Queued work may still use the buffer, since the allocator reuses it in stream order. */
+/* In stream order: queued work may still use the buffer. */
 static ashlar_status give_back(const step *s, void **buffer) {
     void *ptr = *buffer;
     *buffer = NULL;
@@ -187,11 +187,9 @@ static ashlar_status forward(step *s) {
     }
     ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
-    /*
-     * Take the logits before the RNN's workspace, so that they lie beside y. Backward gives y and
-     * the logits back together, and the workspace of backward fits into the hole. The peak stays
-     * the same: it is reached later, when dy takes the place of forward's workspace.
-     */
+    /* Take the logits before the RNN's workspace, so that they lie beside y. Backward gives y and
+     * the logits back together, and its own workspace fits into the hole. This does not raise the
+     * peak, which is reached later, when dy takes the place of forward's workspace. */
     ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
     ASHLAR_TRY(run_rnn(s, ashlar_rnn_forward));
     return run_loss(s);
@@ -222,8 +220,8 @@ static ashlar_status backward(step *s) {
 
 /* ---- chunks -------------------------------------------------------------------------------- */
 
-/* Difference between the dropout seeds of neighbouring chunks, so that they drop different outputs.
- * Odd, like the trainer's difference between steps. */
+/* The difference between the dropout seeds of neighbouring chunks, which must drop different
+ * outputs. Odd, like the trainer's difference between steps. */
 static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
 
 static void *set_at(const step *s, size_t index) {
@@ -252,10 +250,8 @@ static void go_to_chunk(step *s, size_t index) {
     };
 }
 
-/*
- * Compute only the states after a chunk. A forward pass drops outputs only if it is given a
- * reserve; so with dropout it gets the reserve, although nobody reads what it writes there.
- */
+/* Compute only the states after a chunk. A forward pass drops outputs only if it has a reserve; so
+ * with dropout it gets one, although nobody reads it. */
 static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_model *m = s->model;
     go_to_chunk(s, index);
@@ -313,7 +309,7 @@ static ashlar_status run_at_once(step *s) {
     return backward(s);
 }
 
-/* Give back all that is still held, after success and failure alike. */
+/* Give back every buffer still held, after success and failure alike. */
 static ashlar_status give_all(const step *s, buffers *b) {
     void **const all[] = {&b->x,       &b->y,    &b->logits,    &b->dy,    &b->dx,
                           &b->reserve, &b->work, &b->loss_work, &b->states};

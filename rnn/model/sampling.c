@@ -56,10 +56,8 @@ static bool is_likelier(const float *logits, uint32_t a, uint32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/*
- * Sort the ranking, the likeliest first. Shell sort works in place, while qsort() may allocate. No
- * two symbols are equally likely, so the result does not depend on the order left by the last draw.
- */
+/* Sort the ranking, the likeliest first. Shell sort works in place, while qsort() may allocate. No
+ * two symbols are equally likely, so the result does not depend on the ranking before. */
 static void rank(ashlar_sampling *c) {
     uint32_t *const ranking = c->ranking;
     size_t gap = 1;
@@ -96,7 +94,7 @@ static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
 static void narrow(ashlar_sampling *c) {
     const size_t top_k = c->config.top_k;
     size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;
-    const bool wants_all = c->config.top_p >= 1; /* rounding must then not drop a symbol */
+    const bool wants_all = c->config.top_p >= 1; /* rounding must not drop a symbol then */
     if (wants_all && kept == c->classes) {
         return;
     }

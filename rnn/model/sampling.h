@@ -12,16 +12,14 @@
 
 #include <ashlar/status.h>
 
-/*
- * Of two symbols the one with the larger logit is likelier; if their logits are equal, the one with
- * the lower number. Temperature first gives each symbol its probability, then top_k drops symbols,
- * then top_p does; the probabilities of the kept symbols keep their ratios.
- */
+/* The symbol with the larger logit is likelier; of equal logits, the one with the lower number.
+ * Temperature first gives each symbol its probability, then top_k drops symbols, then top_p does;
+ * the probabilities of the kept symbols keep their ratios. */
 typedef struct ashlar_sampling_config {
     double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
     size_t top_k;       /* keep the top_k likeliest symbols; 0: all */
-    double top_p;       /* of the symbols that top_k keeps, keep the likeliest, as few as have this
-                           share of the probability, at least one; 1: all */
+    double top_p;       /* keep the likeliest of the symbols that top_k keeps: at least one, and no
+                         * more than it takes to have this share of the probability; 1: all */
 } ashlar_sampling_config;
 
 typedef struct ashlar_sampling {
@@ -40,8 +38,8 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is a
 /*
  * Draw a symbol from sampling->logits.
  *
- * number   in [0, 1): the kept symbols divide this range, in the order of their numbers, by their
- *          probabilities, and the symbol whose part `number` lies in is drawn
+ * number   in [0, 1). The kept symbols divide this range among them, in the order of their numbers,
+ *          in proportion to their probabilities; the symbol whose part contains `number` is drawn
  *
  * Threads: one at a time per struct.
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).

@@ -108,7 +108,7 @@ ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) 
 
 /* --- sizes ----------------------------------------------------------------------------------- */
 
-/* Bytes of `rows` rows of `width` elements; *fits becomes false, and stays so, on overflow. */
+/* Bytes of `rows` rows of `width` elements. On overflow *fits becomes false, and stays so. */
 static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bool *fits) {
     size_t bytes = 0;
     *fits = *fits && ashlar__mul(rows, width, &bytes) &&

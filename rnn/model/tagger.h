@@ -67,7 +67,7 @@ typedef struct ashlar_tagger {
     ashlar_arena *arena;
     ashlar_tagger_views parameters;
     ashlar_tagger_views gradients; /* NULL pointers in a tagger for inference */
-    const double *loss_scale;      /* factor of the loss's gradient, in device memory; NULL: 1 */
+    const double *loss_scale;      /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;         /* for the next step; the trainer sets it before each step */
 } ashlar_tagger;
 
@@ -124,8 +124,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
 
 /*
  * Queue forward only, and the copy of the predicted labels [T, B] to the host; labels past a
- * sentence's end mean nothing. It takes the same buffers as a training step, so that the plan
- * of a training step serves it too. Dropout is off.
+ * sentence's end are undefined. It takes the same buffers as a training step, so that the plan of a
+ * training step serves it too. Dropout is off.
  *
  * loss     device memory, ADDED TO: the mean over the batch's words
  * labels   [T, B], host memory; valid after the caller has waited for the stream
@@ -135,10 +135,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger,
                                                        const ashlar_tagger_bytes *sizes,
                                                        double *loss, int32_t *labels);
 
-/*
- * Take and give back every buffer of a step of these sizes, in the step's order, without its work.
- * Errors: those of ashlar_alloc().
- */
+/* Take and give back every buffer of a step of these sizes, in the step's order, without its work.
+ * Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_dry_run(ashlar_tagger *tagger,
                                                        const ashlar_tagger_bytes *sizes);
 

@@ -1,10 +1,10 @@
 /*
- * tagger_memory.h - which buffers a step of the tagger takes, in which phases, and how much memory
- * a training therefore needs (internal).
+ * tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
+ * memory that a training needs (internal).
  *
- * All is in one table: the step and its dry run follow it, the estimate adds it up. The estimate is
- * computed from the configuration and the shape of the largest batch without asking an allocator,
- * so that the memory an allocator really takes can be compared with it:
+ * One table has it all: the step and its dry run follow the table, the estimate adds it up. The
+ * estimate is computed from the configuration and the shape of the largest batch, without an
+ * allocator, so that an allocator's real use can be compared with it:
  *
  *     needed = bytes of the arena's regions + of the batches in device memory
  *            + the most that a step's buffers hold in one phase
@@ -21,7 +21,7 @@
 #include "rnn/data/tagger_batch.h"
 
 /*
- * The phases of a step, in order: name, what is done in it.
+ * The phases of a step, in order: name, description.
  *
  * A buffer is taken when its first phase begins and given back when its last one ends. With label
  * feedback, TOKEN runs once for each of the T tokens; each run takes and gives back the buffers
@@ -142,7 +142,7 @@ typedef struct ashlar_tagger_estimate {
 /*
  * Estimate the memory of a training whose largest batch has `shape`.
  *
- * batches   how many are in device memory at once: this step's and those being copied meanwhile
+ * batches   how many are in device memory at once: this step's, and those being copied
  *
  * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
  */

@@ -27,14 +27,15 @@ static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
     return ASHLAR_OK;
 }
 
-/* Queued work may still use the buffer, since the allocator reuses it in stream order. */
+/* In stream order: queued work may still use the buffer. */
 static ashlar_status give(step *s, size_t i) {
     void *ptr = s->work.buffers[i];
     s->work.buffers[i] = NULL;
     return ashlar_free(s->work.tagger->allocator, ptr);
 }
 
-/* Give back the buffers whose last phase this is; after a token only those that it has taken. */
+/* Give back the buffers whose last phase this is; at the end of a token, only those that it took.
+ */
 static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];

@@ -13,7 +13,7 @@ static size_t output_of(const ashlar_tagger_work *w) {
     return ashlar_rnn_layout_of(w->tagger->word_rnn)->output;
 }
 
-/* The labels of the previous token; TOKEN_LABELS holds their vectors, or the vectors' gradient. */
+/* The labels of the previous token; TOKEN_LABELS has their vectors, or the gradient of these. */
 static ashlar_embedding_args label_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = 1,
@@ -257,11 +257,9 @@ static ashlar_status char_forward(const ashlar_tagger_work *w) {
     return run_char_rnn(w, ashlar_rnn_forward, BUFFER(w, CHAR_FORWARD_WORK));
 }
 
-/*
- * Join the words' inputs from their parts, or split the gradient of the inputs into the same parts.
+/* Join the words' inputs from their parts, or split the gradient of the inputs into the same parts.
  * The parts are groups of columns: the words' vectors, then the characters' last states of each
- * direction.
- */
+ * direction. */
 static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void *vectors,
                                 void *states, bool joins) {
     const ashlar_rnn_layout *words = ashlar_rnn_layout_of(w->tagger->word_rnn);

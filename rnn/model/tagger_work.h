@@ -1,6 +1,4 @@
-/*
- * tagger_work.h - what a step of the tagger queues in each phase, on buffers it has (internal).
- */
+/* tagger_work.h - what a step of the tagger queues in each phase, on buffers it has (internal). */
 #ifndef ASHLAR_TAGGER_WORK_H
 #define ASHLAR_TAGGER_WORK_H
 
@@ -41,10 +39,8 @@ static inline void *ashlar__tagger_element(const ashlar_tagger_work *work, void 
     return (char *)buffer + at * ashlar_dtype_bytes(work->tagger->config.dtype);
 }
 
-/*
- * Queue the work of a phase; for TOKEN only what follows its last token. Not for dry runs. Errors:
- * those of ashlar_launch() and ashlar_rnn_forward().
- */
+/* Queue the work of a phase; for TOKEN only what follows its last token. Not for dry runs. Errors:
+ * those of ashlar_launch() and ashlar_rnn_forward(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *work,
                                                      ashlar_tagger_phase phase);
 

@@ -1,6 +1,4 @@
-/*
- * text_sampler.h - text from a model, one symbol at a time, in constant memory (internal).
- */
+/* text_sampler.h - text from a model, one symbol at a time, in constant memory (internal). */
 #ifndef ASHLAR_TEXT_SAMPLER_H
 #define ASHLAR_TEXT_SAMPLER_H
 
@@ -29,11 +27,9 @@ void ashlar__text_sampler_destroy(ashlar_text_sampler *sampler); /* NULL is allo
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *sampler,
                                                           int32_t symbol);
 
-/*
- * Draw the next symbol and let the model read it. ASHLAR_BATCHER_MARK ends a record and begins the
+/* Draw the next symbol and let the model read it. ASHLAR_BATCHER_MARK ends a record and begins the
  * next. Waits for the device. Errors: those of ashlar_launch(); ASHLAR_EFORMAT (a logit
- * is not finite).
- */
+ * is not finite). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *sampler,
                                                           int32_t *symbol);
 

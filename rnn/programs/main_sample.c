@@ -193,7 +193,7 @@ static int run_command(int argc, char **argv) {
         print_help();
         return 0;
     }
-    ashlar__blas_set_threads(1); /* products of one row: a second thread would have no work */
+    ashlar__blas_set_threads(1); /* a product of one row has no work for a second thread */
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, given.device, &device);
     if (exit_status != 0) {

@@ -45,10 +45,8 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
     return c->is_tagger ? ashlar__train_tagger_print_end(stdout, task, test, report) : status;
 }
 
-/*
- * Do all that needs the model after the training; first save what would otherwise be lost. After a
- * failure the snapshot and the printing are still tried; the first failure is returned.
- */
+/* Do everything that needs the model after the training; first save what would otherwise be lost.
+ * After a failure the snapshot and the printing are still tried; returns the first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
     ashlar_task *task = ashlar__trainer_task(trainer);

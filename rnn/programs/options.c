@@ -1,4 +1,4 @@
-/* options.c - reads a command line into a table of options and prints their help. */
+/* options.c - reads a command line by a table of options, and prints their help. */
 #include "rnn/programs/options.h"
 
 #include <math.h>

@@ -1,6 +1,4 @@
-/*
- * options.h - reads a program's command line by a table of its options (internal).
- */
+/* options.h - reads a program's command line by a table of its options (internal). */
 #ifndef ASHLAR_OPTIONS_H
 #define ASHLAR_OPTIONS_H
 
@@ -47,10 +45,8 @@ typedef struct ashlar_option {
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
                                                       int argc, char **argv);
 
-/*
- * The value of the last "--name value" or "--name=value", for an option that must be known before
- * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given.
- */
+/* The value of the last "--name value" or "--name=value", for an option that must be known before
+ * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given. */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
 
 /*
@@ -63,7 +59,7 @@ const char *ashlar__options_given(const char *name, int argc, char **argv);
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                                char **words);
 
-/* Print a line for each option, with its default: the current value. */
+/* Print a line for each option. Its current value is shown as the default. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 
 #endif /* ASHLAR_OPTIONS_H */

@@ -16,11 +16,9 @@
 #include "allocator/base/error.h"
 
 void ashlar__program_init(void) {
-    /*
-     * If descriptor 0, 1 or 2 is closed, the next open() would get its number, and text meant for
-     * the terminal would go into that file. Open /dev/null in the wrong direction instead: reading
-     * or writing then fails, as on the closed descriptor.
-     */
+    /* If descriptor 0, 1 or 2 is closed, the next open() would get its number, and text meant for
+     * the terminal would go into that file. So open /dev/null in the wrong direction: reading or
+     * writing fails then, as on a closed descriptor. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
             const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);

@@ -14,17 +14,15 @@ enum {
     ASHLAR_EXIT_USAGE = 2, /* a wrong option or environment variable */
 };
 
-/*
- * Call this before anything else. It makes sure that descriptors 0 to 2 are open, and ignores
- * SIGPIPE, so that a write to a closed pipe is an error and does not kill the program.
- */
+/* Call this before anything else. It makes sure that descriptors 0 to 2 are open, and ignores
+ * SIGPIPE, so that a write to a closed pipe is an error and does not kill the program. */
 void ashlar__program_init(void);
 
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
 int ashlar__program_fail(const char *program, int exit_status);
 
-/* Call this last. Returns `exit_status`, or, if output to stdout was lost, says so on stderr and
- * returns a failure. */
+/* Call this last. Returns `exit_status`; if output was lost, says so on stderr, returns a failure.
+ */
 int ashlar__program_finish(const char *program, int exit_status);
 
 /* Fail now if `path` could not be written later. NULL is allowed. Errors: those of

@@ -1,7 +1,5 @@
-/*
- * report.h - a training's results and costs in words, tables and JSON, its memory by tag, and its
- * progress: a bar on a terminal, plain lines elsewhere (internal).
- */
+/* report.h - a training's results and costs in words, tables and JSON, its memory by tag, and its
+ * progress: a bar on a terminal, plain lines elsewhere (internal). */
 #ifndef ASHLAR_REPORT_H
 #define ASHLAR_REPORT_H
 

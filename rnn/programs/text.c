@@ -54,7 +54,7 @@ static ashlar_driver_counts counts_since(const ashlar_model *model,
     };
 }
 
-/* Write `bytes` drawn symbols. Stops when `out` fails: its reader may have gone away. */
+/* Write `bytes` drawn symbols. Stops when writing to `out` fails: its reader may be gone. */
 static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_model *model, size_t bytes,
                                  ashlar_text_report *report) {
@@ -101,7 +101,7 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
     return status;
 }
 
-/* Put a value of the early point; null if the text was too short to reach that point. */
+/* Put a value at the early point; null if the text was too short to reach it. */
 static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_report *r,
                       uint64_t value) {
     ashlar__json_put_key(w, key);

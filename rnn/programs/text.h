@@ -1,6 +1,4 @@
-/*
- * text.h - writes a model's text of any length, and reports its time and memory (internal).
- */
+/* text.h - writes a model's text of any length, and reports its time and memory (internal). */
 #ifndef ASHLAR_TEXT_H
 #define ASHLAR_TEXT_H
 
@@ -15,8 +13,7 @@ typedef struct ashlar_text_config {
     size_t bytes; /* to write after the prime; the mark between records counts as one byte */
 } ashlar_text_config;
 
-/* The report gives the memory at the start, after this many bytes and at the end of a text, to show
- * that it does not grow with the text. */
+/* Reports give the memory at a text's start, after this many bytes, and at its end. */
 enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
 
 typedef struct ashlar_text_memory {
@@ -25,7 +22,7 @@ typedef struct ashlar_text_memory {
     uint64_t alloc_count; /* successful allocations so far */
 } ashlar_text_memory;
 
-/* `start` and all counts since then: after the model has read the prime. */
+/* `start` and all counts are from the moment when the model has read the prime. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start */
     double seconds;
@@ -48,8 +45,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *ou
                                                    ashlar_text_report *report);
 
 /*
- * Write a report to a file, as one JSON object. After an error the file is as it was. `model` is
- * the one that wrote the text.
+ * Write a report on a text by `model` to a file, as one JSON object. After an error the file is as
+ * it was.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */

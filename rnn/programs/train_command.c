@@ -9,7 +9,7 @@
 #include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
-/* The defaults. Those of options that both models have differ between the models. */
+/* The defaults. Some options that both models have differ in their defaults. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
         .model = is_tagger ? "tagger" : "text",

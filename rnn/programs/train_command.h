@@ -1,7 +1,5 @@
-/*
- * train_command.h - the command line of ashlar-train: its options, their defaults, and which of
- * them exclude each other (internal).
- */
+/* train_command.h - the command line of ashlar-train: its options, their defaults, and which of
+ * them exclude each other (internal). */
 #ifndef ASHLAR_TRAIN_COMMAND_H
 #define ASHLAR_TRAIN_COMMAND_H
 
@@ -18,10 +16,8 @@ typedef struct ashlar_train_rule {
     double gamma;     /* of schedule "step" */
 } ashlar_train_rule;
 
-/*
- * Apply the rule to `config`, in which all other values must be set. Errors: ASHLAR_EINVAL; the
- * detail names the option.
- */
+/* Apply the rule to `config`, in which all other values must be set. Errors: ASHLAR_EINVAL; the
+ * detail names the option. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
                                                          ashlar_train_config *config);
 

@@ -1,7 +1,5 @@
-/*
- * train_tagger.h - the parts of ashlar-train that only a tagger uses: defaults, options, messages
- * (internal).
- */
+/* train_tagger.h - the parts of ashlar-train that only a tagger uses: defaults, options, messages
+ * (internal). */
 #ifndef ASHLAR_TRAIN_TAGGER_H
 #define ASHLAR_TRAIN_TAGGER_H
 

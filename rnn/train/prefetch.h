@@ -24,8 +24,8 @@ typedef struct ashlar_prefetch {
     ashlar_task *task;
     ashlar_stream stream; /* the steps' stream; the caller owns it */
     ashlar_stream copies;
-    ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* the batch in this buffer is in device memory */
-    ashlar_event done[ASHLAR_TASK_BUFFERS];     /* the step on this buffer has run */
+    ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* [i]: the batch in buffer i is in device memory */
+    ashlar_event done[ASHLAR_TASK_BUFFERS];     /* [i]: the step on buffer i has run */
     ashlar_task_batch batches[ASHLAR_TASK_BUFFERS];
     uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
 } ashlar_prefetch;

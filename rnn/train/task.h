@@ -2,7 +2,7 @@
  * task.h - a task: a model and its source of batches, behind one interface; the training loop
  * knows neither (internal).
  *
- * The way of a batch from the batch sampler to the gradients:
+ * A batch goes from the batch sampler to the gradients in three stages:
  *
  *     next      drawn into page-locked memory, one of two buffers    on the host
  *     upload    copied to that buffer's device memory                on any stream, even if the
@@ -74,7 +74,7 @@ typedef struct ashlar_task_table {
     /*
      * Queue forward and backward of a part: add gradients, times *task->loss_scale, to the arena's
      * gradient region, and the mean loss to *loss in device memory. Give back all buffers, also on
-     * failure. Parts come in order; the weights change between them.
+     * failure. Parts are queued in order; the weights change between them.
      *
      * seed   for random draws such as dropout
      */
@@ -83,11 +83,9 @@ typedef struct ashlar_task_table {
     /* Take and give back the buffers of a step on a part of `length`, in the step's order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
-    /*
-     * Compute the peak memory of the largest step and, for each of the *count options in use that
+    /* Compute the peak memory of the largest step and, for each of the *count options in use that
      * lower it, what it would be without that option. The function pointer may be NULL: not known.
-     * Errors: ASHLAR_EOVERFLOW.
-     */
+     * Errors: ASHLAR_EOVERFLOW. */
     ashlar_status (*savings)(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count);

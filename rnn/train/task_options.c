@@ -26,7 +26,7 @@ void ashlar__metadata_add_count(ashlar_metadata *f, const char *key, uint64_t va
     (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%" PRIu64, value);
 }
 
-/* Use as few digits as restore the same number, since people read the text too. */
+/* Use the fewest digits that restore the number, since people read the text, too. */
 void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value) {
     char *text = ashlar__metadata_add(f, key);
     int digits = 0;

@@ -1,7 +1,5 @@
-/*
- * task_options.h - a task's options, listed once for the training's file, the report and the plans,
- * and the metadata that the options become in the file (internal).
- */
+/* task_options.h - the list of a task's options for the training's file, the report and the plans;
+ * and the metadata that the options become in the file (internal). */
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
 
@@ -19,11 +17,9 @@ typedef struct ashlar_metadata {
     size_t count;
 } ashlar_metadata;
 
-/*
- * Add a value under a key; at most ASHLAR_METADATA_MAX of them. `key` must outlive the metadata.
+/* Add a value under a key; at most ASHLAR_METADATA_MAX of them. `key` must outlive the metadata.
  * ashlar__metadata_add() returns ASHLAR_METADATA_TEXT_BYTES bytes for the caller to print the value
- * into. Real numbers are written so that reading them restores every bit.
- */
+ * into. Real numbers are written so that reading them restores every bit. */
 char *ashlar__metadata_add(ashlar_metadata *metadata, const char *key);
 
 void ashlar__metadata_add_text(ashlar_metadata *metadata, const char *key, const char *value);
@@ -38,7 +34,7 @@ void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, doubl
 #define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
 #define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
 
-/* Where an option is written. */
+/* The places where an option is written, as bits of `who`. */
 enum {
     ASHLAR_FOR_FILE = 1,   /* the training's file; resuming requires the same value */
     ASHLAR_FOR_REPORT = 2, /* the report in JSON, under its key without "ashlar." */
@@ -46,7 +42,7 @@ enum {
     ASHLAR_FOR_ALL = 7,
 };
 
-/* Where list_options() writes the options; `who` is one of the constants above. */
+/* Where list_options() writes the options. `who` is one of the places above. */
 struct ashlar_task_listener {
     unsigned who;
     ashlar_metadata *metadata;  /* for ASHLAR_FOR_FILE */
@@ -55,8 +51,8 @@ struct ashlar_task_listener {
     size_t bytes, used;         /* `used`: characters written to `text` */
 };
 
-/* Write an option if `who`, a sum of the constants above, includes listener->who. `key` begins with
- * "ashlar." and must outlive the metadata. */
+/* Write an option if `who`, a sum of places, includes listener->who. `key` begins with "ashlar."
+ * and must outlive the metadata. */
 void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
                          const char *value);
 void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,

@@ -23,10 +23,10 @@ static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
 
 static uint64_t mix(uint64_t sum, uint64_t value) {
     sum = (sum ^ value) * UINT64_C(0x100000001b3);
-    return sum ^ sum >> 29; /* else high bits would never reach low ones */
+    return sum ^ sum >> 29; /* or high bits would never reach low ones */
 }
 
-/* A checksum of all that a training reads; not secure against an attacker. */
+/* A checksum of everything that a training reads; not secure against an attacker. */
 static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sentences; i++) {

@@ -1,6 +1,4 @@
-/*
- * task_tagger_impl.h - the inside of the tagger's task, for its two files (internal).
- */
+/* task_tagger_impl.h - the inside of the tagger's task, for its two files (internal). */
 #ifndef ASHLAR_TASK_TAGGER_IMPL_H
 #define ASHLAR_TASK_TAGGER_IMPL_H
 
@@ -17,7 +15,7 @@ typedef struct ashlar_tagger_task {
     double *loss;    /* of a prediction; the second block, behind that of both buffers' batches */
     int32_t *labels; /* in `host`: [T, B] of the largest batch */
     ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS];
-    ashlar_tagger_evaluation test; /* the last one */
+    ashlar_tagger_evaluation test; /* the last evaluation */
     size_t needed_bytes;           /* from the estimate; 0 before the first test */
 } ashlar_tagger_task;
 

@@ -16,7 +16,7 @@
 /* A batch on its way to a step. */
 typedef struct batch_buffer {
     ashlar_batch_split split;
-    int32_t *host;   /* page-locked: the image and the second lengths (batch_split.h) */
+    int32_t *host;   /* page-locked: the image and the second copy of the lengths (batch_split.h) */
     int32_t *device; /* the image, in device memory */
 } batch_buffer;
 
@@ -61,7 +61,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const text_task *t = const_text_of(task);
     const ashlar_train_config *c = &t->config;
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
-    /* F32 is not written to files and plans: without the option, they mean F32. */
+    /* F32 is not written to files and plans, where a missing type means F32. */
     const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
     ashlar__option_stack(l, c);
     ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
@@ -123,10 +123,8 @@ static void *carried_set(const text_task *t, size_t micro, size_t i) {
     return (char *)t->head.blocks[CARRIED] + (2 * micro + i % 2) * t->state_bytes;
 }
 
-/*
- * Each position's loss has the weight 1 / (tokens of the whole part), even if the part is split. If
- * it is not split, a weight of 0 has the same effect: the loss then divides by its own tokens.
- */
+/* Each position's loss has the weight 1 / (tokens of the whole part). If the part is not split, a
+ * weight of 0 has the same effect: the loss then divides by its own tokens. */
 static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
                                      size_t part) {
     const ashlar_batch_split *split = &s->split;
@@ -146,7 +144,7 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
     };
 }
 
-/* Difference between the dropout seeds of neighbouring micro-batches, so that they drop different
+/* The difference between the dropout seeds of neighbouring micro-batches, which must drop different
  * outputs. Odd, like the training loop's difference between steps. */
 static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 
@@ -304,11 +302,9 @@ static ashlar_status take_drawn(text_task *t) {
     return ASHLAR_OK;
 }
 
-/*
- * The square root of `value`, rounded up. For a part of `value` steps in chunks of about that many
- * steps, one chunk's buffers and the states at all borders take about the same memory; chunks twice
- * as long save nearly as much memory and cost less time.
- */
+/* The square root of `value`, rounded up. In chunks of about that many steps, one chunk's buffers
+ * take about as much memory as the states at all borders. Chunks twice as long save nearly as much
+ * memory and cost less time. */
 static size_t root_up(size_t value) {
     size_t root = (size_t)sqrt((double)value);
     while (root * root < value) {

@@ -1,7 +1,5 @@
-/*
- * tasks.h - the two tasks for the training loop, the character model on a text and the tagger on
- * sentences, and the tagger's test on held-out sentences (internal).
- */
+/* tasks.h - the two tasks for the training loop, the character model on a text and the tagger on
+ * sentences, and the tagger's test on held-out sentences (internal). */
 #ifndef ASHLAR_TASKS_H
 #define ASHLAR_TASKS_H
 
@@ -22,10 +20,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *co
                                                          const ashlar_train_config *config,
                                                          ashlar_task **out);
 
-/* The model of an open task made by ashlar__task_text_create(). The task owns it. */
+/* The model of an open task that ashlar__task_text_create() made. The task owns it. */
 ashlar_model *ashlar__task_text_model(ashlar_task *task);
 
-/* The options of a tagger only; those of every model are in ashlar_train_config. */
+/* The options that only a tagger has; those of every model are in ashlar_train_config. */
 typedef struct ashlar_task_tagger_config {
     size_t character_embedding; /* width of a character's vector */
     size_t character_hidden;    /* width of the characters' layer, of each direction */
@@ -37,9 +35,9 @@ typedef struct ashlar_task_tagger_config {
  * Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
  * `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
  * seed. The sizes of a step's buffers depend only on the words in the batch's longest sentence and
- * on the corpus's longest word, so that a dry run can take the same. With label feedback the number
- * of allocations grows with the length: set config->buckets to the task's max_length, to have a
- * plan for each length.
+ * on the corpus's longest word, so that a dry run can take the same buffers. With label feedback
+ * the number of allocations grows with the length: for a plan for each length, set config->buckets
+ * to the task's max_length.
  *
  * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
  * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().

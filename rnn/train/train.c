@@ -115,11 +115,9 @@ uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
     return ashlar_warmup_key(&t->warmup, length);
 }
 
-/*
- * Return the driver calls since *last, and set *last to the counts of now. Calls for the prefetch's
- * events count as work, since they are queued like copies; those for the allocator's events count
- * as management.
- */
+/* Return the driver calls since *last, and set *last to the present counts. Calls for the
+ * prefetch's events count as work, since they are queued like copies; those for the allocator's
+ * events count as management. */
 static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
     const uint64_t event_calls = t->prefetch.event_calls - t->event_calls_before;

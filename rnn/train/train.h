@@ -1,6 +1,4 @@
-/*
- * train.h - the training loop, from a task to a trained model and a report (internal).
- */
+/* train.h - the training loop, from a task to a trained model and a report (internal). */
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
@@ -11,7 +9,7 @@
 
 #include "rnn/train/task.h"
 
-/* A training's configuration. The first group, the model and its batches, is for the task only. */
+/* A training's configuration. Only the task reads the first group: the model and its batches. */
 typedef struct ashlar_train_config {
     size_t layers, hidden, embedding;
     ashlar_rnn_cell cell;
@@ -20,9 +18,9 @@ typedef struct ashlar_train_config {
     ashlar_dtype dtype;   /* of weights and activations; F16 and BF16 weights have F32 masters */
     size_t batch;         /* sequences per step */
     size_t max_length;    /* time steps of the longest sequence; longer ones are cut to pieces */
-    size_t stride;        /* time steps from one piece's start to the next one's; 0: max_length */
+    size_t stride;        /* time steps from one piece's start to the next's; 0: max_length */
     size_t accumulate;    /* micro-batches into which a batch is split; 0 and 1: not split */
-    size_t bptt;          /* time steps of a part, with one update of the weights each; 0: all */
+    size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
     size_t recompute;     /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
     bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
 
@@ -33,7 +31,7 @@ typedef struct ashlar_train_config {
     uint64_t seed;
     size_t buckets;          /* ranges of lengths, with one plan for each; 0 and 1: one plan */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
-    const char *plan_file;   /* the plans are kept in this file; NULL: in none */
+    const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
@@ -51,7 +49,7 @@ typedef struct ashlar_train_progress {
     size_t length; /* T of this step */
     double tokens_per_s;
     double seconds; /* since the first step */
-    unsigned found; /* bits 1 << tag: these tags were newly found to grow from step to step */
+    unsigned found; /* bits 1 << tag of the tags that were newly found to grow from step to step */
     const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], valid during the call */
 } ashlar_train_progress;
 
@@ -62,15 +60,12 @@ typedef struct ashlar_phase_calls {
     uint64_t wait;       /* waits of the host for the device */
 } ashlar_phase_calls;
 
-/*
- * The memory that a step takes and gives back: weights, which outlive it, are left out. Fields
- * about plans are 0 if there is no plan. Counts leave out the warm-up.
- */
+/* The memory that a step takes and gives back, without the weights, which outlive it. Fields about
+ * plans are 0 if there is no plan. Counts leave out the warm-up. */
 typedef struct ashlar_step_memory {
     bool is_planned;
     uint64_t plan_count; /* plans, one for each range of lengths, which share their memory */
-    uint64_t
-        reserved_bytes; /* the plans' memory; without plans, all memory outside of lasting blocks */
+    uint64_t reserved_bytes; /* the plans' memory; without plans, all but that of lasting blocks */
     uint64_t bound_bytes; /* the most that is live at once; with plans, in multiples of 512 B */
     uint64_t plan_bytes;
     double gap;      /* plan_bytes / bound_bytes - 1 */

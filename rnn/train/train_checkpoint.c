@@ -33,7 +33,7 @@ static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) 
     ashlar__metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
 }
 
-/* Add only what past learning rates depend on: more steps may be asked for when resuming. */
+/* Add only options that past learning rates depend on: a resumed training may have more steps. */
 static void add_schedule(ashlar_metadata *f, const ashlar_schedule *s) {
     ashlar__metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
     ashlar__metadata_add_real(f, "ashlar.schedule_rate", s->rate);
@@ -102,14 +102,14 @@ static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
     }
 }
 
-/* Written in the order of the fields, reals in hexadecimal; the norm may be infinite or NaN. */
+/* The fields in their order, reals in hexadecimal; the norm may be infinite or NaN. */
 static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
     (void)snprintf(ashlar__metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
                    "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
                    s->good_steps, s->is_skipped, s->loss_scale, s->norm);
 }
 
-/* To check that the whole text was understood, what was read is printed again and compared. */
+/* Print what was read again and compare it: so all of the text was understood. */
 static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
                                           ashlar_optimizer_state *out) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
@@ -163,7 +163,7 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     return *next == '\0' && tokens > 0 ? ASHLAR_OK : fail_missing(path, "ashlar.recent");
 }
 
-/* Skip the batches drawn before, and check that this restores the batch sampler's position. */
+/* Skip the batches drawn before, and check that the batch sampler is then at its old position. */
 static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
                                 uint64_t step) {
     ashlar_metadata here = {.count = 0};

@@ -1,7 +1,5 @@
-/*
- * train_impl.h - the inside of a trainer, for train.c (creation, warm-up, phases, report) and
- * train_loop.c (the steps) (internal).
- */
+/* train_impl.h - the inside of a trainer, for train.c (creation, warm-up, phases, report) and
+ * train_loop.c (the steps) (internal). */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
 
@@ -34,10 +32,10 @@ struct ashlar_trainer {
     ashlar_stream stream;
     ashlar_prefetch prefetch;
     uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
-    ashlar_warmup_options warmup; /* which lengths have which step key */
+    ashlar_warmup_options warmup; /* maps lengths to step keys */
     ashlar_optimizer *optimizer;
     double *losses; /* device, [max_parts] */
-    void *outcomes; /* ashlar_train_outcome of both buffers, outcome_bytes apart */
+    void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
     bool *seen_lengths;          /* [task->max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
@@ -59,9 +57,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
  * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
  * kinds of keys, all under "ashlar.":
  *
- *     what must be the same to resume   the task's options and data, the optimizer, the seed
- *     how far the training is           step, recent (losses), optimizer_state, and the position
- *                                       of the task's batch sampler
+ *     what must be the same     the task's options and data, the optimizer, the seed
+ *     how far the training is   step, recent (losses), optimizer_state, and the position of the
+ *                               task's batch sampler
  *
  * Real numbers are written so that reading them restores every bit.
  */

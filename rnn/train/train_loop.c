@@ -8,7 +8,7 @@
 #include "allocator/base/error.h"
 
 /* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different
- * seeds; large, so that trainings with neighbouring seeds do not share them. */
+ * seeds; large, so that trainings with neighbouring seeds share none. */
 static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
 static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
 
@@ -95,8 +95,8 @@ typedef struct run {
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
 } run;
 
-/* Whether training cannot go on. With loss scaling, gradients that are not finite are harmless: the
- * optimizer skips such a step. */
+/* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
+ * the optimizer skips the step. */
 static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
     return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
 }
@@ -184,7 +184,7 @@ static ashlar_status follow(run *r, size_t step) {
     return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
 }
 
-/* Record how much memory is held after a step: it is queued and has given back its buffers. */
+/* Record how much memory is held after a step, which is queued and has given back its buffers. */
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;

@@ -48,7 +48,7 @@ static const host_kernel *kernel_at(size_t number) {
 
 static cu_result need_context(void) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
     return result == CU_SUCCESS ? ashlar__soft_leave(CU_SUCCESS) : result;
 }
 

@@ -21,7 +21,7 @@ static int made_contexts[SOFT_DEVICES_MAX]; /* Lock: the software device's */
 cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_device ordinal) {
     uintptr_t made = 0;
     (void)flags;
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -53,7 +53,7 @@ cu_result ashlar_fake_ctx_destroy(cu_context context) {
         result = ashlar__soft_ctx_pop_current(NULL);
     }
     if (result == CU_SUCCESS) {
-        result = ashlar__soft_enter();
+        result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     }
     if (result != CU_SUCCESS) {
         return result;
@@ -92,7 +92,7 @@ cu_result ashlar_fake_ctx_set_current(cu_context context) {
 
 cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(&device);
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -102,7 +102,7 @@ cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
 
 /* Everything goes, whoever has retained it. */
 cu_result ashlar_fake_primary_ctx_reset(cu_device ordinal) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -149,7 +149,7 @@ cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, 
 }
 
 cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -171,13 +171,12 @@ cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr 
 static int ordinal_of(cu_ptr ptr) {
     const soft_reservation *found =
         ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
-    const soft_mapping *mapping =
-        found == NULL ? NULL : ashlar__soft_ranges_over(&found->mappings, (uintptr_t)ptr, 1);
+    const soft_mapping *mapping = found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
     return mapping == NULL ? -1 : mapping->memory->device->ordinal;
 }
 
 cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
-    const cu_result result = ashlar__soft_enter();
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -216,7 +215,7 @@ cu_result ashlar_fake_stream_create_with_priority(cu_stream *stream, unsigned in
 /* A stream that the caller names, and leave. */
 static cu_result find_stream(cu_stream handle, const soft_stream **stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_stream(handle, &found);
+    const cu_result result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_COUNT, handle, &found);
     *stream = found;
     return result == CU_SUCCESS ? ashlar__soft_leave(CU_SUCCESS) : result;
 }

@@ -380,7 +380,7 @@ static void begin(world *w) {
     ashlar_config config;
     const unsigned head = next_byte(w), seed = next_byte(w);
     const unsigned mib = head >= 224 ? 512 : 4 + 2 * (head % 7); /* large: growth in steps */
-    (void)snprintf(spec, sizeof spec, "memory=%uMiB,mode=%s,seed=%u", mib,
+    (void)snprintf(spec, sizeof spec, "memory=%uMiB,mode=%s,seed=%u,strict=on", mib,
                    seed % 16 == 15 ? "eager" : "adversarial", seed);
     FUZZ_CHECK(ashlar__soft_configure(spec) == ASHLAR_OK);
     FUZZ_CHECK(ashlar__driver_open_soft(&w->driver) == ASHLAR_OK);

@@ -26,6 +26,10 @@ static const char *const samples[] = {
     "latency=cuMemAlloc:200000+cuMemCreate:50000",
     "latency=cuInit:1000000001,vmm=on",
     "latency=cuInit:1+cuInit:2",
+    "time=on,costs=cuMemCreate:0+cuMemMap:1000000000",
+    "costs=off,time=off",
+    "recycle=on,strict=on",
+    "strict=on,clocks=on",
 };
 
 size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
@@ -64,13 +68,14 @@ static bool is_switch(const char *text, bool *is_on) {
 }
 
 /* NAME:NS, joined by '+'; `text` is cut up. */
-static bool is_latency(char *text, soft_config *config) {
+static bool is_calls(char *text, unsigned long long min_ns, uint32_t *ns_of) {
+    bool is_seen[ASHLAR_DRIVER_FN_COUNT] = {false};
     char *pair;
     while ((pair = strsep(&text, "+")) != NULL) {
         unsigned long long ns;
         char *colon = strchr(pair, ':');
         int fn = 0;
-        if (colon == NULL || !is_number(colon + 1, "", &ns) || ns < 1 || ns > 1000000000) {
+        if (colon == NULL || !is_number(colon + 1, "", &ns) || ns < min_ns || ns > 1000000000) {
             return false;
         }
         *colon = '\0';
@@ -78,20 +83,33 @@ static bool is_latency(char *text, soft_config *config) {
                strcmp(pair, ashlar__driver_fn_name((ashlar_driver_fn)fn)) != 0) {
             fn++;
         }
-        if (fn == ASHLAR_DRIVER_FN_COUNT || config->latency_ns[fn] != 0) {
+        if (fn == ASHLAR_DRIVER_FN_COUNT || is_seen[fn]) {
             return false;
         }
-        config->latency_ns[fn] = (uint32_t)ns;
+        is_seen[fn] = true;
+        ns_of[fn] = (uint32_t)ns;
     }
     return true;
 }
 
-enum { KEYS = 9 };
+static bool is_costs(char *text, soft_config *config) {
+    if (strcmp(text, "off") == 0) {
+        const uint32_t query_ns = config->cost_ns[ASHLAR_DRIVER_FN_event_query];
+        memset(config->cost_ns, 0, sizeof config->cost_ns);
+        config->cost_ns[ASHLAR_DRIVER_FN_event_query] = query_ns;
+        config->has_costs = false;
+        return true;
+    }
+    return strcmp(text, "on") == 0 || is_calls(text, 0, config->cost_ns);
+}
+
+enum { KEYS = 13 };
 
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
-    static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",   "peers",
-                                           "vmm",     "clocks", "batch", "latency"};
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",   "seed",    "peers",
+                                           "vmm",     "clocks", "batch",  "latency", "time",
+                                           "costs",   "strict", "recycle"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -132,20 +150,37 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return is_switch(value, &config->has_clocks);
     case 7:
         return is_switch(value, &config->has_batch);
-    default:
-        return is_latency(value, config);
+    case 8:
+        return is_calls(value, 1, config->latency_ns);
+    case 9:
+        return is_switch(value, &config->has_time);
+    case 10:
+        return is_costs(value, config);
+    case 11:
+        return is_switch(value, &config->is_strict);
+    default: {
+        bool is_on = false;
+        const bool is_good = is_switch(value, &is_on);
+        config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
+        return is_good;
+    }
     }
 }
 
 /* The second reading. */
 static bool is_spec(const char *text, soft_config *config) {
+    soft_config defaults; /* of which only the table of costs is taken */
+    FUZZ_CHECK(ashlar__soft_parse("", &defaults) == ASHLAR_OK);
     *config = (soft_config){.device_count = 1,
                             .memory_bytes = (size_t)4 << 30,
                             .mode = SOFT_EAGER,
                             .seed = 1,
                             .has_peers = true,
                             .has_vmm = true,
-                            .has_batch = true};
+                            .has_batch = true,
+                            .recycle = SOFT_RECYCLE_UNSAID,
+                            .has_costs = true};
+    memcpy(config->cost_ns, defaults.cost_ns, sizeof config->cost_ns);
     char *copy = strdup(text), *rest = copy, *pair;
     FUZZ_CHECK(copy != NULL);
     bool seen[KEYS] = {false}, is_good = true;
@@ -153,6 +188,9 @@ static bool is_spec(const char *text, soft_config *config) {
         is_good = is_pair(pair, seen, config);
     }
     free(copy);
+    if (config->recycle == SOFT_RECYCLE_UNSAID) {
+        config->recycle = config->is_strict ? SOFT_RECYCLE_OFF : SOFT_RECYCLE_ON;
+    }
     return is_good;
 }
 
@@ -160,7 +198,9 @@ static bool is_same(const soft_config *a, const soft_config *b) {
     return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
            a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
            a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
-           a->has_batch == b->has_batch &&
+           a->has_batch == b->has_batch && a->has_time == b->has_time &&
+           a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
+           a->recycle == b->recycle && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
            memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 
@@ -180,6 +220,7 @@ static void check_devices(const char *text, const soft_config *config) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = calloc(bytes + 1, 1);
     FUZZ_CHECK(text != NULL);
+    (void)unsetenv("ASHLAR_SOFT_DEFAULTS"); /* check.h sets it, and it would be read first */
     if (bytes > 0) {
         memcpy(text, data, bytes);
     }

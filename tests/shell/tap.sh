@@ -17,7 +17,8 @@ train=$ASHLAR_BUILD/rnn/ashlar-train
 # library which a test stands on, the stand-in for libcuda.so.1 among them.
 unset ASHLAR_DEVICE ASHLAR_SOFT LD_LIBRARY_PATH
 LC_ALL=C
-export LC_ALL
+ASHLAR_SOFT_DEFAULTS=strict=on # as in check.h
+export LC_ALL ASHLAR_SOFT_DEFAULTS
 
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT

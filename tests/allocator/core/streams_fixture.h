@@ -39,7 +39,7 @@ static inline void check_calls(order_calls *before, order_calls want) {
 }
 
 static inline bool set_up_streams(const char *memory) {
-    char spec[64];
+    char spec[96];
     (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=3,memory=%s", memory);
     atomic_store(&payload_bad_count, 0);
     return set_up(spec);

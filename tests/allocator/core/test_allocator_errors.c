@@ -245,7 +245,7 @@ CASE_WITH(a_blocks_size_can_be_asked_for, set_up("memory=16MiB")) {
     CHECK_ZU(bytes, 7);
 }
 
-CASE_WITH(a_handle_that_names_no_stream_is_refused, set_up("memory=16MiB")) {
+CASE_WITH(a_handle_that_names_no_stream_is_refused, set_up("memory=16MiB," STRICT_NOT_HERE)) {
     const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
     void *out = &out;
     CHECK_FAILS(ashlar_alloc(allocator, 512, nothing, &out), ASHLAR_EDRIVER, "cuStreamGetId");

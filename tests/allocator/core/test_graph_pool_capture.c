@@ -176,7 +176,8 @@ CASE_WITH(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too, set_up
 }
 
 /* The remedy for such a stream is to wait for the whole device, which a capture does not allow. */
-CASE_WITH(a_stream_that_ended_unannounced_waits_for_the_captures_end, set_up_streams("16MiB")) {
+CASE_WITH(a_stream_that_ended_unannounced_waits_for_the_captures_end,
+          set_up_streams("16MiB," ALLOCATOR_ASKS_DEAD_STREAMS)) {
     ashlar_stream doomed = NULL;
     void *out = NULL;
     CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);

@@ -40,7 +40,8 @@ CASE_WITH(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for, set_up_str
 }
 
 /* Neither block is large enough alone, so the record of the stream is met when all is merged. */
-CASE_WITH(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged, set_up("memory=64MiB")) {
+CASE_WITH(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged,
+          set_up("memory=64MiB," ALLOCATOR_ASKS_DEAD_STREAMS)) {
     ashlar_stream stream = new_stream();
     unsigned char *a = take(BIG, stream), *b = take(BIG, streams[1]);
     queue_write(stream, a, BIG, 1);
@@ -55,7 +56,7 @@ CASE_WITH(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged, set_up("mem
     check_owned(streams[2], whole, 2 * BIG);
 }
 
-CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("64MiB")) {
+CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("64MiB," HANDLES_COME_BACK)) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream), *wall = take(2 * MIB, streams[3]);
@@ -80,7 +81,8 @@ CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("64MiB")) {
 }
 
 /* As a program does that destroys streams by the driver, and does not say so. */
-CASE_WITH(a_stream_that_ended_unannounced_is_found_out, set_up_streams("64MiB")) {
+CASE_WITH(a_stream_that_ended_unannounced_is_found_out,
+          set_up_streams("64MiB," HANDLES_COME_BACK)) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(BIG, stream);
@@ -103,7 +105,7 @@ CASE_WITH(a_stream_that_ended_unannounced_is_found_out, set_up_streams("64MiB"))
 }
 
 CASE(a_cached_block_goes_with_its_stream) {
-    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
+    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3," HANDLES_COME_BACK, 16 * MIB));
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
     unsigned char *a = take(1000, stream);

@@ -9,6 +9,7 @@
 #define ASHLAR_DEVICE_FIXTURE_H
 
 #include "tests/check.h"
+#include "tests/strict.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -6,6 +6,7 @@
 #define ASHLAR_TESTS_FREES_FIXTURE_H
 
 #include "tests/check.h"
+#include "tests/strict.h"
 
 #include <stdlib.h>
 

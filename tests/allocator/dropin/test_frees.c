@@ -214,7 +214,7 @@ CASE(without_the_streams_the_host_waits_once_a_batch) {
 }
 
 CASE(a_stream_that_goes_unseen_is_made_up_for) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    REQUIRE(set_up("memory=64MiB,mode=adversarial," DROPIN_ASKS_DEAD_STREAMS, "cache=0"));
     void *ptr = take(2 * MIB);
     use(ptr, 2 * MIB, streams[0]);
     CHECK(driver->table.stream_destroy(streams[0]) == CU_SUCCESS);

@@ -7,8 +7,10 @@
 
 enum { BLOCKS = 8, SIDE = 300 };
 
+#define ADVERSARIAL "mode=adversarial,seed=3"
+
 static bool set_up_adversarial(const ashlar_pinned_config *config) {
-    return set_up_pool("mode=adversarial,seed=3", config);
+    return set_up_pool(ADVERSARIAL, config);
 }
 
 /* jemalloc begins large blocks anywhere in their first page. */
@@ -236,7 +238,8 @@ CASE_WITH(below_the_limit_nobody_waits, set_up_adversarial(NULL)) {
     CHECK_ZU(CALLS(event_synchronize), waits);
 }
 
-CASE_WITH(a_stream_may_be_destroyed_once_it_was_left, set_up_adversarial(NULL)) {
+CASE_WITH(a_stream_may_be_destroyed_once_it_was_left,
+          set_up_pool(ADVERSARIAL "," HANDLES_COME_BACK, NULL)) {
     ashlar_stream stream = NULL, next = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     CHECK(ashlar_pinned_forget_stream(pool, stream) == ASHLAR_OK); /* never named */
@@ -261,7 +264,8 @@ CASE_WITH(a_stream_may_be_destroyed_once_it_was_left, set_up_adversarial(NULL)) 
     ashlar_stream_destroy(device, next);
 }
 
-CASE_WITH(a_stream_that_is_gone_keeps_its_blocks_pending, set_up_adversarial(NULL)) {
+CASE_WITH(a_stream_that_is_gone_keeps_its_blocks_pending,
+          set_up_pool(ADVERSARIAL "," STRICT_NOT_HERE, NULL)) {
     ashlar_stream stream = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     give_pinned_on(take_pinned(5000), stream);

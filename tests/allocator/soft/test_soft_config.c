@@ -1,4 +1,5 @@
 /* test_soft_config.c - the ASHLAR_SOFT line, opening the software device, contexts. */
+#define CHECK_SOFT_DEFAULTS "" /* what a line says is looked at here, and answers to mistakes */
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -116,6 +117,13 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"latency=cuMemAll:5", "latency", "cuMemAll:5", "cuMemAlloc:"},
         {"latency=cuInit:5+", "latency", "cuInit:5+", "NAME:NS"},
         {"latency=cuInit:5+cuMemAlloc:6+cuInit:7", "latency", "cuInit:7", "each name once"},
+        {"strict=1", "strict", "1", "on or off"},
+        {"recycle=lifo", "recycle", "lifo", "on or off"},
+        {"time=1", "time", "1", "on or off"},
+        {"costs=", "costs", "", "on, off, or NAME:NS"},
+        {"costs=half", "costs", "half", "NAME:NS"},
+        {"costs=cuMemAlloc:1000000001", "costs", "cuMemAlloc:1000000001", "0 to 1000000000 ns"},
+        {"costs=cuInit:0+cuInit:0", "costs", "cuInit:0", "each name once"},
         {"speed=1", "speed", "1", ", seed, "},
         {"devices=1,,seed=2", "unknown key", "", ", devices, "},
         {"devices=1,", "unknown key", "", ", devices, "},
@@ -130,6 +138,34 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         CHECK_HAS(ashlar_error_detail(), bad[i].value);
         CHECK_HAS(ashlar_error_detail(), bad[i].allowed);
     }
+}
+
+CASE(strict_devices_recycle_no_handles_unless_they_are_to) {
+    static const struct {
+        const char *defaults, *spec;
+        bool is_strict;
+        soft_recycle recycle;
+    } lines[] = {
+        {"", "", false, SOFT_RECYCLE_ON},
+        {"", "strict=on", true, SOFT_RECYCLE_OFF},
+        {"", "recycle=on,strict=on", true, SOFT_RECYCLE_ON},
+        {"", "recycle=off", false, SOFT_RECYCLE_OFF},
+        {"strict=on", "", true, SOFT_RECYCLE_OFF},
+        {"strict=on", "strict=off", false, SOFT_RECYCLE_ON},
+        {"strict=on,recycle=on", "memory=1GiB", true, SOFT_RECYCLE_ON},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        soft_config config = {0};
+        setenv("ASHLAR_SOFT_DEFAULTS", lines[i].defaults, 1);
+        CHECK(ashlar__soft_parse(lines[i].spec, &config) == ASHLAR_OK);
+        CHECK(config.is_strict == lines[i].is_strict);
+        CHECK(config.recycle == lines[i].recycle);
+    }
+    soft_config config = {.device_count = 99};
+    setenv("ASHLAR_SOFT_DEFAULTS", "strict=very", 1);
+    CHECK_FAILS(ashlar__soft_parse("", &config), ASHLAR_EINVAL, "strict=very");
+    CHECK(config.device_count == 99);
+    setenv("ASHLAR_SOFT_DEFAULTS", "", 1);
 }
 
 CASE(failed_configuration_leaves_the_devices_alone) {

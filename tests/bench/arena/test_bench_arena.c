@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bench/arena/arena_cases.h"
 #include "bench/arena/arena_setup.h"
-#include "tests/allocator/base/file_fixture.h"
 #include "arena/compute/workers.h"
 
 /* ---- copies ---- */
@@ -25,11 +23,15 @@ CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
         src[i] = (unsigned char)(i * 31 + i / 251);
     }
     for (int i = 0; i < 4; i++) {
-        const ashlar_copy_work work = {
-            .dst = dst, .src = src, .bytes = BYTES, .times = 2, .is_shared = (i & 1) != 0};
+        ashlar_copy_work work = {.dst = dst,
+                                 .src = src,
+                                 .bytes = BYTES,
+                                 .times = 2,
+                                 .is_shared = (i & 1) != 0,
+                                 .is_loop = i < 2};
         memset(dst, 0, BYTES);
         memset(dst + BYTES, 0xee, GUARD);
-        (i < 2 ? ashlar__copy_by_loop : ashlar__copy_by_memcpy)(&work);
+        ashlar__arena_copy(&work);
         CHECK(memcmp(dst, src, BYTES) == 0);
         CHECK(dst[BYTES] == 0xee);
     }
@@ -48,7 +50,7 @@ CASE(cases_are_what_they_say) {
     for (size_t i = 0; i < count; i++) {
         ashlar_arena *one = NULL;
         CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-        CHECK(ashlar__arena_case_declare(&all[i], true, one) == ASHLAR_OK);
+        CHECK(all[i].declare(one, true) == ASHLAR_OK);
         CHECK_ZU(ashlar_arena_tensor_count(one), counts[i]);
         if (smoke_elements[i] != 0) {
             CHECK_ZU(ashlar_arena_elements(one), smoke_elements[i]);
@@ -57,7 +59,7 @@ CASE(cases_are_what_they_say) {
     }
     ashlar_arena *large = NULL;
     CHECK(ashlar_arena_create(&large) == ASHLAR_OK);
-    CHECK(ashlar__arena_case_declare(&all[3], false, large) == ASHLAR_OK);
+    CHECK(all[3].declare(large, false) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_elements(large), (size_t)1 << 25);
     ashlar_arena_destroy(large);
 }
@@ -67,7 +69,7 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
     const ashlar_arena_case *all = ashlar__arena_cases(&count);
     ashlar_arena *one = NULL;
     CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-    CHECK(ashlar__arena_case_declare(&all[2], false, one) == ASHLAR_OK);
+    CHECK(all[2].declare(one, false) == ASHLAR_OK);
     for (size_t i = 0; i < ashlar_arena_tensor_count(one); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(one, i, &info);
@@ -127,78 +129,69 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     CHECK(access(gone, F_OK) != 0);
 }
 
-CASE(only_known_names_are_taken) {
+static FILE *nowhere; /* where the benchmark prints */
+
+static ashlar_bench_request request_of(const char *workload) {
+    return (ashlar_bench_request){.is_smoke = true,
+                                  .out = nowhere,
+                                  .device = "soft",
+                                  .workloads = {.items = {workload}, .count = 1}};
+}
+
+CASE(cases_are_named_alone_or_with_an_operation) {
     static const char *const good[] = {"model", "large/adamw", "10000_tensors/checkpoint"};
-    static const char *const bad[] = {"",          "mode",        "models", "large/",
-                                      "large/sgd", "large-adamw", "adamw"};
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        const ashlar_bench_arena_config config = {.wanted = {.items = {good[i]}, .count = 1}};
-        CHECK(ashlar__bench_arena_check(&config) == ASHLAR_OK);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const ashlar_bench_arena_config config = {.wanted = {.items = {bad[i]}, .count = 1}};
-        CHECK(ashlar__bench_arena_check(&config) == ASHLAR_EINVAL);
+    static const char *const bad[] = {"large/sgd", "large-adamw", "adamw"};
+    for (size_t i = 0; i < 3; i++) {
+        const ashlar_bench_request yes = request_of(good[i]), no = request_of(bad[i]);
+        CHECK(ashlar__benchmark_check(&ashlar__benchmark_arena, &yes) == ASHLAR_OK);
+        CHECK(ashlar__benchmark_check(&ashlar__benchmark_arena, &no) == ASHLAR_EINVAL);
     }
 }
 
 /* ---- rows ---- */
 
-static void add(ashlar_arena_rows *rows, const char *name, ashlar_arena_operation operation,
-                size_t subject, double ns) {
-    const ashlar_arena_row row = {.case_name = name,
-                                  .operation = operation,
-                                  .subject = subject,
-                                  .ns = ns,
-                                  .bytes = 1000,
-                                  .copy_bytes_per_s = 2e9,
-                                  .memcpy_bytes_per_s = 4e9};
-    CHECK(ashlar__arena_rows_add(rows, &row) == ASHLAR_OK);
+/* As add_rows() fills them, but for the speeds. */
+static void add(ashlar_rows *rows, const char *name, const char *operation, const char *subject,
+                double ns, double over_copy) {
+    const ashlar_row row = {{
+        [ASHLAR_ARENA_CASE].text = name,
+        [ASHLAR_ARENA_OPERATION].text = operation,
+        [ASHLAR_ARENA_SUBJECT].text = subject,
+        [ASHLAR_ARENA_NS].number = ns,
+        [ASHLAR_ARENA_OVER_COPY].number = over_copy,
+    }};
+    CHECK(ashlar__rows_add(rows, &row) == ASHLAR_OK);
 }
 
-static const char *text_of(void (*print)(FILE *, const ashlar_arena_rows *),
-                           const ashlar_arena_rows *rows) {
+static const char *judge(double copied, double scattered) {
     static char text[4096];
+    ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
     FILE *file = tmpfile();
     if (file == NULL) {
         return "no temporary file";
     }
-    print(file, rows);
+    add(&rows, "large", "adamw", "arena", 625, copied);
+    add(&rows, "large", "adamw", "per_tensor", 593, 1);
+    add(&rows, "large", "adamw", "lists_of_36", 593, 1);
+    add(&rows, "10000_tensors", "adamw", "arena", 100, 0.1);
+    add(&rows, "10000_tensors", "adamw", "per_tensor", scattered, 1);
+    add(&rows, "10000_tensors", "zero", "arena", 100, 1);
+    add(&rows, "10000_tensors", "zero", "per_tensor", 95, 1);
+    add(&rows, "10000_tensors", "flatten", "arena", 100, 1);
+    add(&rows, "10000_tensors", "flatten", "per_tensor", 9, 1);
+    add(&rows, "model", "adamw", "arena", 100, 1);
+    add(&rows, "model", "adamw", "lists_of_36", 10, 1);
+    ashlar__rows_fill_ratios(&rows, 0, ASHLAR_ARENA_OVER_ARENA, ASHLAR_ARENA_NS, "arena");
+    ashlar__rows_print_targets(file, &rows);
+    ashlar__rows_finish(&rows);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     (void)fclose(file);
     return text;
 }
 
-static void print_second(FILE *out, const ashlar_arena_rows *rows) {
-    ashlar__arena_rows_print(out, rows, 1);
-}
-
-CASE(the_table_has_ratios_to_the_copies_and_the_arena) {
-    ashlar_arena_rows rows = {0};
-    add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 0, 500);
-    add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 1, 2000);
-    add(&rows, "large", ASHLAR_ARENA_OPERATION_NORM, 2, 1000);
-    const char *text = text_of(print_second, &rows);
-    CHECK_HAS(text, "model         adamw      per_tensor           2.0     0.50    0.25      0.12 "
-                    "    4.00\n");
-    CHECK_HAS(text, "large         norm       lists_of_36          1.0     1.00    0.50      0.25 "
-                    "       -\n");
-    ashlar__arena_rows_finish(&rows);
-    CHECK(rows.items == NULL && rows.count == 0);
-}
-
 CASE(the_targets_are_judged_where_they_can_be) {
-    ashlar_arena_rows rows = {0};
-    add(&rows, "large", ASHLAR_ARENA_OPERATION_ADAMW, 0, 625); /* 1.6 GB/s */
-    add(&rows, "large", ASHLAR_ARENA_OPERATION_ADAMW, 1, 593);
-    add(&rows, "large", ASHLAR_ARENA_OPERATION_ADAMW, 2, 593);
-    add(&rows, "10000_tensors", ASHLAR_ARENA_OPERATION_ADAMW, 0, 100);
-    add(&rows, "10000_tensors", ASHLAR_ARENA_OPERATION_ADAMW, 1, 299);
-    add(&rows, "10000_tensors", ASHLAR_ARENA_OPERATION_ZERO, 0, 100);
-    add(&rows, "10000_tensors", ASHLAR_ARENA_OPERATION_ZERO, 1, 95);
-    add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 0, 100);
-    add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 2, 10);
-    const char *text = text_of(ashlar__arena_rows_print_targets, &rows);
+    const char *text = judge(0.8, 299);
     CHECK_HAS(text, "met      large         adamw       bytes per second / copy loop's         "
                     "0.800  (at least 0.8)\n");
     CHECK_HAS(text, "NOT MET  large         adamw       per_tensor / arena                     "
@@ -207,51 +200,40 @@ CASE(the_targets_are_judged_where_they_can_be) {
                     "2.990  (at least 3)\n");
     CHECK_HAS(text, "met      10000_tensors zero        per_tensor / arena                     "
                     "0.950  (at least 0.95)\n");
-    CHECK(strstr(text, "model") == NULL && strstr(text, "1.000") == NULL);
-    rows.items[0].ns = 626;
-    rows.items[4].ns = 300;
-    text = text_of(ashlar__arena_rows_print_targets, &rows);
+    CHECK(strstr(text, "model") == NULL && strstr(text, "flatten") == NULL);
+    text = judge(0.799, 300);
     CHECK_HAS(text, "NOT MET  large         adamw       bytes per second");
     CHECK_HAS(text, "met      10000_tensors adamw       per_tensor / arena                     "
                     "3.000  (at least 3)\n");
-    ashlar__arena_rows_finish(&rows);
 }
 
-CASE(json_has_a_row_each) {
-    ashlar_arena_rows rows = {0};
-    unsigned char text[FILE_MAX_BYTES];
-    for (size_t i = 0; i < 70; i++) {
-        add(&rows, "model", ASHLAR_ARENA_OPERATION_FLATTEN, 2, 500);
+/* Speeds are bytes of the operation per second, and ratios those of the same round's copies. */
+CASE_WITH(rows_have_speeds_and_their_ratios, set_up("memory=1GiB")) {
+    ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
+    const ashlar_bench_request request = request_of("large/norm");
+    REQUIRE(ashlar__benchmark_arena.run(&request, &rows, NULL) == ASHLAR_OK);
+    CHECK_ZU(rows.count, 3);
+    const ashlar_rows_cell *arena = rows.items[0].cells;
+    for (size_t i = 0; i < rows.count; i++) {
+        const ashlar_rows_cell *cells = rows.items[i].cells;
+        const double speed = cells[ASHLAR_ARENA_BYTES_PER_S].number;
+        CHECK_NEAR(speed * cells[ASHLAR_ARENA_NS].number, 4e9 * 64 * 4096, 0, 1e-9);
+        CHECK_NEAR(cells[ASHLAR_ARENA_OVER_COPY].number *
+                       cells[ASHLAR_ARENA_COPY_BYTES_PER_S].number,
+                   speed, 0, 1e-9);
+        CHECK_NEAR(cells[ASHLAR_ARENA_OVER_ARENA].number * arena[ASHLAR_ARENA_NS].number,
+                   cells[ASHLAR_ARENA_NS].number, 0, 1e-9);
     }
-    rows.count = 1;
-    CHECK(ashlar__arena_rows_write(path, &rows) == ASHLAR_OK);
-    text[read_bytes(text)] = '\0';
-    CHECK(strcmp((char *)text, "[\n  {\n    \"case\": \"model\",\n    \"operation\": \"flatten\",\n"
-                               "    \"subject\": \"lists_of_36\",\n    \"ns\": 500,\n"
-                               "    \"bytes_per_s\": 2000000000,\n"
-                               "    \"copy_bytes_per_s\": 2000000000,\n"
-                               "    \"over_arena\": null\n  }\n]\n") == 0);
-    add(&rows, "model", ASHLAR_ARENA_OPERATION_FLATTEN, 0, 400);
-    CHECK(ashlar__arena_rows_write(path, &rows) == ASHLAR_OK);
-    text[read_bytes(text)] = '\0';
-    CHECK_HAS((char *)text, "\"over_arena\": 1.25\n");
-    CHECK(ashlar__arena_rows_write("/nowhere/at/all.json", &rows) == ASHLAR_EIO);
-    ashlar__arena_rows_finish(&rows);
-}
-
-CASE(without_host_memory_no_row_is_added) {
-    ashlar_arena_rows rows = {0};
-    const ashlar_arena_row row = {.case_name = "model"};
-    HOST_FAILS_AT(1, CHECK(ashlar__arena_rows_add(&rows, &row) == ASHLAR_EHOSTMEM));
-    CHECK_ZU(rows.count, 0);
+    ashlar__rows_finish(&rows);
 }
 
 int main(void) {
-    if (!make_folder()) {
+    nowhere = fopen("/dev/null", "w");
+    if (nowhere == NULL) {
         return 1;
     }
     ashlar__workers_set_count(2);
     check_run_cases();
-    remove_folder();
+    (void)fclose(nowhere);
     return check_report();
 }

@@ -5,7 +5,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "bench/arena/arena_cases.h"
+#include "bench/arena/arena_setup.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 #include "arena/compute/workers.h"
@@ -118,8 +118,8 @@ static void run_steps(void) {
 
 CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK_ZU(ashlar__per_tensor_list_count(scattered[PER_TENSOR]), TENSORS);
-    CHECK_ZU(ashlar__per_tensor_list_count(scattered[LISTS]), 3);
+    CHECK_ZU(scattered[PER_TENSOR]->list_count, TENSORS);
+    CHECK_ZU(scattered[LISTS]->list_count, 3);
     size_t before = CALLS(launch_host_func);
     CHECK(ashlar_optimizer_step(optimizer, 1e-2, 1, streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 1);
@@ -155,7 +155,7 @@ CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up
     const double sum = *ashlar_optimizer_sum_address(optimizer);
     CHECK(sum > 0.01);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK_NEAR(*ashlar__per_tensor_sum_address(scattered[i]), sum, 0, 1e-12);
+        CHECK_NEAR(scattered[i]->scalars->sum, sum, 0, 1e-12);
     }
     run_steps();
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -185,10 +185,9 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
         synchronize();
         CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
         CHECK(*(float *)ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 5) != 0);
-        CHECK(*ashlar__per_tensor_pointer(scattered[i], 7) ==
-              ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 7));
+        CHECK(scattered[i]->pointers[7] == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 7));
         ashlar__per_tensor_scatter(scattered[i]);
-        CHECK(*ashlar__per_tensor_pointer(scattered[i], 7) ==
+        CHECK(scattered[i]->pointers[7] ==
               ashlar__per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
     }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
@@ -200,12 +199,12 @@ CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) 
         CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
         synchronize();
         for (size_t k = 0; k < TENSORS; k++) {
-            CHECK(memcmp(ashlar__per_tensor_replica(scattered[i], k),
+            CHECK(memcmp(scattered[i]->replica[k],
                          ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, k),
                          sizes[k % SIZES] * sizeof(float)) == 0);
         }
         ashlar__per_tensor_drop_replica(scattered[i]);
-        CHECK(ashlar__per_tensor_replica(scattered[i], 0) == NULL);
+        CHECK(scattered[i]->replica[0] == NULL);
     }
 }
 
@@ -298,7 +297,7 @@ CASE(calls_that_fail_are_reported_and_leave_nothing) {
     CHECK(ashlar__per_tensor_zero(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
     CHECK(ashlar__per_tensor_flatten(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    CHECK(*ashlar__per_tensor_pointer(scattered[PER_TENSOR], 0) ==
+    CHECK(scattered[PER_TENSOR]->pointers[0] ==
           ashlar__per_tensor_view(scattered[PER_TENSOR], ASHLAR_REGION_PARAMETERS, 0));
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
     CHECK(ashlar__per_tensor_replicate(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);

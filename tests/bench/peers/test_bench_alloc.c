@@ -1,56 +1,38 @@
 /*
- * test_bench_alloc.c - which workloads and subjects the benchmark takes by name. That it measures
- * them is seen from a shell (shell_bench.sh).
+ * test_bench_alloc.c - which workloads and subjects the benchmark takes by name, and what its rows
+ * are held to. That it measures them is seen from a shell (shell_bench.sh).
  */
 #include "bench/peers/bench_alloc.h"
 
+#include <math.h>
+
+#include <ashlar/device.h>
+
 #include "tests/check.h"
+#include "allocator/base/error.h"
 #include "allocator/soft/soft.h"
 
-static ashlar_bench_config config_of(const char *workload, const char *subject) {
-    ashlar_bench_config config = {0};
-    if (workload != NULL) {
-        config.workloads.items[config.workloads.count++] = workload;
-    }
-    if (subject != NULL) {
-        config.subjects.items[config.subjects.count++] = subject;
-    }
-    return config;
+static ashlar_bench_request request_of(const char *workload, const char *subject) {
+    return (ashlar_bench_request){
+        .workloads = {.items = {workload}, .count = workload != NULL},
+        .subjects = {.items = {subject}, .count = subject != NULL},
+    };
 }
 
-CASE(names_of_workloads_may_have_a_variant) {
-    static const char *const good[] = {"one_size",    "one_size/4096", "one_size/4096-fragmented",
-                                       "mix/reverse", "random",        "rnn_warm"};
-    static const char *const bad[] = {"one",      "one_size/", "one_size/7",
-                                      "mix/4096", "one_sizes", "rnn_warm/x"};
+CASE(every_list_and_subject_has_its_name) {
+    static const char *const good[] = {"one_size/4096-fragmented", "mix/reverse", "rnn_warm"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        const ashlar_bench_config config = config_of(good[i], NULL);
-        CHECK(ashlar__bench_check(&config) == ASHLAR_OK);
+        const ashlar_bench_request request = request_of(good[i], "floor");
+        CHECK(ashlar__benchmark_check(&ashlar__benchmark_alloc, &request) == ASHLAR_OK);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const ashlar_bench_config config = config_of(bad[i], NULL);
-        CHECK_FAILS(ashlar__bench_check(&config), ASHLAR_EINVAL, bad[i]);
-        CHECK_HAS(ashlar_error_detail(), "rnn_cold"); /* what there is */
-    }
-}
-
-CASE(a_subject_that_is_not_there_is_refused) {
-    const ashlar_bench_config good = config_of(NULL, "floor"), bad = config_of("mix", "tcmalloc");
-    CHECK(ashlar__bench_check(&good) == ASHLAR_OK);
-    CHECK_FAILS(ashlar__bench_check(&bad), ASHLAR_EINVAL, "tcmalloc");
-    CHECK_HAS(ashlar_error_detail(), " ashlar floor");
-    CHECK_HAS(ashlar_error_detail(), " glibc driver cuda_async plan none");
-}
-
-CASE(every_name_of_several_is_checked) {
-    ashlar_bench_config config = config_of("mix", "floor");
-    config.workloads.items[config.workloads.count++] = "random";
-    CHECK(ashlar__bench_check(&config) == ASHLAR_OK);
-    config.workloads.items[config.workloads.count++] = "chaos";
-    CHECK(ashlar__bench_check(&config) == ASHLAR_EINVAL);
-    config.workloads.count--;
-    config.subjects.items[config.subjects.count++] = "ceiling";
-    CHECK(ashlar__bench_check(&config) == ASHLAR_EINVAL);
+    const ashlar_bench_request step = request_of("rnn_step/64", NULL);
+    CHECK(ashlar__benchmark_check(&ashlar__benchmark_plan, &step) == ASHLAR_OK);
+    CHECK_FAILS(ashlar__benchmark_check(&ashlar__benchmark_alloc, &step), ASHLAR_EINVAL,
+                "rnn_cold"); /* what there is */
+    const ashlar_bench_request bad = request_of("mix", "tcmalloc");
+    CHECK_FAILS(ashlar__benchmark_check(&ashlar__benchmark_alloc, &bad), ASHLAR_EINVAL, "tcmalloc");
+    CHECK_HAS(ashlar_error_detail(), " ashlar, floor");
+    CHECK_HAS(ashlar_error_detail(), " glibc, driver, cuda_async, plan, none");
 }
 
 /* Two driver calls a pair tell how many were run, in whole lists of 256. */
@@ -59,12 +41,175 @@ CASE(pairs_alone_are_run_as_often_as_asked) {
     ashlar_driver_counts before, after;
     REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    const ashlar_bench_config config = config_of("mix", "driver"); /* the workload is not asked */
+    ashlar_bench_request request = request_of("mix", "driver"); /* the workload is not asked */
+    request.pairs = 600;
+    request.out = stdout;
+    request.device = "soft";
     ashlar_device_get_counts(device, &before);
-    CHECK(ashlar__bench_pairs(device, &config, 600) == ASHLAR_OK);
+    CHECK(ashlar__benchmark_run(&ashlar__benchmark_alloc, &request) == ASHLAR_OK);
     ashlar_device_get_counts(device, &after);
     CHECK_ZU(after.memory - before.memory, 2 * 768);
     ashlar_device_close(device);
+}
+
+/* ---- targets ---- */
+
+static ashlar_rows rows;
+
+static void add(const char *workload, const char *variant, double threads, const char *subject,
+                double ns_pair) {
+    ashlar_row row = {{
+        [ASHLAR_ALLOC_WORKLOAD].text = workload,
+        [ASHLAR_ALLOC_VARIANT].text = variant,
+        [ASHLAR_ALLOC_THREADS].number = threads,
+        [ASHLAR_ALLOC_SUBJECT].text = subject,
+    }};
+    for (size_t i = ASHLAR_ALLOC_NS_PAIR; i < ASHLAR_ALLOC_COLUMNS; i++) {
+        row.cells[i].number = NAN;
+    }
+    row.cells[ASHLAR_ALLOC_NS_PAIR].number = ns_pair;
+    CHECK(ashlar__rows_add(&rows, &row) == ASHLAR_OK);
+}
+
+static void set(size_t row, size_t column, double number) {
+    rows.items[row].cells[column].number = number;
+}
+
+/* Print the targets of all rows, and forget these. */
+static const char *judge(void) {
+    static char text[8192];
+    FILE *file = tmpfile();
+    if (file == NULL) {
+        return "no temporary file";
+    }
+    rows.form = ashlar__benchmark_alloc.form;
+    ashlar__alloc_fill(&rows, 0);
+    ashlar__rows_print_targets(file, &rows);
+    ashlar__rows_finish(&rows);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
+    return text;
+}
+
+static size_t lines_of(const char *text) {
+    size_t count = 0;
+    for (; *text != '\0'; text++) {
+        count += *text == '\n';
+    }
+    return count;
+}
+
+/* The whole line, so that verdict and limit are seen together. */
+static bool has_line(const char *text, const char *verdict, const char *what, const char *limit) {
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        char copy[256];
+        snprintf(copy, sizeof copy, "%.*s", (int)strcspn(line, "\n"), line);
+        if (strncmp(copy, verdict, strlen(verdict)) == 0 && strstr(copy, what) != NULL &&
+            strstr(copy, limit) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *judge_one_size(double one, double two) {
+    add("one_size", "4096", 1, "ashlar", one);
+    add("one_size", "4096", 1, "floor", 10);
+    add("one_size", "4096", 1, "cub", 99);
+    add("one_size", "4096", 2, "ashlar", two);
+    add("one_size", "4096", 2, "floor", 10);
+    add("one_size", "4096", 2, "cub", 331);
+    return judge();
+}
+
+CASE(one_size_is_held_against_floor_cub_and_one_thread) {
+    const char *text = judge_one_size(20, 22);
+    CHECK_ZU(lines_of(text), 4);
+    CHECK(has_line(text, "met", "pair cost / floor", "2.000  (at most 2)"));
+    CHECK(has_line(text, "NOT MET", "CUB / ashlar", "4.950  (at least 5)"));
+    CHECK(has_line(text, "met", "throughput", "1.818  (at least 1.8)"));
+    CHECK(has_line(text, "met", "CUB / ashlar", "15.045  (at least 15)"));
+    text = judge_one_size(20.1, 22.5);
+    CHECK(has_line(text, "NOT MET", "pair cost / floor", "2.010  (at most 2)"));
+    CHECK(has_line(text, "NOT MET", "throughput", "1.787  (at least 1.8)"));
+    CHECK(has_line(text, "NOT MET", "CUB / ashlar", "14.711  (at least 15)"));
+}
+
+CASE(mixed_sizes_are_held_to_memory_too) {
+    static const char *const names[][2] = {{"mix", "reverse"}, {"mix", "shuffled"}, {"random", ""}};
+    for (size_t i = 0; i < 3; i++) {
+        add(names[i][0], names[i][1], 1, "ashlar", 80);
+        add(names[i][0], names[i][1], 1, "floor", 10);
+        set(0, ASHLAR_ALLOC_RESERVED_OVER_LIVE, 1.06);
+        const char *text = judge();
+        CHECK_ZU(lines_of(text), 2);
+        CHECK(has_line(text, "met", "pair cost / floor", "8.000  (at most 8)"));
+        CHECK(has_line(text, "NOT MET", "reserved / peak live", "1.060  (at most 1.05)"));
+    }
+}
+
+CASE(rnn_steps_are_held_to_memory_and_driver_calls) {
+    add("rnn_warm", "", 1, "ashlar", 80);
+    set(0, ASHLAR_ALLOC_RESERVED_OVER_LIVE, 1.03);
+    set(0, ASHLAR_ALLOC_DRIVER_CALLS, 4);
+    add("rnn_cold", "", 1, "ashlar", 80);
+    set(1, ASHLAR_ALLOC_RESERVED_OVER_LIVE, 1.05);
+    set(1, ASHLAR_ALLOC_DRIVER_CALLS, 400);
+    const char *text = judge();
+    CHECK_ZU(lines_of(text), 3);
+    CHECK(has_line(text, "NOT MET  rnn_warm", "reserved / peak live", "1.030  (at most 1.02)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "driver calls", "4.000  (at most 3)"));
+    CHECK(has_line(text, "met      rnn_cold", "reserved / peak live", "1.050  (at most 1.05)"));
+}
+
+static const char *judge_plan(double ns, double reserved, double calls) {
+    add("rnn_step", "64", 1, "ashlar", 20);
+    add("rnn_step", "64", 1, "floor", 1);
+    add("rnn_step", "64", 1, "plan", ns);
+    add("rnn_warm", "", 1, "plan", 20);
+    set(3, ASHLAR_ALLOC_DRIVER_CALLS, calls);
+    set(3, ASHLAR_ALLOC_RESERVED_OVER_LIVE, reserved);
+    return judge();
+}
+
+CASE(a_plan_is_held_against_the_cache_and_to_memory) {
+    const char *text = judge_plan(20, 1.02, 1);
+    CHECK_ZU(lines_of(text), 3);
+    CHECK(has_line(text, "met      rnn_step  64", "replayed pair", "1.000  (at most 1)"));
+    CHECK(has_line(text, "met      rnn_warm", "plan's reserved / peak", "1.020  (at most 1.02)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "driver calls", "1.000  (at most 0)"));
+    text = judge_plan(20.1, 1.021, 0);
+    CHECK(has_line(text, "NOT MET  rnn_step  64", "replayed pair", "1.005  (at most 1)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "plan's reserved / peak", "1.021  (at most 1.02)"));
+    CHECK(has_line(text, "met      rnn_warm", "driver calls", "0.000  (at most 0)"));
+}
+
+CASE(instructions_are_held_to_130_and_a_replays_to_the_caches) {
+    for (size_t i = 0; i < 2; i++) {
+        add("one_size", "4096-instructions", 1, "plan", NAN);
+        set(0, ASHLAR_ALLOC_INSTRUCTIONS, 195);
+        add("one_size", "4096-instructions", 1, "ashlar", NAN);
+        set(1, ASHLAR_ALLOC_INSTRUCTIONS, i == 0 ? 130 : 130.1);
+        const char *text = judge();
+        CHECK_ZU(lines_of(text), 2);
+        CHECK(has_line(text, "NOT MET", "instructions replayed", "(at most 1)"));
+        CHECK(
+            has_line(text, i == 0 ? "met" : "NOT MET", "instructions of a pair", "(at most 130)"));
+    }
+}
+
+CASE(what_was_not_measured_is_not_judged) {
+    add("one_size", "4096", 1, "ashlar", 20);
+    add("one_size", "4096", 1, "jemalloc", 20);
+    add("one_size", "4096-fragmented", 1, "ashlar", 100);
+    add("one_size", "4096-fragmented", 1, "floor", 10);
+    add("one_size", "512", 2, "ashlar", 100);
+    add("mix", "reverse", 2, "ashlar", 100);
+    add("mix", "reverse", 2, "floor", 1);
+    add("one_size", "4096-instructions", 1, "plan", NAN);
+    set(7, ASHLAR_ALLOC_INSTRUCTIONS, 1);
+    CHECK_ZU(strlen(judge()), 0);
 }
 
 RUN_CASES()

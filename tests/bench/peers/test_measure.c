@@ -403,7 +403,7 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
     ashlar_measurement results[ASHLAR_PEERS_MAX];
     size_t count = 0;
     for (size_t i = 0, all = ashlar__peers(peers); i < all; i++) {
-        if (peers[i] != ashlar__peer_cuda_async()) { /* which is not for this device */
+        if (peers[i] != &ashlar__peer_cuda_async) { /* which is not for this device */
             peers[count++] = peers[i];
         }
     }
@@ -423,8 +423,7 @@ CASE(every_subject_runs_on_one_thread_and_on_two) {
 }
 
 CASE(driver_calls_are_those_of_one_run_of_the_body) {
-    const ashlar_peer *peers[] = {ashlar__peer_driver(), ashlar__peer_ashlar(),
-                                  ashlar__peer_floor()};
+    const ashlar_peer *peers[] = {&ashlar__peer_driver, &ashlar__peer_ashlar, &ashlar__peer_floor};
     ashlar_measurement results[3];
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
@@ -437,7 +436,7 @@ CASE(driver_calls_are_those_of_one_run_of_the_body) {
 }
 
 CASE(the_prologue_is_not_counted) {
-    const ashlar_peer *peer = ashlar__peer_ashlar();
+    const ashlar_peer *peer = &ashlar__peer_ashlar;
     ashlar_measurement result;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
@@ -453,7 +452,7 @@ CASE_WITH(ashlar_and_the_list_agree_on_what_is_live, set_up("memory=16GiB")) {
     const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);
-        const ashlar_peer *peer = ashlar__peer_ashlar();
+        const ashlar_peer *peer = &ashlar__peer_ashlar;
         static void *variables[8192];
         void *self = NULL;
         REQUIRE(w.variable_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
@@ -477,7 +476,7 @@ CASE_WITH(ashlar_and_the_list_agree_on_what_is_live, set_up("memory=16GiB")) {
 /* --- failures -------------------------------------------------------------------------------- */
 
 CASE(any_lack_of_host_memory_ends_cleanly) {
-    const ashlar_peer *peers[] = {ashlar__peer_ashlar(), ashlar__peer_floor(), &counting};
+    const ashlar_peer *peers[] = {&ashlar__peer_ashlar, &ashlar__peer_floor, &counting};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 1, 1};
@@ -498,7 +497,7 @@ CASE(any_lack_of_host_memory_ends_cleanly) {
 }
 
 CASE(any_failing_driver_call_ends_cleanly) {
-    const ashlar_peer *peers[] = {&counting, ashlar__peer_driver(), ashlar__peer_ashlar()};
+    const ashlar_peer *peers[] = {&counting, &ashlar__peer_driver, &ashlar__peer_ashlar};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("512");
     const ashlar_measure_config config = {device, 1, 1, 1};

@@ -62,7 +62,7 @@ CASE(a_loaded_peer_is_a_subject) {
     CHECK_ZU(count_peers(), count + 1);
     const ashlar_peer *peer = ashlar__peer_find("stone");
     REQUIRE(peer != NULL && peer == ashlar__peer_loaded(0) && ashlar__peer_loaded(1) == NULL);
-    CHECK(ashlar__peer_is_loaded(peer) && !ashlar__peer_is_loaded(ashlar__peer_floor()));
+    CHECK(ashlar__peer_is_loaded(peer) && !ashlar__peer_is_loaded(&ashlar__peer_floor));
     CHECK(peer->give == NULL && peer->hides_calls);
     void *self = peer->origin;
     REQUIRE(peer->create(device, &self) == ASHLAR_OK);
@@ -128,7 +128,7 @@ CASE(there_is_room_for_a_few) {
     check_refused("full.so", "room for 7");
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar__peers(peers);
-    CHECK(peers[count - 1] == ashlar__peer_none() && peers[count - 2] == ashlar__peer_plan());
+    CHECK(peers[count - 1] == &ashlar__peer_none && peers[count - 2] == &ashlar__peer_plan);
     CHECK(peers[count - 3] == ashlar__peer_find("quarry4"));
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }

@@ -97,7 +97,7 @@ CASE_WITH(no_subject_hands_out_a_byte_twice, set_up()) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar__peers(peers);
     for (size_t i = 0; i < count; i++) {
-        if (peers[i] != ashlar__peer_none() && peers[i] != ashlar__peer_cuda_async()) {
+        if (peers[i] != &ashlar__peer_none && peers[i] != &ashlar__peer_cuda_async) {
             check_blocks(peers[i]);
         }
     }
@@ -111,14 +111,14 @@ CASE(subjects_are_found_by_name) {
         REQUIRE(peer != NULL);
         CHECK(strcmp(peer->name, always[i]) == 0);
     }
-#define X(name) CHECK(ashlar__peer_find(#name) == ashlar__peer_##name());
+#define X(name) CHECK(ashlar__peer_find(#name) == &ashlar__peer_##name);
     ASHLAR_BENCH_PEERS
 #undef X
     CHECK(ashlar__peer_find("floo") == NULL);
 }
 
 CASE(subjects_on_the_device_know_what_they_hold) {
-    const ashlar_peer *peers[] = {ashlar__peer_ashlar(), ashlar__peer_find("cub")};
+    const ashlar_peer *peers[] = {&ashlar__peer_ashlar, ashlar__peer_find("cub")};
     REQUIRE(set_up());
     for (size_t i = 0; i < 2; i++) {
         if (peers[i] == NULL) {
@@ -139,7 +139,7 @@ CASE(subjects_on_the_device_know_what_they_hold) {
 
 /* Linked with jemalloc, malloc() is jemalloc's. */
 CASE(glibc_is_not_jemalloc) {
-    const ashlar_peer *glibc = ashlar__peer_glibc();
+    const ashlar_peer *glibc = &ashlar__peer_glibc;
     void *self = begin(glibc);
     unsigned char *small = glibc->take(self, 24, NULL);
     /* glibc keeps the block's size in the word before it, with three flags. */
@@ -155,7 +155,7 @@ CASE(glibc_is_not_jemalloc) {
 
 CASE(the_floor_takes_the_block_given_last) {
     static const size_t sizes[] = {1, 512, 4096, MIB, MIB + 1, 64 * MIB};
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     void *self = begin(peer);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         void *one = peer->take(self, sizes[i], NULL), *two = peer->take(self, sizes[i], NULL);
@@ -172,7 +172,7 @@ CASE(the_floor_takes_the_block_given_last) {
 }
 
 CASE(the_floor_shares_a_class_but_above_1_mib_no_size) {
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     void *self = begin(peer);
     void *small = peer->take(self, 64 * KIB, NULL), *large = peer->take(self, 3 * MIB, NULL);
     peer->give(self, small);
@@ -188,7 +188,7 @@ CASE(the_floor_shares_a_class_but_above_1_mib_no_size) {
 CASE(the_floor_tells_large_sizes_apart) {
     enum { SIZES = 6000 };
     static void *blocks[SIZES];
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     void *self = begin(peer);
     for (size_t i = 0; i < SIZES; i++) {
         blocks[i] = peer->take(self, MIB + (i + 1) * 512, NULL);
@@ -206,7 +206,7 @@ CASE(the_floor_tells_large_sizes_apart) {
 }
 
 CASE(the_floor_ends_where_its_range_does) {
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     void *self = begin(peer);
     size_t count = 0;
     while (count < 100 && peer->take(self, 1024 * MIB, NULL) != NULL) {
@@ -224,7 +224,7 @@ typedef struct handover {
 
 static void *give_or_take(void *arg) {
     handover *h = arg;
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     if (peer->enter(h->self, 1) == ASHLAR_OK) {
         if (h->given != NULL) {
             peer->give(h->self, h->given);
@@ -243,7 +243,7 @@ static void run_elsewhere(handover *h) {
 }
 
 CASE(the_floor_keeps_a_block_where_it_is_given) {
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     handover h = {.self = begin(peer)};
     void *block = peer->take(h.self, 4096, NULL);
     h.given = block;
@@ -256,7 +256,7 @@ CASE(the_floor_keeps_a_block_where_it_is_given) {
 }
 
 CASE(the_floor_without_host_memory_has_no_block) {
-    const ashlar_peer *peer = ashlar__peer_floor();
+    const ashlar_peer *peer = &ashlar__peer_floor;
     void *self = NULL;
     ashlar__host_fail_at(1);
     CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == NULL);

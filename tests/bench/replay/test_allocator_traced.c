@@ -96,8 +96,8 @@ CASE(a_written_trace_is_replayed_with_the_same_peak) {
     CHECK_ZU(missing, 0);
     tear_down();
     REQUIRE(ashlar__rmm_log_read(path, &log) == ASHLAR_OK);
-    const ashlar_replay_config config = {.calls = &ashlar__replay_calls_of_ashlar,
-                                         .memory_bytes = 64 * MIB};
+    const ashlar_replay_config config = {
+        .calls = &ashlar__replay_calls_of_ashlar, .passes = 1, .memory_bytes = 64 * MIB};
     REQUIRE(ashlar__replay_run(log, &config, &result) == ASHLAR_OK);
     CHECK(log->thread_count == 1 && log->stream_count == 1 + STREAMS);
     CHECK(log->recorded_failures > 0);

@@ -53,6 +53,11 @@ static const char *text_of(void (*print)(FILE *, const ashlar_packing *),
     return text;
 }
 
+static ashlar_status pack(const char *file, ashlar_packing *out) {
+    const ashlar_pack_job job = {.path = file, .capacity_bytes = 150, .seconds = 1};
+    return ashlar__bench_pack_file(&job, out);
+}
+
 /* Two that are live together, and a third one. */
 static void write_problem(void) {
     static const char text[] = "id,lower,upper,size\na,0,2,100\nb,1,3,50\nc,2,4,100\n";
@@ -62,11 +67,11 @@ static void write_problem(void) {
 CASE(a_file_is_packed_into_its_capacity) {
     ashlar_packing packing = {0};
     write_problem();
-    CHECK(ashlar__bench_pack_file(path, 150, 1, &packing) == ASHLAR_OK);
-    CHECK(strcmp(packing.problem, "file") == 0); /* without its folder */
+    CHECK(pack(path, &packing) == ASHLAR_OK);
     CHECK_ZU(packing.count, 3);
     CHECK_ZU(packing.capacity_bytes, 150);
     CHECK(packing.result.plan_bytes == 150 && packing.result.bound_bytes == 150);
+    CHECK_HAS(text_of(ashlar__bench_pack_print, &packing), "pack      file   "); /* no folder */
     CHECK_HAS(text_of(ashlar__bench_pack_print, &packing), "gap 0.00 %, fits\n");
     packing.capacity_bytes = 149;
     CHECK_HAS(text_of(ashlar__bench_pack_print, &packing), "gap 0.00 %, DOES NOT FIT\n");
@@ -75,8 +80,8 @@ CASE(a_file_is_packed_into_its_capacity) {
 CASE(a_file_that_is_no_problem_is_an_error) {
     ashlar_packing packing = {.count = 7};
     write_bytes("id,lower\n", 9);
-    CHECK(ashlar__bench_pack_file(path, 150, 1, &packing) == ASHLAR_EFORMAT);
-    CHECK(ashlar__bench_pack_file("/nowhere/at.csv", 150, 1, &packing) == ASHLAR_EIO);
+    CHECK(pack(path, &packing) == ASHLAR_EFORMAT);
+    CHECK(pack("/nowhere/at.csv", &packing) == ASHLAR_EIO);
     CHECK_ZU(packing.count, 7);
 }
 
@@ -87,7 +92,7 @@ CASE(without_host_memory_no_file_is_packed) {
     write_problem();
     while (status != ASHLAR_OK && n < 100) {
         CHECK(status == ASHLAR_EHOSTMEM && packing.count == 7);
-        HOST_FAILS_AT(++n, status = ashlar__bench_pack_file(path, 150, 1, &packing));
+        HOST_FAILS_AT(++n, status = pack(path, &packing));
     }
     CHECK(n > 3 && n < 100 && packing.count == 3);
 }
@@ -99,37 +104,54 @@ CASE(the_line_has_the_figures) {
     CHECK_HAS(text, " 3 buffers    0.250 s  plan 1025 B, bound 1000 B, gap 2.50 %\n");
 }
 
+static ashlar_packing judged;
+
+static void print_targets(FILE *out, const ashlar_packing *packing) {
+    ashlar_rows rows = {.form = &ashlar__packing_form};
+    judged = *packing;
+    CHECK(ashlar__packing_add(&rows, &judged) == ASHLAR_OK);
+    ashlar__rows_print_targets(out, &rows);
+    ashlar__rows_finish(&rows);
+}
+
 CASE(a_second_and_3_percent_are_the_targets) {
     ashlar_packing packing = packing_of(1, 1029);
-    const char *text = text_of(ashlar__bench_pack_print_targets, &packing);
+    const char *text = text_of(print_targets, &packing);
     CHECK(strstr(text, "NOT MET") == NULL);
     CHECK_HAS(text, "1.000  (at most 1)\n");
     CHECK_HAS(text, "0.029  (at most 0.03)\n");
     packing = packing_of(1.01, 1029);
-    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
     packing = packing_of(1, 1031);
-    CHECK_HAS(text_of(ashlar__bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
 }
 
 static void check_json(const ashlar_packing *packing, const char *want) {
+    ashlar_rows rows = {.form = &ashlar__packing_form};
     ashlar_json_writer w;
     const char *text = NULL;
     size_t bytes = 0;
     ashlar__json_writer_init(&w, 0);
-    ashlar__bench_pack_put(&w, packing);
+    CHECK(ashlar__packing_add(&rows, packing) == ASHLAR_OK);
+    ashlar__rows_put(&w, &rows);
     REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK(strcmp(text, want) == 0);
     ashlar__json_writer_finish(&w);
+    ashlar__rows_finish(&rows);
 }
 
 CASE(json_has_the_figures) {
     ashlar_packing packing = packing_of(0.25, 1500);
-    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
-                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}");
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}]");
     packing.capacity_bytes = 1500;
-    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
                          "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,"
-                         "\"capacity\":1500,\"fits\":true}");
+                         "\"capacity\":1500,\"fits\":true}]");
+    packing.capacity_bytes = 1499;
+    check_json(&packing, "[{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,"
+                         "\"capacity\":1499,\"fits\":false}]");
 }
 
 RUN_CASES_IN_FOLDER()

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "allocator/device/device_impl.h"
 #include "allocator/driver/driver.h"
 #include "allocator/base/host.h"
 #include "tests/bench/replay/rmm_fixture.h"
@@ -54,6 +55,22 @@ static void spoil_threads(void) {
     CHECK(pthread_attr_destroy(&attr) == 0);
 }
 
+/* Bytes that the device lacks: now, and at the end of each pass. */
+static uint64_t used[4], used_peak;
+static size_t used_count;
+
+static uint64_t note_used(ashlar_allocator *a) {
+    size_t free_bytes = 0, total_bytes = 0;
+    ashlar_driver *driver = NULL;
+    CHECK(ashlar__device_enter(ashlar_allocator_device(a)) == ASHLAR_OK);
+    CHECK(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+    CHECK(driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    ashlar__device_leave(ashlar_allocator_device(a));
+    const uint64_t bytes = total_bytes - free_bytes;
+    used_peak = bytes > used_peak ? bytes : used_peak;
+    return bytes;
+}
+
 static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
                                 void **out) {
     const struct timespec pause = {0, sleep_ms * 1000000};
@@ -67,6 +84,7 @@ static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream
         return go_wrong();
     }
     const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
+    (void)note_used(a);
     if (is_bad && bad_move != NULL && status == ASHLAR_OK) {
         *out = (char *)*out + *bad_move;
     }
@@ -82,6 +100,7 @@ static ashlar_status test_free_on(ashlar_allocator *a, void *ptr, ashlar_stream 
 }
 
 static ashlar_status test_check(ashlar_allocator *a) {
+    used[used_count++ % 4] = note_used(a);
     return note('c', 0, NULL) ? go_wrong() : ashlar_allocator_check(a);
 }
 
@@ -92,7 +111,7 @@ static const ashlar_replay_calls test_calls = {
     .check = test_check,
 };
 
-static ashlar_replay_config config;
+static ashlar_replay_config config = {.passes = 1};
 static ashlar_replay_result result;
 
 /* Parse a log and replay it on a device of 64 MiB. */
@@ -104,8 +123,7 @@ static ashlar_status replay(const char *text) {
     }
     config.calls = &test_calls;
     config.memory_bytes = 64 * MIB;
-    const ashlar_status status = ashlar__replay_run(log_of, &config, &result);
-    return status;
+    return ashlar__replay_run(log_of, &config, &result);
 }
 
 static ashlar_status replay_wrong(const char *text, size_t at_call, ashlar_status with) {
@@ -236,6 +254,85 @@ CASE(a_thread_that_cannot_be_started_is_a_failure) {
     CHECK(replay(three_threads) == ASHLAR_OK); /* the control */
 }
 
+/* ---- passes ---- */
+
+static ashlar_status replay_passes(const char *text, size_t passes, uint64_t *reserved) {
+    config.passes = passes;
+    config.reserved = reserved;
+    const ashlar_status status = replay(text);
+    config.passes = 1;
+    config.reserved = NULL;
+    return status;
+}
+
+/* Two streams and two threads; the first block stays, two are freed on the other's stream. */
+static const char two_streams[] =
+    HEADER "1,0,allocate,0x10,1,0\n1,0,allocate,0x20,2,0x50\n2,0,allocate,0x30,3,0x50\n"
+           "1,0,free,0x20,2,0\n2,0,allocate,0x20,4,0\n2,0,free,0x30,3,0x50\n1,0,free,0x20,0,0x50\n";
+
+CASE(every_pass_keeps_the_order_of_each_stream_and_thread) {
+    enum { PASS = 9 };
+    REQUIRE(replay_passes(two_streams, 3, NULL) == ASHLAR_OK);
+    CHECK(calls_were("aaaoafofc"
+                     "aaaoafofc"
+                     "aaaoafofc"));
+    CHECK_ZU(result.allocations, 12);
+    CHECK_ZU(result.cross_frees, 6);
+    const ashlar_stream second = calls[1].stream;
+    static const bool is_second[] = {false, true, true, false, false, true, true};
+    static const size_t threads[] = {0, 0, 2, 0, 2, 2, 0, 0};
+    CHECK(calls[0].stream == NULL && second != NULL);
+    for (size_t i = 0; i < (size_t)3 * PASS; i++) {
+        const size_t in_pass = i % PASS;
+        CHECK(calls[i].what == 'c' ||
+              pthread_equal(calls[i].thread, calls[threads[in_pass]].thread));
+        CHECK(calls[i].bytes == calls[in_pass].bytes);
+        CHECK(calls[i].what == 'f' || calls[i].what == 'c' ||
+              calls[i].stream == (is_second[in_pass] ? second : NULL));
+    }
+}
+
+/* The second pass finds the memory of the first, and takes no more. */
+CASE(the_allocator_keeps_its_memory_from_pass_to_pass) {
+    static const char log[] = HEADER "1,0,allocate,0x10,4194304,0\n1,0,allocate,0x20,1,0\n";
+    uint64_t reserved[4] = {0};
+    REQUIRE(replay(log) == ASHLAR_OK);
+    const uint64_t driver_calls = result.driver_calls;
+    REQUIRE(replay_passes(log, 4, reserved) == ASHLAR_OK);
+    CHECK(result.driver_calls == driver_calls);
+    CHECK(result.peak_live == 4194305 && result.peak_reserved == 6 * MIB);
+    CHECK_NEAR(result.hit_rate, 6.0 / 8.0, 0, 1e-15);
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(reserved[i] == 6 * MIB);
+    }
+}
+
+CASE(reserved_bytes_are_what_the_driver_lacks) {
+    uint64_t reserved[3] = {0};
+    used_count = 0;
+    used_peak = 0;
+    REQUIRE(replay_passes(HEADER "1,0,allocate,0x10,4194304,0\n2,0,allocate,0x20,2097153,7\n"
+                                 "1,0,free,0x10,0,0\n1,0,allocate,0x10,12582913,0\n"
+                                 "2,0,free,0x20,0,7\n2,0,allocate,0x30,700,7\n",
+                          3, reserved) == ASHLAR_OK);
+    CHECK_ZU(used_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(reserved[i] > 0 && reserved[i] == used[i]);
+    }
+    CHECK(result.peak_reserved == used_peak);
+}
+
+CASE(a_failure_names_its_pass) {
+    config.passes = 2;
+    CHECK_FAILS(replay_wrong(two_streams, 10, ASHLAR_EDRIVER), ASHLAR_EDRIVER,
+                "stone.csv:2: pass 2: as the test");
+    CHECK_FAILS(replay_wrong(two_streams, 17, ASHLAR_EDRIVER), ASHLAR_EDRIVER,
+                "stone.csv:8: pass 2: at the end: as the test");
+    CHECK_FAILS(replay_wrong(two_streams, 9, ASHLAR_EFORMAT), ASHLAR_EFORMAT,
+                "stone.csv:8: pass 1: at the end: as the test"); /* the check */
+    config.passes = 1;
+}
+
 /* ---- failures ---- */
 
 static const char too_large[] =
@@ -358,6 +455,34 @@ CASE(the_smallest_capacity_is_found) {
     check_capacity(HEADER "1,0,allocate,0x10,4194304,0\n1,0,allocate,0x20,2097152,0\n"
                           "1,0,free,0x10,0,0\n1,0,allocate,0x30,6291456,0\n",
                    12 * MIB);
+}
+
+/* Out of memory from the second allocation on, where the device has less than 16 MiB. */
+static ashlar_status alloc_worse(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+                                 void **out) {
+    ashlar_device_info info;
+    ashlar_stats stats;
+    ashlar_device_get_info(ashlar_allocator_device(a), &info);
+    ashlar_allocator_get_stats(a, &stats);
+    return stats.alloc_count > 0 && info.total_bytes < 16 * MIB
+               ? ashlar__fail(ASHLAR_ENOMEM, "as the test wants it")
+               : ashlar_alloc(a, bytes, stream, out);
+}
+
+CASE(the_smallest_capacity_is_that_of_all_passes) {
+    ashlar_replay_calls worse = ashlar__replay_calls_of_ashlar;
+    size_t capacity = 0;
+    worse.alloc = alloc_worse;
+    config.calls = &worse;
+    config.memory_bytes = 64 * MIB;
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194304,0\n") == ASHLAR_OK);
+    for (size_t passes = 1; passes <= 3; passes++) {
+        config.passes = passes;
+        CHECK(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK && result.failures == 0);
+        CHECK(ashlar__replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_OK);
+        CHECK_ZU(capacity, passes == 1 ? 4 * MIB : 16 * MIB);
+    }
+    config.passes = 1;
 }
 
 CASE(a_fault_in_the_search_is_no_capacity) {

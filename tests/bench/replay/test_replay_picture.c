@@ -53,8 +53,10 @@ CASE(a_log_without_blocks_is_an_empty_picture) {
 /* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
 CASE(a_replay_says_where_each_block_was) {
     uintptr_t addresses[BLOCKS] = {1, 1, 1};
-    ashlar_replay_config config = {
-        .calls = &ashlar__replay_calls_of_ashlar, .memory_bytes = 2 * MIB, .addresses = addresses};
+    ashlar_replay_config config = {.calls = &ashlar__replay_calls_of_ashlar,
+                                   .passes = 1,
+                                   .memory_bytes = 2 * MIB,
+                                   .addresses = addresses};
     ashlar_replay_result got;
     size_t capacity;
     REQUIRE(parse(sample) == ASHLAR_OK);

@@ -24,6 +24,17 @@ CASE(rows_become_events) {
     ashlar__rmm_log_free(NULL);
 }
 
+CASE(behind_the_events_what_they_leave_live_is_freed) {
+    REQUIRE(parse(HEADER
+                  "1,0,allocate,0x10,100,0\n2,0,allocate,0x20,200,7\n"
+                  "3,0,free,0x10,100,0\n1,0,allocate,0x10,300,8\n1,0,step,,0,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->event_count, 5);
+    CHECK_ZU(log_of->closed_count, 7);
+    CHECK(event_is(5, ASHLAR_RMM_FREE, 6, 1, 0) && event_is(6, ASHLAR_RMM_FREE, 6, 2, 0));
+    CHECK(log_of->events[5].thread == 1 && log_of->events[5].stream == 1);
+    CHECK(log_of->events[6].thread == 0 && log_of->events[6].stream == 2);
+}
+
 CASE(columns_are_found_by_name) {
     REQUIRE(parse("Stream,Device,Size,Pointer,Action,Thread\n"
                   "7,9,512,0x10,allocate,3\n"

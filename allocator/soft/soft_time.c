@@ -1,0 +1,171 @@
+/* soft_time.c - time=on: the clocks of threads, streams and devices. */
+#include "allocator/soft/soft_time.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/soft/soft_state.h"
+
+/* What work takes on the device, estimates for a data-centre GPU on PCIe 4. A copy or a fill takes
+ * START_NS and its bytes at the rate of its way. */
+enum {
+    HOST_FN_NS = 10000, /* a middling kernel */
+    START_NS = 2000,
+    HOST_BYTES_PER_US = 25000,
+    PEER_BYTES_PER_US = 100000,
+    COPY_BYTES_PER_US = 600000, /* within a device: each byte is read and written */
+    FILL_BYTES_PER_US = 1200000
+};
+
+static _Thread_local struct {
+    uint64_t generation; /* of the state to which `ns` belongs */
+    uint64_t ns;
+} host_clock;
+
+static uint64_t later(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static bool is_on(void) {
+    return ashlar__soft_state.config.has_time;
+}
+
+uint64_t ashlar__soft_time_host(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_state *state = &ashlar__soft_state;
+    if (host_clock.generation != state->generation) {
+        host_clock.generation = state->generation;
+        host_clock.ns = state->host_ns;
+    }
+    return host_clock.ns;
+}
+
+void ashlar__soft_time_advance(uint64_t ns) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (is_on() && ns > ashlar__soft_time_host()) {
+        host_clock.ns = ns;
+        ashlar__soft_state.host_ns = later(ashlar__soft_state.host_ns, ns);
+    }
+}
+
+void ashlar__soft_time_charge(ashlar_driver_fn fn) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (is_on() && fn < ASHLAR_DRIVER_FN_COUNT) {
+        ashlar__soft_time_advance(ashlar__soft_time_host() + ashlar__soft_state.config.cost_ns[fn]);
+    }
+}
+
+bool ashlar__soft_time_is_past(uint64_t ns) {
+    return !is_on() || ns <= ashlar__soft_time_host();
+}
+
+void ashlar__soft_time_see(uint64_t ns) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (!ashlar__soft_time_is_past(ns)) {
+        ashlar__soft_state.host_wait_count++;
+        ashlar__soft_state.host_wait_ns += ns - ashlar__soft_time_host();
+        ashlar__soft_time_advance(ns);
+    }
+}
+
+uint64_t ashlar__soft_time_end(const soft_device *device, uint64_t serial) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (!is_on() || serial == 0) {
+        return device->end_ns;
+    }
+    const soft_stream *s = ashlar__soft_state.first_stream;
+    while (s != NULL && s->serial != serial) {
+        s = s->next;
+    }
+    return s == NULL ? 0 : s->tail_ns;
+}
+
+/* ---- work ---- */
+
+static uint64_t bytes_ns(size_t bytes, uint64_t bytes_per_us) {
+    return START_NS + bytes * 1000 / bytes_per_us;
+}
+
+static uint64_t duration_of(const soft_op *op) {
+    if (op->kind == SOFT_OP_WORK) {
+        return op->duration_ns;
+    }
+    if (!ashlar__soft_state.config.has_costs) {
+        return 0;
+    }
+    switch (op->kind) {
+    case SOFT_OP_HOST_FN:
+        return HOST_FN_NS;
+    case SOFT_OP_COPY:
+        return bytes_ns(op->bytes,
+                        op->dst.place != SOFT_PLACE_DEVICE || op->src.place != SOFT_PLACE_DEVICE
+                            ? HOST_BYTES_PER_US
+                        : op->dst.device != op->src.device ? PEER_BYTES_PER_US
+                                                           : COPY_BYTES_PER_US);
+    case SOFT_OP_FILL:
+        return bytes_ns(op->bytes, FILL_BYTES_PER_US);
+    case SOFT_OP_WORK:
+    case SOFT_OP_RECORD:
+    case SOFT_OP_WAIT:
+        break;
+    }
+    return 0;
+}
+
+/* When the order that the stream stands in lets its next op begin. */
+static uint64_t order_ns(const soft_stream *stream) {
+    const soft_device *device = stream->device;
+    if (!stream->is_ordered) {
+        return stream->tail_ns;
+    }
+    return later(stream->tail_ns,
+                 stream == device->legacy ? device->blocking_ns : device->legacy->tail_ns);
+}
+
+/* For strict=on, which may ask whether memory is still in use. */
+static void mark_operand(const soft_operand *operand, size_t bytes, uint64_t end_ns) {
+    if (ashlar__soft_state.config.is_strict && operand->ptr != NULL &&
+        operand->place == SOFT_PLACE_DEVICE) {
+        ashlar__soft_mark_busy((uintptr_t)operand->ptr, bytes, end_ns);
+    }
+}
+
+void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (!is_on()) {
+        return;
+    }
+    soft_device *device = stream->device;
+    const uint64_t before = order_ns(stream);
+    switch (op->kind) {
+    case SOFT_OP_RECORD:
+        stream->tail_ns = before;
+        break;
+    case SOFT_OP_WAIT:
+        stream->tail_ns = later(before, op->awaits == NULL ? 0 : op->awaits->time_ns);
+        break;
+    default:
+        stream->tail_ns = later(before, ashlar__soft_time_host()) + duration_of(op);
+        break;
+    }
+    ASHLAR_CHECK2(stream->tail_ns >= before);
+    if (op->point != NULL) {
+        op->point->time_ns = stream->tail_ns;
+    }
+    mark_operand(&op->dst, op->bytes, stream->tail_ns);
+    mark_operand(&op->src, op->bytes, stream->tail_ns);
+    device->end_ns = later(device->end_ns, stream->tail_ns);
+    if (stream->is_ordered && stream != device->legacy) {
+        device->blocking_ns = later(device->blocking_ns, stream->tail_ns);
+    }
+}
+
+void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (!is_on() || point == NULL) {
+        return;
+    }
+    const uint64_t before = later(order_ns(stream), ashlar__soft_time_host());
+    if (point->time_ns > before) {
+        stream->device->wait_count++;
+        stream->device->wait_ns += point->time_ns - before;
+    }
+}

@@ -1,0 +1,96 @@
+/*
+ * rows.h - rows of results by the columns of a form: as a table, as JSON, and against targets
+ * (internal).
+ */
+#ifndef ASHLAR_ROWS_H
+#define ASHLAR_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <ashlar/status.h>
+
+#include "allocator/base/json.h"
+
+enum { ASHLAR_ROWS_COLUMNS_MAX = 12 };
+
+/* What is in a column; of a number NaN is "not known": "-" in the table, null in the JSON. */
+typedef enum ashlar_rows_kind {
+    ASHLAR_ROWS_TEXT,
+    ASHLAR_ROWS_NUMBER,
+    ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out where it is not known */
+    ASHLAR_ROWS_BOOL,     /* likewise; true unless it is 0 */
+} ashlar_rows_kind;
+
+typedef struct ashlar_rows_column {
+    const char *key;     /* of the member in the JSON; NULL: not there */
+    const char *heading; /* in the table; NULL: not there */
+    ashlar_rows_kind kind;
+    int width, digits; /* in the table; digits behind the point */
+    double scale;      /* the table's number / the JSON's; 0: they are the same */
+} ashlar_rows_column;
+
+/* A bound on a figure of a subject, or on its ratio to that of another. */
+typedef struct ashlar_rows_target {
+    const char *what;
+    const char *subject; /* NULL: any */
+    size_t column;
+    double limit;
+    bool is_at_least;     /* else at most */
+    const char *base;     /* NULL: the figure itself counts */
+    size_t threads;       /* of the row; 0: any */
+    const char *names[2]; /* the row's first two texts must be these; NULL: any */
+    const char *except;   /* NULL, or what neither of the two may be */
+} ashlar_rows_target;
+
+/*
+ * The columns before `subject`, of which those with numbers are threads, are a row's label. Rows
+ * with the same label are compared with each other.
+ */
+typedef struct ashlar_rows_form {
+    const ashlar_rows_column *columns;
+    size_t column_count; /* 1 .. ASHLAR_ROWS_COLUMNS_MAX */
+    size_t subject;      /* the column with a row's subject */
+    const ashlar_rows_target *targets;
+    size_t target_count;
+} ashlar_rows_form;
+
+typedef union ashlar_rows_cell {
+    const char *text; /* not copied: it must outlive the rows */
+    double number;
+} ashlar_rows_cell;
+
+typedef struct ashlar_row {
+    ashlar_rows_cell cells[ASHLAR_ROWS_COLUMNS_MAX]; /* by column */
+} ashlar_row;
+
+/* Zeros with a form are no rows. The caller ends it with ashlar__rows_finish(). */
+typedef struct ashlar_rows {
+    const ashlar_rows_form *form;
+    ashlar_row *items;
+    size_t count, capacity;
+} ashlar_rows;
+
+/* Append a copy of the row. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rows_add(ashlar_rows *rows, const ashlar_row *row);
+void ashlar__rows_finish(ashlar_rows *rows);
+
+/* The row of another subject with the same label, on `threads` threads (0: on as many). NULL: there
+ * is none. */
+const ashlar_row *ashlar__rows_find(const ashlar_rows *rows, const ashlar_row *like,
+                                    const char *subject, size_t threads);
+
+/* Set `column` of the rows from `first` on to what column `of` is over that of `base`. */
+void ashlar__rows_fill_ratios(ashlar_rows *rows, size_t first, size_t column, size_t of,
+                              const char *base);
+
+/* Print the table's head, its rows from index `first` on, or each target that can be judged. */
+void ashlar__rows_print_head(FILE *out, const ashlar_rows *rows);
+void ashlar__rows_print(FILE *out, const ashlar_rows *rows, size_t first);
+void ashlar__rows_print_targets(FILE *out, const ashlar_rows *rows);
+
+/* Put all rows as one JSON array of objects. */
+void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows);
+
+#endif /* ASHLAR_ROWS_H */

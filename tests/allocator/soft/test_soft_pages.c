@@ -1,0 +1,87 @@
+/*
+ * test_soft_pages.c - physical memory in many small handles: what the kernel sees of their
+ * mappings.
+ */
+#include "tests/allocator/soft/soft_memory_fixture.h"
+
+enum { HANDLES = 20480 }; /* 40 GiB */
+
+/* Memory areas of the process that show device memory at [base, base + bytes). */
+static size_t areas(cu_ptr base, size_t bytes) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    size_t count = 0;
+    CHECK(maps != NULL);
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long long from = 0, to = 0;
+        if (sscanf(line, "%llx-%llx", &from, &to) == 2 && from < base + bytes && to > base &&
+            strstr(line, "ashlar-soft-device") != NULL) {
+            count++;
+        }
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return count;
+}
+
+static size_t areas_max(void) {
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    size_t most = 0;
+    const bool is_read = file != NULL && fscanf(file, "%zu", &most) == 1;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_read ? most : 0;
+}
+
+CASE_WITH(forty_gibibytes_in_small_handles_are_one_area, set_up("memory=40GiB")) {
+    static cu_mem_handle handles[HANDLES];
+    const cu_ptr base = reserve(HANDLES * 32);
+    for (size_t i = 0; i < HANDLES; i++) {
+        handles[i] = create(1);
+        place(base + i * PAGE, 1, handles[i]);
+    }
+    CHECK_ZU(free_pages(), 0);
+    CHECK_ZU(areas(base, HANDLES * PAGE), 1);
+    bytes_at(base)[0] = 5;
+    bytes_at(base)[HANDLES * PAGE - 1] = 6;
+    CHECK(soft->mem_unmap(base + PAGE, PAGE) == CU_SUCCESS); /* any one by itself */
+    CHECK_ZU(areas(base, HANDLES * PAGE), 2);
+    place(base + PAGE, 1, handles[1]);
+    CHECK_ZU(areas(base, HANDLES * PAGE), 1);
+    place(base + (HANDLES * 32 - 1) * PAGE, 1, handles[0]); /* once more, at the far end */
+    CHECK(bytes_at(base)[(HANDLES * 32 - 1) * PAGE] == 5);
+    CHECK(soft->mem_unmap(base, HANDLES * PAGE) == CU_SUCCESS); /* all of them at once */
+    CHECK_ZU(areas(base, HANDLES * PAGE), 0);
+    CHECK_ZU(free_pages(), 0);
+    for (size_t i = 0; i < HANDLES; i++) {
+        CHECK(soft->mem_release(handles[i]) == CU_SUCCESS);
+    }
+    CHECK_ZU(free_pages(), HANDLES - 1); /* the first is mapped still */
+}
+
+CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("memory=1TiB")) {
+    const size_t most = areas_max();
+    SKIP_IF(most == 0 || most > 100000, "the kernel has no usual limit of mappings");
+    const cu_ptr base = reserve(most * 2);
+    cu_result result = CU_SUCCESS;
+    size_t count = 0;
+    for (; count < most && result == CU_SUCCESS; count++) { /* each is an area, and each gap */
+        const cu_mem_handle handle = create(1);
+        result = soft->mem_map(base + 2 * count * PAGE, PAGE, 0, handle, 0);
+        (void)soft->mem_release(handle);
+    }
+    count--;
+    CHECK(result == CU_OPERATING_SYSTEM);
+    CHECK(ashlar__driver_error(driver, "cuMemMap", result) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "vm.max_map_count");
+    CHECK(count > most / 4 && count < most / 2);
+    CHECK_ZU(free_pages(), ((size_t)1 << 19) - count); /* what failed has taken nothing */
+    for (size_t i = 0; i < count; i++) {
+        CHECK(soft->mem_unmap(base + 2 * i * PAGE, PAGE) == CU_SUCCESS);
+    }
+    CHECK(soft->mem_address_free(base, most * 2 * PAGE) == CU_SUCCESS);
+}
+
+RUN_CASES()

@@ -1,0 +1,392 @@
+/*
+ * test_soft_strict.c - what ends a process with strict=on, and with which line.
+ *
+ * Each mistake is made in a child, which is forked before this process has opened the device.
+ */
+#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_memory_fixture.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char last_words[512]; /* what the last child wrote to its standard error */
+
+/* Run `act` on a device of that line in a child, and return its status as waitpid() gives it: 0 if
+ * every check of `act` held. */
+static int run_child(const char *spec, void (*act)(void)) {
+    int ends[2];
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)dup2(ends[1], STDERR_FILENO);
+        check_failed = 0;
+        CHECK(set_up(spec));
+        act();
+        fflush(stdout);
+        _exit(check_failed);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    ssize_t got;
+    while ((got = read(ends[0], last_words + used, sizeof last_words - 1 - used)) > 0) {
+        used += (size_t)got;
+    }
+    last_words[used] = '\0';
+    close(ends[0]);
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child ? status : -1;
+}
+
+static bool aborts(const char *spec, void (*act)(void)) {
+    const int status = run_child(spec, act);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static bool passes(const char *spec, void (*act)(void)) {
+    return run_child(spec, act) == 0 && last_words[0] == '\0';
+}
+
+/* One line, which names the call and says what is wrong. */
+#define CHECK_ENDS(spec, act, call, what)                                       \
+    do {                                                                        \
+        CHECK(aborts("memory=64MiB,strict=on" spec, act));                      \
+        CHECK_HAS(last_words, "ashlar: software device, strict: " call ": ");   \
+        CHECK_HAS(last_words, what);                                            \
+        CHECK(strchr(last_words, '\n') == last_words + strlen(last_words) - 1); \
+    } while (0)
+
+static cu_stream gone_stream(void) {
+    const cu_stream stream = new_stream(CU_STREAM_UNORDERED);
+    CHECK(soft->stream_destroy(stream) == CU_SUCCESS);
+    return stream;
+}
+
+static cu_event gone_event(void) {
+    const cu_event event = new_event();
+    CHECK(soft->event_destroy(event) == CU_SUCCESS);
+    return event;
+}
+
+static void record_on_gone_stream(void) {
+    (void)soft->event_record(new_event(), gone_stream());
+}
+static void wait_on_gone_stream(void) {
+    (void)soft->stream_wait_event(gone_stream(), new_event(), 0);
+}
+static void synchronize_gone_stream(void) {
+    (void)soft->stream_synchronize(gone_stream());
+}
+static void ask_gone_stream(void) {
+    unsigned int status;
+    (void)soft->stream_is_capturing(gone_stream(), &status);
+}
+static void name_gone_stream(void) {
+    unsigned long long id;
+    (void)soft->stream_get_id(gone_stream(), &id);
+}
+static void destroy_stream_twice(void) {
+    (void)soft->stream_destroy(gone_stream());
+}
+static void launch_on_garbage(void) {
+    (void)soft->launch_host_func((cu_stream)(uintptr_t)0x1230003, note, NULL);
+}
+
+CASE(a_dead_stream_s_handle_ends_the_process) {
+    CHECK_ENDS("", record_on_gone_stream, "cuEventRecord", "stream 0x13 has been destroyed");
+    CHECK_ENDS("", wait_on_gone_stream, "cuStreamWaitEvent", "stream 0x13 has been destroyed");
+    CHECK_ENDS("", synchronize_gone_stream, "cuStreamSynchronize", "destroyed");
+    CHECK_ENDS("", ask_gone_stream, "cuStreamIsCapturing", "destroyed");
+    CHECK_ENDS("", name_gone_stream, "cuStreamGetId", "destroyed");
+    CHECK_ENDS("", destroy_stream_twice, "cuStreamDestroy", "destroyed");
+    CHECK_ENDS("", launch_on_garbage, "cuLaunchHostFunc", "stream 0x1230003 never existed");
+}
+
+static void record_gone_event(void) {
+    (void)soft->event_record(gone_event(), NULL);
+}
+static void wait_for_gone_event(void) {
+    (void)soft->stream_wait_event(NULL, gone_event(), 0);
+}
+static void query_gone_event(void) {
+    (void)soft->event_query(gone_event());
+}
+static void synchronize_gone_event(void) {
+    (void)soft->event_synchronize(gone_event());
+}
+static void destroy_event_twice(void) {
+    (void)soft->event_destroy(gone_event());
+}
+static void query_a_stream(void) {
+    (void)soft->event_query((cu_event)(void *)new_stream(CU_STREAM_UNORDERED));
+}
+
+CASE(a_dead_event_s_handle_ends_the_process) {
+    CHECK_ENDS("", record_gone_event, "cuEventRecord", "event 0x14 has been destroyed");
+    CHECK_ENDS("", wait_for_gone_event, "cuStreamWaitEvent", "event 0x14 has been destroyed");
+    CHECK_ENDS("", query_gone_event, "cuEventQuery", "event 0x14 has been destroyed");
+    CHECK_ENDS("", synchronize_gone_event, "cuEventSynchronize", "destroyed");
+    CHECK_ENDS("", destroy_event_twice, "cuEventDestroy", "destroyed");
+    CHECK_ENDS("", query_a_stream, "cuEventQuery", "event 0x13 never existed");
+}
+
+static void destroy_graph_twice(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_graph graph = NULL;
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(soft->stream_end_capture(s, &graph) == CU_SUCCESS);
+    CHECK(soft->graph_destroy(graph) == CU_SUCCESS);
+    (void)soft->graph_destroy(graph);
+}
+static void launch_gone_graph(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    begin(s, CU_CAPTURE_RELAXED);
+    const cu_graph_exec exec = end(s);
+    CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
+    (void)soft->graph_launch(exec, s);
+}
+static void release_memory_twice(void) {
+    const cu_mem_handle handle = create(1);
+    CHECK(soft->mem_release(handle) == CU_SUCCESS);
+    (void)soft->mem_release(handle);
+}
+static void map_gone_memory(void) {
+    const cu_mem_handle handle = create(1);
+    CHECK(soft->mem_release(handle) == CU_SUCCESS);
+    (void)soft->mem_map(reserve(1), PAGE, 0, handle, 0);
+}
+static void push_gone_context(void) {
+    cu_context context = NULL;
+    CHECK(soft->ctx_pop_current(&context) == CU_SUCCESS);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    (void)soft->ctx_push_current(context);
+}
+
+CASE(other_dead_handles_end_it_too) {
+    CHECK_ENDS("", destroy_graph_twice, "cuGraphDestroy", "graph");
+    CHECK_ENDS("", launch_gone_graph, "cuGraphLaunch", "executable graph");
+    CHECK_ENDS("", release_memory_twice, "cuMemRelease", "memory handle 0x16 has been destroyed");
+    CHECK_ENDS("", map_gone_memory, "cuMemMap", "memory handle 0x16 has been destroyed");
+    CHECK_ENDS("", push_gone_context, "cuCtxPushCurrent", "context 0x15 has been destroyed");
+}
+
+static void unmap_twice(void) {
+    const cu_ptr ptr = reserve(1);
+    place(ptr, 1, create(1));
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
+    (void)soft->mem_unmap(ptr, PAGE);
+}
+static void unmap_a_part(void) {
+    const cu_ptr ptr = reserve(2);
+    place(ptr, 2, create(2));
+    (void)soft->mem_unmap(ptr + PAGE, PAGE);
+}
+static void unmap_across(void) {
+    const cu_ptr ptr = reserve(4);
+    place(ptr, 1, create(1));
+    place(ptr + PAGE, 2, create(2));
+    (void)soft->mem_unmap(ptr, 2 * PAGE);
+}
+static void free_mapped_addresses(void) {
+    const cu_ptr ptr = reserve(1);
+    place(ptr, 1, create(1));
+    (void)soft->mem_address_free(ptr, PAGE);
+}
+static void free_twice(void) {
+    cu_ptr ptr = 0;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    (void)soft->mem_free(ptr);
+}
+static void free_within(void) {
+    cu_ptr ptr = 0;
+    CHECK(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    (void)soft->mem_free(ptr + 4);
+}
+static void free_host_twice(void) {
+    void *ptr = NULL;
+    CHECK(soft->mem_host_alloc(&ptr, 64, 0) == CU_SUCCESS);
+    CHECK(soft->mem_free_host(ptr) == CU_SUCCESS);
+    (void)soft->mem_free_host(ptr);
+}
+
+CASE(memory_that_is_not_there_ends_the_process) {
+    CHECK_ENDS("", unmap_twice, "cuMemUnmap", "2097152 bytes at 0x");
+    CHECK_ENDS("", unmap_a_part, "cuMemUnmap", "not whole mappings");
+    CHECK_ENDS("", unmap_across, "cuMemUnmap", "not whole mappings");
+    CHECK_ENDS("", free_mapped_addresses, "cuMemAddressFree", "without mappings");
+    CHECK_ENDS("", free_twice, "cuMemFree", "no allocation begins at 0x");
+    CHECK_ENDS("", free_within, "cuMemFree", "no allocation begins at 0x");
+    CHECK_ENDS("", free_host_twice, "cuMemFreeHost", "no allocation begins at 0x");
+}
+
+static void unmap_under_a_fill(void) {
+    const cu_ptr ptr = reserve(2);
+    place(ptr, 1, create(1));
+    place(ptr + PAGE, 1, create(1));
+    CHECK(soft->memset_d8_async(ptr + PAGE - 1, 7, 2, NULL) == CU_SUCCESS);
+    (void)soft->mem_unmap(ptr + PAGE, PAGE);
+}
+static void unmap_under_a_late_fill(void) {
+    CHECK(ashlar__soft_work(NULL, 1000000) == ASHLAR_OK);
+    unmap_under_a_fill();
+}
+static void free_host_under_a_copy(void) {
+    void *host = NULL;
+    cu_ptr ptr = 0;
+    CHECK(soft->mem_host_alloc(&host, 64, 0) == CU_SUCCESS);
+    CHECK(soft->mem_alloc(&ptr, 64) == CU_SUCCESS);
+    CHECK(soft->memcpy_htod_async(ptr, host, 64, NULL) == CU_SUCCESS);
+    (void)soft->mem_free_host(host);
+}
+static void unmap_under_a_use(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_ptr ptr = reserve(1);
+    place(ptr, 1, create(1));
+    CHECK(ashlar__soft_clock_use(ptr, 1, s) == ASHLAR_OK);
+    (void)soft->mem_unmap(ptr, PAGE);
+}
+static void unmap_after_all_work(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_ptr ptr = reserve(2);
+    place(ptr, 2, create(2));
+    CHECK(soft->memset_d8_async(ptr, 7, PAGE, s) == CU_SUCCESS);
+    CHECK(ashlar__soft_clock_use(ptr, 1, s) == ASHLAR_OK);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
+}
+static void unmap_after_all_work_in_time(void) {
+    const cu_ptr ptr = reserve(2);
+    place(ptr, 1, create(1));
+    place(ptr + PAGE, 1, create(1));
+    CHECK(soft->memset_d8_async(ptr, 7, PAGE, NULL) == CU_SUCCESS);
+    CHECK(soft->mem_unmap(ptr + PAGE, PAGE) == CU_SUCCESS); /* its neighbour is no matter */
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
+}
+static void launch_over_gone_memory(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_ptr ptr = reserve(1);
+    place(ptr, 1, create(1));
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(soft->memset_d8_async(ptr, 7, PAGE, s) == CU_SUCCESS);
+    const cu_graph_exec exec = end(s);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
+    (void)soft->graph_launch(exec, s);
+}
+
+CASE(memory_that_queued_work_uses_is_not_to_go) {
+    CHECK_ENDS(",mode=adversarial", unmap_under_a_fill, "cuMemUnmap", "in use by a fill");
+    CHECK_ENDS(",mode=adversarial", free_host_under_a_copy, "cuMemFreeHost", "in use by a copy");
+    CHECK_ENDS(",time=on", unmap_under_a_late_fill, "cuMemUnmap", "in use on the virtual clock");
+    CHECK_ENDS(",clocks=on", unmap_under_a_use, "cuMemUnmap", "has not seen finished");
+    CHECK_ENDS("", launch_over_gone_memory, "cuGraphLaunch", "finds its memory gone");
+    CHECK(passes("memory=64MiB,strict=on,mode=adversarial,clocks=on", unmap_after_all_work));
+    CHECK(passes("memory=64MiB,strict=on,time=on", unmap_after_all_work_in_time));
+}
+
+/* Run `act` in another thread while a stream of this one is captured in global mode. */
+static void *call_act(void *act) {
+    CHECK(make_current(0));
+    (*(void (**)(void))act)();
+    return NULL;
+}
+
+static void act_beside_a_capture(void (*act)(void)) {
+    pthread_t other;
+    begin(new_stream(CU_STREAM_BLOCKING), CU_CAPTURE_GLOBAL);
+    CHECK(pthread_create(&other, NULL, call_act, &act) == 0);
+    pthread_join(other, NULL);
+}
+
+static void alloc_one(void) {
+    cu_ptr ptr = 0;
+    (void)soft->mem_alloc(&ptr, 1);
+}
+static void alloc_one_relaxed(void) {
+    unsigned int mode = CU_CAPTURE_RELAXED;
+    CHECK(soft->thread_exchange_capture_mode(&mode) == CU_SUCCESS);
+    alloc_one();
+}
+static void use_the_legacy_stream(void) {
+    (void)soft->launch_host_func(NULL, note, NULL);
+}
+static void synchronize_all(void) {
+    (void)soft->ctx_synchronize();
+}
+static void alloc_beside_a_capture(void) {
+    act_beside_a_capture(alloc_one);
+}
+static void alloc_relaxed_beside_a_capture(void) {
+    act_beside_a_capture(alloc_one_relaxed);
+}
+static void legacy_beside_a_capture(void) {
+    act_beside_a_capture(use_the_legacy_stream);
+}
+static void synchronize_beside_a_capture(void) {
+    act_beside_a_capture(synchronize_all);
+}
+static void alloc_in_an_own_capture(void) {
+    begin(new_stream(CU_STREAM_UNORDERED), CU_CAPTURE_GLOBAL);
+    alloc_one();
+}
+static void destroy_while_captured(void) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    begin(s, CU_CAPTURE_RELAXED);
+    (void)soft->stream_destroy(s);
+}
+
+CASE(another_thread_s_capture_is_not_to_be_spoilt) {
+    CHECK_ENDS("", alloc_beside_a_capture, "cuMemAlloc", "spoils the capture that another thread");
+    CHECK_ENDS("", legacy_beside_a_capture, "cuLaunchHostFunc", "spoils the capture");
+    CHECK_ENDS("", synchronize_beside_a_capture, "cuCtxSynchronize", "spoils the capture");
+    CHECK(passes("strict=on", alloc_relaxed_beside_a_capture));
+    CHECK(passes("strict=on", alloc_in_an_own_capture)); /* CUDA has an error for that */
+    CHECK_ENDS("", destroy_while_captured, "cuStreamDestroy", "is being captured");
+}
+
+static void call_the_device(void *unused) {
+    (void)unused;
+    (void)soft->event_query(NULL);
+}
+static void call_in_a_host_function(void) {
+    (void)soft->launch_host_func(NULL, call_the_device, NULL);
+}
+
+CASE(a_host_function_is_not_to_call_the_device) {
+    CHECK_ENDS("", call_in_a_host_function, "cuEventQuery", "inside a host function");
+}
+
+static void make_handles_again(void) {
+    const cu_stream a = gone_stream(), b = new_stream(CU_STREAM_UNORDERED);
+    const cu_event c = gone_event(), d = new_event();
+    CHECK(a != b && c != d);
+}
+static void get_handles_again(void) {
+    const cu_stream a = new_stream(CU_STREAM_UNORDERED), b = new_stream(CU_STREAM_UNORDERED);
+    CHECK(soft->stream_destroy(a) == CU_SUCCESS && soft->stream_destroy(b) == CU_SUCCESS);
+    CHECK(new_stream(CU_STREAM_UNORDERED) == b); /* the last first */
+    CHECK(new_stream(CU_STREAM_UNORDERED) == a);
+    CHECK(gone_event() == new_event());
+    CHECK(soft->stream_synchronize(a) == CU_SUCCESS); /* which names the new stream */
+}
+static void have_an_error(void) {
+    CHECK(soft->stream_synchronize(gone_stream()) == CU_INVALID_HANDLE);
+}
+
+CASE(handles_come_back_only_where_they_are_to) {
+    CHECK(passes("strict=on", make_handles_again));
+    CHECK(passes("recycle=off", make_handles_again));
+    CHECK(passes("strict=on,recycle=on", get_handles_again));
+    CHECK(passes("strict=off", get_handles_again));
+    CHECK(passes("strict=off", have_an_error));
+}
+
+RUN_CASES()

@@ -1,0 +1,258 @@
+/*
+ * test_soft_time.c - the software device's virtual clock: what calls and work cost, and who waits.
+ */
+#include "tests/allocator/soft/soft_capture_fixture.h"
+
+#include <pthread.h>
+
+#define US UINT64_C(1000)
+#define MS UINT64_C(1000000)
+#define FREE "time=on,costs=off,memory=64MiB" /* only what a case says takes time */
+
+static uint64_t tail_of(cu_stream stream) {
+    uint64_t ns = UINT64_MAX;
+    CHECK(ashlar__soft_stream_ns(stream, &ns) == ASHLAR_OK);
+    return ns;
+}
+
+static soft_figures figures(void) {
+    soft_figures got = {0};
+    CHECK(ashlar__soft_get_figures(0, &got) == ASHLAR_OK);
+    return got;
+}
+
+static void work(cu_stream stream, uint64_t ns) {
+    CHECK(ashlar__soft_work(stream, ns) == ASHLAR_OK);
+}
+
+/* An event recorded on the stream now. */
+static cu_event record_on(cu_stream stream) {
+    const cu_event event = new_event();
+    CHECK(soft->event_record(event, stream) == CU_SUCCESS);
+    return event;
+}
+
+CASE_WITH(work_of_a_stream_adds_up_and_streams_overlap, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    work(s, 3 * MS);
+    work(t, 2 * MS);
+    work(s, 4 * MS);
+    CHECK_ZU(tail_of(s), 7 * MS);
+    CHECK_ZU(tail_of(t), 2 * MS);
+    CHECK_ZU(figures().end_ns, 7 * MS);
+    CHECK_ZU(ashlar__soft_host_ns(), 0);
+}
+
+CASE_WITH(work_begins_no_earlier_than_the_host_queued_it, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    ashlar__soft_host_work(5 * MS);
+    work(s, 1 * MS);
+    CHECK_ZU(tail_of(s), 6 * MS);
+    ashlar__soft_host_until(3 * MS); /* that is past */
+    CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
+    ashlar__soft_host_until(9 * MS);
+    work(s, 1 * MS);
+    CHECK_ZU(tail_of(s), 10 * MS);
+    CHECK_ZU(figures().host_wait_count, 0);
+}
+
+CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    work(s, 8 * MS);
+    const cu_event event = record_on(s);
+    work(s, 8 * MS); /* after the record: nobody waits for it */
+    work(t, 3 * MS);
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+    CHECK_ZU(tail_of(t), 8 * MS);
+    work(t, 1 * MS);
+    CHECK_ZU(tail_of(t), 9 * MS);
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS); /* past by now */
+    CHECK_ZU(tail_of(t), 9 * MS);
+    CHECK_ZU(figures().wait_count, 1);
+    CHECK_ZU(figures().wait_ns, 5 * MS);
+}
+
+CASE_WITH(a_wait_that_the_host_has_outrun_costs_nothing, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    work(s, 2 * MS);
+    const cu_event event = record_on(s);
+    ashlar__soft_host_work(2 * MS);
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+    CHECK_ZU(figures().wait_count, 0);
+}
+
+CASE_WITH(host_waits_move_the_host, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    work(s, 2 * MS);
+    const cu_event event = record_on(s);
+    work(s, 3 * MS);
+    work(t, 9 * MS);
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 9 * MS);
+    CHECK_ZU(figures().host_wait_count, 3);
+    CHECK_ZU(figures().host_wait_ns, 9 * MS);
+}
+
+CASE_WITH(a_destroyed_stream_s_work_counts_for_the_device, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    work(s, 2 * MS);
+    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
+}
+
+CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    work(s, 10 * US);
+    const cu_event event = record_on(s);
+    int polls = 0;
+    while (soft->event_query(event) == CU_NOT_READY && polls < 100) {
+        polls++;
+    }
+    CHECK(polls == 9); /* each costs 1 us, and the tenth ends when the work does */
+    CHECK_ZU(ashlar__soft_host_ns(), 10 * US);
+    CHECK_ZU(figures().host_wait_count, 0);
+}
+
+CASE(times_are_the_same_when_work_is_delayed) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        char spec[96];
+        (void)snprintf(spec, sizeof spec, FREE ",mode=adversarial,seed=%d", seed);
+        REQUIRE(set_up(spec));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        work(s, 4 * MS);
+        const cu_event event = record_on(s);
+        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+        work(t, 2 * MS);
+        CHECK_ZU(tail_of(t), 6 * MS);
+        CHECK(soft->event_query(event) == CU_NOT_READY);
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK_ZU(ashlar__soft_host_ns(), 6 * MS);
+        CHECK(soft->event_query(event) == CU_SUCCESS);
+        CHECK_ZU(figures().wait_ns, 4 * MS);
+    }
+}
+
+CASE_WITH(the_legacy_stream_is_ordered_with_blocking_streams, set_up(FREE)) {
+    const cu_stream a = new_stream(CU_STREAM_BLOCKING), b = new_stream(CU_STREAM_BLOCKING);
+    const cu_stream free = new_stream(CU_STREAM_UNORDERED);
+    work(a, 2 * MS);
+    work(b, 3 * MS);
+    work(free, 50 * MS);
+    work(NULL, 1 * MS);
+    CHECK_ZU(tail_of(NULL), 4 * MS);
+    work(a, 1 * MS);
+    CHECK_ZU(tail_of(a), 5 * MS);
+    CHECK_ZU(tail_of(b), 3 * MS);           /* nothing was queued there since */
+    const cu_event event = record_on(NULL); /* after a and b, not after free */
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
+    CHECK_ZU(figures().wait_count, 0);
+}
+
+CASE_WITH(lanes_of_a_graph_overlap, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(follow(t, s) == CU_SUCCESS);
+    work(s, 5 * MS);
+    work(t, 7 * MS);
+    CHECK(follow(s, t) == CU_SUCCESS);
+    work(s, 1 * MS);
+    const cu_graph_exec exec = end(s);
+    CHECK_ZU(tail_of(s), 0);
+    work(s, 1 * MS);
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK_ZU(tail_of(s), 9 * MS);
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK_ZU(tail_of(s), 17 * MS);
+    CHECK_ZU(figures().wait_count, 0); /* the graph's own edges are no waits of the program */
+}
+
+CASE_WITH(a_free_and_an_unmap_wait_for_the_device, set_up(FREE)) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_ptr ptr = 0;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    work(s, 1 * MS);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
+    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED,
+                              .location = {.type = CU_LOCATION_DEVICE}};
+    cu_mem_handle handle = 0;
+    CHECK(soft->mem_address_reserve(&ptr, 2 << 20, 0, 0, 0) == CU_SUCCESS);
+    CHECK(soft->mem_create(&handle, 2 << 20, &prop, 0) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr, 2 << 20, 0, handle, 0) == CU_SUCCESS);
+    work(s, 1 * MS);
+    CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
+    CHECK(soft->mem_unmap(ptr, 2 << 20) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
+}
+
+CASE_WITH(calls_cost_what_the_line_says, set_up("time=on,costs=cuMemAlloc:700+cuMemFree:0")) {
+    cu_ptr ptr = 0;
+    const uint64_t begin_ns = ashlar__soft_host_ns();
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED); /* by the estimates */
+    CHECK(ashlar__soft_host_ns() - begin_ns > 700);
+    const uint64_t queued_ns = ashlar__soft_host_ns();
+    CHECK(soft->mem_alloc(&ptr, 64 << 20) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 0, 64 << 20, s) == CU_SUCCESS);
+    const uint64_t small_ns = tail_of(s) - ashlar__soft_host_ns();
+    CHECK(tail_of(s) > queued_ns && small_ns > 0);
+    CHECK(soft->memcpy_dtod_async(ptr, ptr + (32 << 20), 32 << 20, s) == CU_SUCCESS);
+    CHECK(tail_of(s) - ashlar__soft_host_ns() > small_ns);
+}
+
+CASE_WITH(without_the_mode_no_time_passes, set_up("memory=64MiB")) {
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    work(s, 5 * MS);
+    ashlar__soft_host_work(5 * MS);
+    const cu_event event = record_on(s);
+    CHECK(soft->event_query(event) == CU_SUCCESS);
+    CHECK(tail_of(s) == 0 && ashlar__soft_host_ns() == 0 && figures().end_ns == 0);
+}
+
+CASE_WITH(physical_memory_has_a_high_water_mark, set_up("memory=64MiB")) {
+    cu_ptr a = 0, b = 0;
+    CHECK(soft->mem_alloc(&a, 6 << 20) == CU_SUCCESS);
+    CHECK(soft->mem_alloc(&b, 4 << 20) == CU_SUCCESS);
+    CHECK(soft->mem_free(a) == CU_SUCCESS);
+    CHECK_ZU(figures().physical_bytes, 4 << 20);
+    CHECK_ZU(figures().physical_peak_bytes, 10 << 20);
+}
+
+CASE_WITH(mistakes_are_refused, set_up(FREE)) {
+    soft_figures got = {.end_ns = 77};
+    uint64_t ns = 77;
+    CHECK(ashlar__soft_work((cu_stream)(uintptr_t)5, 1) == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_stream_ns((cu_stream)(uintptr_t)5, &ns) == ASHLAR_EINVAL && ns == 77);
+    CHECK(ashlar__soft_get_figures(1, &got) == ASHLAR_EINVAL && got.end_ns == 77);
+}
+
+static uint64_t worker_ns;
+
+static void *run_worker(void *unused) {
+    (void)unused;
+    CHECK(make_current(0));
+    worker_ns = ashlar__soft_host_ns();
+    ashlar__soft_host_work(4 * MS);
+    return NULL;
+}
+
+CASE_WITH(each_thread_has_a_clock_that_begins_where_the_latest_is, set_up(FREE)) {
+    ashlar__soft_host_work(3 * MS);
+    pthread_t worker;
+    REQUIRE(pthread_create(&worker, NULL, run_worker, NULL) == 0);
+    pthread_join(worker, NULL);
+    CHECK_ZU(worker_ns, 3 * MS);
+    CHECK_ZU(ashlar__soft_host_ns(), 3 * MS);
+}
+
+RUN_CASES()

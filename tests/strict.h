@@ -1,0 +1,43 @@
+/*
+ * strict.h - why a test's software device is not as strict as check.h asks for: pieces of its line.
+ *
+ * The first two are for good. Each of the others stands for a mistake of ours, and goes with it.
+ */
+#ifndef ASHLAR_STRICT_H
+#define ASHLAR_STRICT_H
+
+#include "tests/check.h"
+
+/* The test itself does what CUDA leaves undefined, to see what comes back. */
+#define STRICT_NOT_HERE "strict=off"
+
+/* The test looks at what happens when a new stream has the handle of an old one. */
+#define HANDLES_COME_BACK "recycle=on"
+
+/*
+ * A program destroys a stream without ashlar_allocator_forget_stream(), and the allocator hands the
+ * dead handle to the driver to find that out: is_lost() in allocator/heap/stream_state.c.
+ */
+#define ALLOCATOR_ASKS_DEAD_STREAMS "strict=off"
+
+/*
+ * Plan memory for a side stream that ended within the step is taken for the dead stream: the ladder
+ * orders it behind another stream's work by a wait on the dead handle. take_block_locked() in
+ * allocator/step/planner_build.c, ashlar__stream_state_wait_on() in allocator/heap/stream_state.c.
+ */
+#define PLANS_WAIT_ON_DEAD_STREAMS "strict=off"
+
+/* Once the driver has refused a cuMemUnmap, a range's addresses are freed while mapped:
+ * vmm_finish() in allocator/heap/range_vmm.c, and the same in allocator/guard/guard_unmap.c. */
+#define ADDRESSES_ARE_FREED_WHILE_MAPPED "strict=off"
+
+/* The drop-in's frees ask and record on streams that a program destroyed unseen: is_captured() and
+ * mark_all_locked() in allocator/dropin/frees_batches.c. */
+#define DROPIN_ASKS_DEAD_STREAMS "strict=off"
+
+/* For a test in which only some rounds need one of these: `why` if `is_needed`. */
+static inline void strict_unless(bool is_needed, const char *why) {
+    (void)setenv("ASHLAR_SOFT_DEFAULTS", is_needed ? why : CHECK_SOFT_DEFAULTS, 1);
+}
+
+#endif /* ASHLAR_STRICT_H */
