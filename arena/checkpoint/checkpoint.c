@@ -14,7 +14,7 @@
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
-/* The prefix, before the tensor's own name, of its part of a region. NULL: a region not saved. */
+/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
 static const char *prefix_of(ashlar_region region) {
     static const char *const prefixes[] = {
         [ASHLAR_REGION_PARAMETERS] = "",
@@ -157,7 +157,7 @@ struct ashlar_checkpoint {
     char *path; /* owned; as the caller gave it, for messages */
 };
 
-/* One load: for each region, the entry of the file that holds each tensor's part of it. */
+/* One load: the entries of the file for each region and tensor. */
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
@@ -196,12 +196,10 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
     return ashlar__safetensors_metadata(file->tensors, key);
 }
 
-/* --- what the file's tensors are ------------------------------------------------------------ */
+/* ---- which tensor an entry holds ---- */
 
-/*
- * Find the tensor and the region that a name in the file stands for. False: there are none. If the
- * name could mean two regions, it means the parameters.
- */
+/* Find the tensor and the region that a name in the file stands for. False: neither exists. A name
+ * that could mean two regions means the parameters. */
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -247,7 +245,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
                         l->file->path, entry->name, got, want);
 }
 
-/* Note which tensor and region one entry of the file belongs to. */
+/* Note the tensor and the region that an entry of the file belongs to. */
 static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
     ashlar_region region = ASHLAR_REGION_PARAMETERS;
     size_t tensor = 0;
@@ -305,7 +303,7 @@ static ashlar_status check_tensors(loading *l) {
 /* Build the region's new contents in `image`. */
 static void gather(const loading *l, ashlar_region region, char *image) {
     const ashlar_layout layout = ashlar__region_layout(region);
-    memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
+    memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* with the padding */
     for (size_t i = 0; i < l->count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(l->arena, i, &info);
@@ -315,8 +313,8 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
         const ashlar_safetensors_entry *parameter =
             l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
-        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* of a master */
-        ASHLAR_CHECK2(from != NULL); /* by check_complete() */
+        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* for a master */
+        ASHLAR_CHECK2(from != NULL); /* check_complete() has made sure */
         ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
         ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
                       ashlar_arena_region_bytes(l->arena, region));

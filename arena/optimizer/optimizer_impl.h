@@ -111,7 +111,7 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 
 /* ---- the runs of an arena (optimizer_table.c) ---- */
 
-/* Where a run lies in the storage layout, in bytes, and how many elements all runs before have. */
+/* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
     size_t begin, end;
     size_t elements_before;
@@ -125,19 +125,15 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/*
- * Fill the table. The arena must be committed and have the regions that the rule needs. finish
- * frees the table's memory. Errors: ASHLAR_EHOSTMEM.
- */
+/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
+ * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
                                                              const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
-/*
- * Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
- * `runs`: the device's copy of table->runs.
- */
+/* Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
+ * `runs`: the device's copy of table->runs. */
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);

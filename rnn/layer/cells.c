@@ -1,9 +1,7 @@
 /* cells.c - the point-wise half of a step of each cell, forward and backward. */
 #include "rnn/layer/cell_step.h"
 
-/*
- * LSTM. A row of gates is i f g o; forward replaces their sums by their activations.
- */
+/* LSTM. A row of gates is i f g o; forward replaces their sums by their activations. */
 
 static void lstm_forward_row(size_t hidden, real *restrict gates, const real *restrict bias,
                              const real *restrict cell, real *restrict next_cell,
@@ -57,10 +55,8 @@ CELL_FUNCTION(lstm_backward,
               lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
                                 s->doutput + p * h, s->dcell + p * h))
 
-/*
- * GRU. A row of gates is r z n u. u is the part R h + bR of gate n: the reset gate multiplies u
- * before u is added to the rest of n, so backward needs u by itself.
- */
+/* GRU. A row of gates is r z n u. u is R h + bR of gate n: the reset gate multiplies u before it is
+ * added to the rest of n, so backward needs u by itself. */
 
 static void gru_forward_row(size_t hidden, real *restrict gates, const real *restrict sums,
                             const real *restrict bias, const real *restrict state,
@@ -111,10 +107,8 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
 CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
                                              s->state + p * h, s->doutput + p * h))
 
-/*
- * Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in
- * the row of gates.
- */
+/* Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in the
+ * row of gates. */
 
 static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
                              real *restrict output) {

@@ -57,9 +57,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
  * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
  * kinds of keys, all under "ashlar.":
  *
- *     what must be the same to resume   the task's options and data, the optimizer, the seed
- *     how far the training is           step, recent (losses), optimizer_state, and the position
- *                                       of the task's batch sampler
+ *     what must be the same     the task's options and data, the optimizer, the seed
+ *     how far the training is   step, recent (losses), optimizer_state, and the position of the
+ *                               task's batch sampler
  *
  * Real numbers are written so that reading them restores every bit.
  */
