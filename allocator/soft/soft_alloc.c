@@ -70,11 +70,6 @@ static soft_reservation *find_plain(cu_ptr ptr) {
     return reservation != NULL && reservation->plain_device != NULL ? reservation : NULL;
 }
 
-static cu_result leave_unknown(uintptr_t address) {
-    return ashlar__soft_leave(
-        ashlar__soft_undefined(CU_INVALID_VALUE, "no allocation begins at %#zx", (size_t)address));
-}
-
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device);
@@ -83,12 +78,12 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     }
     soft_reservation *reservation = find_plain(ptr);
     if (reservation == NULL) {
-        return leave_unknown((uintptr_t)ptr);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     ashlar__soft_wait_device(reservation->plain_device, 0);
     reservation = find_plain(ptr); /* the lock was dropped: another thread may have freed it */
     if (reservation == NULL) {
-        return leave_unknown((uintptr_t)ptr);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     ashlar__soft_unreserve(reservation);
     return ashlar__soft_leave(device->fault);
@@ -141,7 +136,7 @@ cu_result ashlar__soft_mem_free_host(void *ptr) {
     }
     size_t idx;
     if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
-        return leave_unknown((uintptr_t)ptr);
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_range *range = ashlar__soft_state.host_blocks.items[idx];
     ashlar__soft_strict_let_go(range->base, range->bytes);

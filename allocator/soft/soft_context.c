@@ -92,11 +92,7 @@ cu_result ashlar__soft_ctx_push_current(cu_context context) {
         return result;
     }
     if (ashlar__soft_context_find(context) == NULL) {
-        return ashlar__soft_leave(
-            context == NULL
-                ? CU_INVALID_CONTEXT
-                : ashlar__soft_undefined_handle(CU_INVALID_CONTEXT, &ashlar__soft_state.contexts,
-                                                SOFT_CONTEXT, (uintptr_t)context));
+        return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     const size_t depth = context_depth();
     if (depth == CONTEXT_DEPTH_MAX) {
