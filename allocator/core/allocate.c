@@ -14,6 +14,7 @@
 #include "allocator/core/report.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
+#include "allocator/heap/away.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
@@ -69,7 +70,7 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /*
  * Like ashlar__stream_state_of_locked(), but without a search if the thread's recent magazines are
  * this stream's. They can be trusted: a stream with magazines keeps its handle (see may_cache() in
- * free.c) until it is found to be gone.
+ * free.c), and loses them when it is forgotten.
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
@@ -98,14 +99,14 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *stat
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_rung *rung) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_status status = ashlar__ladder_find_locked(a, request, out, rung);
+    ashlar_status status = ashlar__ladder_take_locked(a, request, out, rung);
     if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
     }
     ashlar_rung unused;
     status = ashlar__guard_fill_release_locked(a->guards.fill);
     *rung = ASHLAR_RUNG_DRAINED;
-    return status == ASHLAR_OK ? ashlar__ladder_find_locked(a, request, out, &unused) : status;
+    return status == ASHLAR_OK ? ashlar__ladder_take_locked(a, request, out, &unused) : status;
 }
 
 static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
@@ -124,12 +125,12 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     if (*out != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_status status = climb_locked(a, request, out, rung);
+    const ashlar_status status = climb_locked(a, request, out, rung);
+    if (status == ASHLAR_OK && request->own != NULL && request->bytes > ASHLAR_SC_MAX_BYTES) {
+        request->own->last_large = *out;
+    }
     /* The peak counts memory that the ladder has mapped, even if the request fails. */
     ashlar__update_reserved_peak_locked(a);
-    if (status == ASHLAR_OK) {
-        status = ashlar__heap_take(&a->heap, *out, request->bytes);
-    }
     return status;
 }
 
@@ -177,6 +178,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (a->guards.fill != NULL) {
         status = ashlar__guard_fill_take_locked(a->guards.fill, block);
         if (status != ASHLAR_OK) {
+            block->requested = 0;
             ashlar__release_block_locked(&a->heap, block, block->stream_state);
             return status;
         }

@@ -6,6 +6,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/core/report.h"
+#include "allocator/heap/away.h"
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
@@ -29,7 +30,8 @@ static ashlar_status check_equations(const ashlar_stats *s) {
     }
     if (s->live_bytes > s->live_peak_bytes || s->live_bytes > s->block_bytes ||
         s->reserved_bytes > s->reserved_peak_bytes ||
-        s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes > s->reserved_bytes) {
+        s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes + s->spare_bytes >
+            s->reserved_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
     const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream +
@@ -53,13 +55,12 @@ typedef struct census {
 } census;
 
 static void count_blocks(const ashlar_allocator *a, census *found) {
-    for (const ashlar_block *block = a->heap.first; block != NULL;
+    for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
         const size_t live_bytes = ashlar__block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_FREE) {
             found->free_blocks++;
-        } else if (block->state == ASHLAR_BLOCK_UNMAPPED ||
-                   block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
+        } else if (block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
             continue;
         } else if (live_bytes == 0 && ashlar__block_is_shared(block)) {
             found->shared_bytes += block->bytes;
@@ -96,9 +97,11 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     const uint64_t in_page_map = found.live_blocks + found.cached_blocks +
                                  ashlar__plan_memories_idle_blocks(a->planner.memories);
     count_pages(a->guards.unmap, &found);
-    uint64_t in_bins = ashlar__free_bins_count(&a->heap.idle);
+    uint64_t in_bins = 0;
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        in_bins += ashlar__free_bins_count(&zone->gaps);
+    }
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        in_bins += ashlar__free_bins_count(&state->free);
         if (state->completed > state->recorded || state->last_tick > state->recorded) {
             return ashlar__fail(ASHLAR_EFORMAT,
                                 "allocator check: a stream is ahead of its recordings");
@@ -153,6 +156,9 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar__heap_check(&a->heap);
+    if (status == ASHLAR_OK) {
+        status = ashlar__away_check(&a->heap);
+    }
     if (status == ASHLAR_OK) {
         status = ashlar__plan_memories_check_locked(a->planner.memories, &a->heap.map);
     }

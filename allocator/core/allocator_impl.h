@@ -45,13 +45,13 @@ struct ashlar_allocator {
     ashlar_driver_client client;
     ashlar_heap heap;
     ashlar_stream_state *stream_states;     /* of streams, pools and idle blocks; newest first */
+    ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by their handles */
     ashlar_stream_state *recent;            /* found last: the next call mostly wants it again */
     ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
     ashlar_cache *caches;                   /* one for each thread that allocates */
     bool bypasses_caches;                   /* every call takes the slow path */
-    ashlar_block *shared;   /* freed, but several streams may still use them; see shared.h */
     ashlar_block *deferred; /* freed, but any stream may still use them; see deferred_free.h */
-    size_t shared_bytes;
+    size_t deferred_bytes;
     ashlar_counters counters; /* of threads without a cache; published at the end of every call */
     ashlar_planner planner;
     /* The sums that threads have published; ashlar__stats_sum_claimed() adds the other fields. */

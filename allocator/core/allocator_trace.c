@@ -68,13 +68,9 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
 }
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
-    if (block->state != ASHLAR_BLOCK_FREE) {
-        return ashlar__block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
-               : ashlar__block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
-                                                    : ASHLAR_SNAPSHOT_CACHED;
-    }
-    return ashlar__stream_state_is_past(block->stream_state, block->tick) ? ASHLAR_SNAPSHOT_IDLE
-                                                                          : ASHLAR_SNAPSHOT_PENDING;
+    return ashlar__block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
+           : ashlar__block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
+                                                : ASHLAR_SNAPSHOT_CACHED;
 }
 
 static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_block *block) {
@@ -83,9 +79,22 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
         .address = heap->range.base + block->offset,
         .bytes = block->bytes,
         .requested_bytes = ashlar__block_live_bytes(block),
-        .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->stream_state->stream : NULL,
+        .stream = block->stream_state->stream,
         .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
         .state = state,
+    };
+}
+
+/* Copy a part of a gap that has memory. */
+static ashlar_snapshot_block copy_part(const ashlar_heap *heap, const ashlar_heap_piece *part) {
+    const bool is_past = ashlar__heap_is_past_at(heap, part->block->window, part->offset,
+                                                 part->bytes);
+    return (ashlar_snapshot_block){
+        .address = heap->range.base + part->offset,
+        .bytes = part->bytes,
+        .stream = is_past ? NULL : part->block->window->zone->owner->stream,
+        .tag = ASHLAR_TAG_USER,
+        .state = is_past ? ASHLAR_SNAPSHOT_IDLE : ASHLAR_SNAPSHOT_PENDING,
     };
 }
 
@@ -106,15 +115,6 @@ static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment 
     }
 }
 
-static bool is_mapped(const ashlar_block *block) {
-    return block->state != ASHLAR_BLOCK_UNMAPPED;
-}
-
-/* A segment is a maximal run of mapped blocks; between two segments nothing is mapped. */
-static bool starts_segment(const ashlar_block *block) {
-    return is_mapped(block) && (block->prev == NULL || !is_mapped(block->prev));
-}
-
 /*
  * Copy a plan memory to `out` as several blocks: its live slot blocks, and the gaps between them.
  * Returns their number; with `out` == NULL only counts them.
@@ -125,7 +125,7 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
     size_t at = memory->offset, count = 0;
     const ashlar_block *next = ashlar__block_after(memory);
     while (at < end) {
-        const bool is_slot_block = next != memory->next;
+        const bool is_slot_block = next != ashlar__heap_next(memory);
         const size_t begin = is_slot_block ? next->offset : end;
         ASHLAR_CHECK2(at <= begin && begin <= end); /* live slot blocks do not overlap */
         if (begin > at) {
@@ -152,51 +152,61 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
 }
 
 /*
- * Copy a mapped block to `out`, a plan memory as several blocks. Returns their number; with `out`
- * == NULL only counts them.
+ * Copy a piece that has memory to `out`, a plan memory as several blocks. Returns their number;
+ * with `out` == NULL only counts them.
  */
-static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
-                          ashlar_snapshot_block *out) {
-    if (block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
-        return copy_plan_memory(heap, block, out);
+static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece,
+                         ashlar_snapshot_block *out) {
+    if (piece->block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
+        return copy_plan_memory(heap, piece->block, out);
     }
     if (out != NULL) {
-        *out = copy_block(heap, block);
+        *out = piece->block->state == ASHLAR_BLOCK_FREE ? copy_part(heap, piece)
+                                                        : copy_block(heap, piece->block);
     }
     return 1;
 }
 
-static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
-    ashlar_snapshot_segment *segment = snapshot->segments; /* behind the last segment written */
-    ashlar_snapshot_block *copy = snapshot->blocks;
-    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (starts_segment(block)) {
-            *segment++ =
-                (ashlar_snapshot_segment){.address = heap->range.base + block->offset, .bytes = 0};
+/*
+ * A segment is a maximal run of memory in one window. Copy all segments and blocks; with `snapshot`
+ * == NULL only count them.
+ */
+static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size_t *segment_count,
+                        size_t *block_count) {
+    const ashlar_window *window = NULL; /* of the piece before, if that has memory */
+    *segment_count = *block_count = 0;
+    for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(heap, &at);) {
+        if (!at.is_mapped) {
+            window = NULL;
+            continue;
         }
-        if (is_mapped(block)) {
-            copy += copy_mapped(heap, block, copy);
-            ASHLAR_CHECK2(segment > snapshot->segments); /* a run's first block has begun its
-                                                          * segment */
-            segment[-1].bytes += block->bytes;
+        if (at.block->window != window) {
+            window = at.block->window;
+            if (snapshot != NULL) {
+                snapshot->segments[*segment_count] =
+                    (ashlar_snapshot_segment){.address = heap->range.base + at.offset};
+            }
+            ++*segment_count;
         }
+        if (snapshot != NULL) {
+            snapshot->segments[*segment_count - 1].bytes += at.bytes;
+        }
+        *block_count += copy_piece(
+            heap, &at, snapshot != NULL ? &snapshot->blocks[*block_count] : NULL);
     }
 }
 
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
     ASHLAR_OWNS(&a->lock);
     size_t segment_count = 0, block_count = 0;
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        segment_count += starts_segment(block);
-        block_count += is_mapped(block) ? copy_mapped(&a->heap, block, NULL) : 0;
-    }
+    copy_pieces(&a->heap, NULL, &segment_count, &block_count);
     ashlar_snapshot *snapshot = NULL;
     const size_t page_count = a->guards.unmap != NULL ? a->guards.unmap->count : 0;
     const ashlar_status status =
         ashlar__snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
-        copy_blocks(&a->heap, snapshot);
+        copy_pieces(&a->heap, snapshot, &segment_count, &block_count);
         copy_pages(a->guards.unmap, snapshot->segments + segment_count,
                    snapshot->blocks + block_count);
         *out = snapshot;

@@ -12,15 +12,17 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
+#include "allocator/heap/away.h"
 
 enum {
-    SMALL_DIVISOR = 64,
+    SMALL_DIVISOR = 256,
     LISTS_AT_ONCE = 4, /* lists that find_filled() tests with one branch */
 };
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
-/* Bytes of small blocks that a cache may hold even if hardly any memory is mapped. */
+/* Bytes of small blocks that a cache may hold, however small or large the device is. */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
+#define SMALL_MAX_BYTES ((size_t)16 << 20)
 
 /*
  * A cache of no allocator, since no allocator has the id 0. Threads without a cache point here, so
@@ -222,11 +224,15 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
     cache->stream = ashlar__cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
 }
 
-void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
-    ASHLAR_OWNS(&cache->allocator->lock);
-    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
-    const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
-    const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
+/*
+ * How much a cache may hold. Large blocks: half of cache_bytes, since any miss gives them up. Small
+ * blocks: half of cache_bytes, too, but no more than a share of the device's memory. Neither
+ * depends on what was mapped before, so that a repeated step finds the same blocks in its cache.
+ */
+static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {
+    const size_t half = cache_bytes / 2, share = memory_bytes / SMALL_DIVISOR;
+    size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
+    small = small < SMALL_MAX_BYTES ? small : SMALL_MAX_BYTES;
     /*
      * ashlar__cache_weight() adds the weight of one block, so that a block of just that size fits.
      */
@@ -246,7 +252,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     caches_of_thread = cache;
     ashlar__lock_acquire(&a->lock);
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
-    ashlar__cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
+    set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     atomic_store(&cache->attention, watched(a));
     /*
      * Nothing has been counted yet: this only sets all.peak, which a new peak must exceed.
@@ -294,9 +300,9 @@ ashlar_cache *ashlar__cache_get(ashlar_allocator *a) {
 }
 
 static ashlar_magazines *magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state) {
-    ashlar_magazines *m = cache->magazines;
+    ashlar_magazines *m = cache->buckets[ashlar__stream_bucket(state->stream)];
     while (m != NULL && m->stream_state != state) {
-        m = m->next;
+        m = m->next_in_bucket;
     }
     return m;
 }
@@ -310,6 +316,9 @@ ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_st
         m->stream_state = state;
         m->next = cache->magazines;
         cache->magazines = m;
+        ashlar_magazines **bucket = &cache->buckets[ashlar__stream_bucket(state->stream)];
+        m->next_in_bucket = *bucket;
+        *bucket = m;
     }
     return m;
 }
@@ -325,9 +334,9 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
 
 ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream) {
     const ashlar_stream named = ashlar__stream_named(stream);
-    ashlar_magazines *m = cache->magazines;
+    ashlar_magazines *m = cache->buckets[ashlar__stream_bucket(named)];
     while (m != NULL && m->stream_state->stream != named) {
-        m = m->next;
+        m = m->next_in_bucket;
     }
     if (m != NULL) {
         set_recent(cache, m, stream);
@@ -342,7 +351,9 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
     ASHLAR_CHECK2((cache->pending == NULL) == (cache->pending_count == 0));
     const size_t bytes = cache->pending_bytes + block->bytes;
-    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
+    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
+        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
+        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->sends_large_at_once)) {
         return false;
     }
     block->older = cache->pending;
@@ -427,11 +438,37 @@ void ashlar__cache_flush_locked(ashlar_cache *cache) {
     ASHLAR_CHECK2(ashlar__cache_is_empty(cache) && cache->pending_bytes == 0);
 }
 
+void ashlar__cache_flush_stream_locked(ashlar_cache *cache, const ashlar_stream_state *state,
+                                       size_t bytes) {
+    ashlar__cache_flush_pending_locked(cache);
+    ashlar_magazines *m = magazines_of(cache, state);
+    if (m == NULL) {
+        return;
+    }
+    if (bytes > ASHLAR_SC_MAX_BYTES) {
+        empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
+    } else {
+        uint16_t filled[ASHLAR_SC_COUNT];
+        const size_t count = find_filled(m, filled);
+        for (size_t i = 0; i < count; i++) {
+            empty_list_locked(cache, m, filled[i]);
+        }
+    }
+}
+
 void ashlar__cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
         empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
     }
     ASHLAR_CHECK2(cache->weight[1] == 0);
+}
+
+static void leave_bucket(ashlar_cache *cache, const ashlar_magazines *m) {
+    ashlar_magazines **link = &cache->buckets[ashlar__stream_bucket(m->stream_state->stream)];
+    while (*link != m) {
+        link = &(*link)->next_in_bucket;
+    }
+    *link = m->next_in_bucket;
 }
 
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
@@ -447,6 +484,7 @@ void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state 
         }
         empty_lists_locked(cache, m);
         *link = m->next;
+        leave_bucket(cache, m);
         ashlar__host_free(m);
     }
     forget_recent(cache);

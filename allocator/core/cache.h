@@ -3,7 +3,7 @@
  * (internal).
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
- * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
+ * one larger block, the one taken last, which only a request of just its size gets. All blocks of a stream's magazines
  * were freed on that stream, so later work of the stream may use them.
  *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
@@ -62,6 +62,7 @@ typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
     ashlar_magazines *next;                  /* the next magazines of this cache */
+    ashlar_magazines *next_in_bucket;        /* of those whose streams have the same bucket */
     ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
@@ -78,12 +79,15 @@ struct ashlar_cache {
     ashlar_replay *active_replay; /* the step being replayed (`stream` is ASHLAR_NO_STREAM then),
                                    * or ashlar__no_replay; never NULL */
     size_t weight[2]; /* sum of weights: [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger */
-    size_t limit[2];  /* the most that weight[] may be; changed by the owner only */
+    size_t limit[2];  /* const; the most that weight[] may be */
+    const ashlar_block *last_large; /* the large block taken last, if no other was freed since */
     ashlar_counters counters;
+    bool sends_large_at_once; /* to the heap, so that an event comes right behind the free */
     ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
+    ashlar_magazines *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by the streams' handles */
     ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */
     /*
      * For make_way() in ladder.c: the cycle since the last trough of live bytes, and the cycle
@@ -202,8 +206,13 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     ASHLAR_CHECK2(block->stream_state == m->stream_state);
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
-    /* The cache holds one large block at most; the next miss gives it up. */
-    if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
+    /*
+     * The cache holds one large block at most, and only one that was freed right after it was
+     * taken: the heap would hand out the same block again. So it does not change where large blocks
+     * lie, and a step that is repeated finds them where they were. The next miss gives it up.
+     */
+    if (weight > cache->limit[is_large] || (is_large && block != cache->last_large)) {
+        cache->last_large = is_large ? NULL : cache->last_large;
         return false;
     }
     cache->weight[is_large] = weight;
@@ -226,13 +235,6 @@ bool ashlar__cache_switch(uint64_t allocator_id);
  * is ending, an allocator without caches. Lock: not held.
  */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
-
-/*
- * Set the cache's limits. Large blocks: half of cache_bytes, since any miss gives them up. Small
- * blocks, which may keep free blocks from merging: half of cache_bytes, too, but no more than 1/64
- * of the mapped bytes or 1 MiB, whichever is larger. Lock: held.
- */
-void ashlar__cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 
 /* Make magazines for `state`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
@@ -259,6 +261,13 @@ void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cac
 void ashlar__cache_flush_pending_locked(ashlar_cache *cache);
 void ashlar__cache_flush_locked(ashlar_cache *cache);
 void ashlar__cache_flush_large_locked(ashlar_cache *cache);
+
+/*
+ * Give to the heap what the cache holds of one stream, of the sizes that lie in the same zone as a
+ * block of `bytes`.
+ */
+void ashlar__cache_flush_stream_locked(ashlar_cache *cache, const ashlar_stream_state *state,
+                                       size_t bytes);
 
 /* Give all blocks of all caches to the heap. `own`: as for ashlar__caches_claim_locked(). */
 void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);

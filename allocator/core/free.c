@@ -11,6 +11,7 @@
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/shared.h"
+#include "allocator/heap/away.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
 #include "allocator/plan/plan_memory.h"
@@ -36,17 +37,19 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_OWNS(&a->lock);
     ashlar_magazines *m = NULL;
     ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
-    if (ashlar__block_is_shared(block)) {
-        if (ashlar__block_is_of_slot(block)) {
+    const bool is_of_slot = ashlar__block_is_of_slot(block);
+    if (ashlar__block_is_shared(block) || ashlar__block_home(block) != state) {
+        if (is_of_slot) {
             atomic_store_explicit(&block->taken, ASHLAR_SLOT_BLOCK_AWAITED, memory_order_relaxed);
         }
-        ashlar__shared_put_locked(a, block, state);
+        ashlar__release_block_locked(&a->heap, block, state);
         return;
     }
-    if (ashlar__block_is_of_slot(block)) {
+    if (is_of_slot) {
         ashlar__slot_block_vacate(block);
         return;
     }
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is the stream's by now */
     if (own != NULL && may_cache(state)) {
         m = ashlar__cache_find_state(own, state);
         m = m != NULL ? m : ashlar__cache_add_locked(own, state);
@@ -57,6 +60,9 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     }
     if (own != NULL) {
         ashlar__cache_flush_pending_locked(own);
+        if (block->bytes > ASHLAR_SC_MAX_BYTES) {
+            ashlar__cache_flush_large_locked(own);
+        }
     }
     ashlar__release_block_locked(&a->heap, block, state);
 }
@@ -106,6 +112,29 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
     return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
 }
 
+/*
+ * A free in a guard mode calls the driver for the stream of the block's last use. If that stream is
+ * gone, or is another thread's default stream, let it be the legacy default stream instead, behind
+ * the last use: that stream comes after other threads' default streams by itself.
+ */
+static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *last = *state;
+    if (!last->is_gone && !ashlar__stream_state_is_others(last)) {
+        return ASHLAR_OK;
+    }
+    const uint64_t tick = ashlar__stream_state_stamp(last);
+    ashlar_status status = ASHLAR_OK;
+    if (last->is_gone) {
+        /* Records nothing, but fails if no event comes after the last use. */
+        status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
+        if (status == ASHLAR_OK) {
+            status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);
+        }
+    }
+    return status == ASHLAR_OK ? ashlar__stream_state_of_locked(a, NULL, state) : status;
+}
+
 /* Free a block with guard=unmap. */
 static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
@@ -115,6 +144,9 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
+    }
+    if (status == ASHLAR_OK) {
+        status = name_live_state_locked(a, &state);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -137,18 +169,14 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
     }
+    if (status == ASHLAR_OK && a->guards.fill != NULL) {
+        status = name_live_state_locked(a, &state);
+    }
     if (status != ASHLAR_OK) {
         return status;
     }
     if (a->guards.fill != NULL) {
         return free_filled_locked(a, block, state, place);
-    }
-    if (ashlar__block_is_of_slot(block) && state != block->stream_state) {
-        /* The plan's stream gets the slot block back when `stream` is done with it. */
-        status = ashlar__shared_add_use_locked(block, state);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
     }
     /* A block of a graph's pool goes back to the pool, whichever stream used it last. */
     free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
@@ -215,14 +243,13 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
-    ashlar__shared_drop_uses_locked(block); /* the deferred free waits for all streams, so for
-                                             * these uses, too */
+    ashlar__away_drop_uses(block); /* the deferred free waits for all streams, so for these uses */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;
     block->older = a->deferred;
     a->deferred = block;
-    a->shared_bytes += block->bytes;
+    a->deferred_bytes += block->bytes;
 }
 
 ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
@@ -258,10 +285,10 @@ void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
         ashlar_block *block = list;
         list = block->older;
         ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
-        ASHLAR_CHECK2(block->requested == 0 && a->shared_bytes >= block->bytes);
-        a->shared_bytes -= block->bytes;
+        ASHLAR_CHECK2(block->requested == 0 && a->deferred_bytes >= block->bytes);
+        a->deferred_bytes -= block->bytes;
         block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
-        ashlar__heap_put(&a->heap, block, NULL, 0);
+        ashlar__heap_put_stamped(&a->heap, block, 0);
     }
     ashlar__lock_release(&a->lock);
 }

@@ -87,17 +87,21 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);
-    ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event == NULL && !to->is_pool);
+    ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event_count == 0 && !to->is_pool);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__shared_rehome_locked(a, from, to);
-    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
+         block = ashlar__heap_next(block)) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
             block->stream_state = to;
         }
     }
-    to->last_tick = ashlar__stream_state_stamp(to);
-    ashlar__heap_restamp(&a->heap, from, to, to->last_tick);
-    ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->free));
+    (void)ashlar__stream_state_next(to);
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        if (from->zones[kind].windows != NULL) {
+            ashlar__zone_move(&a->heap, &from->zones[kind], &to->zones[kind], false);
+        }
+    }
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 

@@ -1,47 +1,29 @@
 /*
  * ladder.c - the order of attempts to serve a request that the thread's own cache cannot serve.
  *
- *    1  a free block last used on the same stream      6  free blocks of other streams, merged
- *    2  an idle block                                  7  newly mapped memory
- *    3  what the thread's own cache holds, given up    8  what all caches hold, given up
- *    4  another stream's block, its event completed    9  what the program's callback gives back
- *    5  another stream's block, after an in-stream    10  a wait on the host, oldest event first
- *       wait                                          11  physical pages gathered into one hole
+ *    1  a gap of the stream's own zone                  6  free memory of any zone, mapped here
+ *    2  the same, after blocks came home, or with       7  what all caches hold, given up
+ *       the zone of a stream that has ended             8  memory of plans that no step is in
+ *    3  memory newly mapped                             9  what the program's callback gives back
+ *    4  another stream's gap, its last use over        10  a wait on the host, oldest event first
+ *    5  the same, after an in-stream wait
  *
- * A rung that finds no block leaves *out NULL. After a rung that frees memory the search begins
- * anew with rung 1. Rungs 4 and 5 need not skip the request's own stream: a block of that stream
- * would have served in rung 1. Every function here is called with the allocator's lock held.
+ * No stream is made to wait for another one while memory can be had: rung 5 comes behind rung 3. A
+ * rung that finds nothing leaves *out NULL. After a rung that frees memory the search begins anew
+ * with rung 1. Every function here is called with the allocator's lock held.
  */
 #include "allocator/core/slow_path.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
+#include "allocator/heap/away.h"
+#include "allocator/plan/planner.h"
 
 /*
  * Live bytes are at a trough if they lie in the lowest eighth of the range between the fewest and
  * the most of this cycle, and this range is more than an eighth of the most.
  */
 enum { TROUGH_DIVISOR = 8 };
-
-/* For assertions: whether the block is free, large enough, and in use by no other stream's work. */
-static bool can_serve(const ashlar_block *block, const ashlar_request *r) {
-    return block->state == ASHLAR_BLOCK_FREE && block->bytes >= r->bytes &&
-           (block->stream_state == r->stream_state ||
-            ashlar__stream_state_is_past(block->stream_state, block->tick));
-}
-
-/* Rungs 1 and 2. */
-static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
-                                       ashlar_rung *rung) {
-    ashlar_block *block = ashlar__free_bins_best_fit(&r->stream_state->free, r->bytes);
-    *rung = ASHLAR_RUNG_SAME_STREAM;
-    if (block == NULL) {
-        block = ashlar__free_bins_best_fit(&a->heap.idle, r->bytes);
-        *rung = ASHLAR_RUNG_IDLE;
-    }
-    ASHLAR_CHECK2(block == NULL || can_serve(block, r));
-    return block;
-}
 
 /*
  * The live bytes that threads have published, with this thread's own changes. 0 if the sum is below
@@ -105,7 +87,7 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     if (was_full) {
         ashlar__cache_flush_pending_locked(own);
     }
-    ashlar__cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
+    own->sends_large_at_once = a->heap.has_waited;
     const bool is_new_cycle = is_at_trough(a, own);
     if (is_new_cycle ? !is_like_the_last(own) : was_full) {
         ashlar__cache_flush_locked(own);
@@ -120,198 +102,373 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     ASHLAR_CHECK2(own->pending_count == 0 && own->weight[1] == 0);
 }
 
-/*
- * Rung 3: give up what this thread's cache holds, before disturbing other streams or mapping
- * memory.
- */
-static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_rung *rung) {
-    if (r->own == NULL || ashlar__cache_is_empty(r->own)) {
-        return NULL;
-    }
-    ashlar__cache_flush_locked(r->own);
-    begin_cycle(a, r->own);
-    return best_without_wait(a, r, rung);
+/* ---- one gap ---- */
+
+/* How many gaps of a zone a request looks at if the best one has no memory. */
+enum { GAPS_LOOKED_AT = 8 };
+
+/* How many streams, or zones of ended streams, one request asks the driver about. */
+enum { ASKED_MAX = 16 };
+
+static ashlar_zone *zone_for(const ashlar_request *r) {
+    return ashlar__zone_of(r->stream_state, r->bytes);
 }
 
-/*
- * The best-fitting free block of another stream. A stream that is being captured lends no block,
- * nor does a graph's pool.
- */
-static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_stream_state *other,
-                                   size_t bytes) {
-    return ashlar__stream_state_is_closed(other, &a->client)
-               ? NULL
-               : ashlar__free_bins_best_fit(&other->free, bytes);
+/* A gap of a zone that has memory; NULL: none of the best few. */
+static ashlar_block *mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
+                                const ashlar_request *r, bool is_past_only) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
+        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
+            (!is_past_only || ashlar__heap_is_past(&a->heap, gap, r->bytes))) {
+            return gap;
+        }
+        gap = ashlar__free_bins_next(&zone->gaps, gap->bytes, gap->offset);
+    }
+    return NULL;
 }
 
-/* Rung 4: another stream's block, if asking its event shows that its last use is over. */
-static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
-                                   ashlar_block **out) {
-    const size_t bytes = r->bytes;
-    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
-        ashlar_block *block = best_of_other(a, other, bytes);
-        if (block == NULL) {
-            continue;
+/* Take a gap behind which all memory is there. */
+static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                          ashlar_block **out) {
+    const ashlar_status status = ashlar__heap_take(&a->heap, gap, r->bytes);
+    if (status == ASHLAR_OK) {
+        if (gap->window->zone->owner != r->stream_state) {
+            gap->marks |= ASHLAR_BLOCK_BORROWED;
         }
-        ASHLAR_CHECK2(block->stream_state == other && block->tick <= other->last_tick);
-        /* Asking helps only if an event was recorded after the block's last use. */
-        if (!ashlar__stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
-            const ashlar_status status = ashlar__stream_state_query(other, &a->client);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
-        }
-        if (ashlar__stream_state_is_past(other, block->tick)) {
-            *out = block;
-            return ASHLAR_OK;
-        }
-    }
-    const ashlar_status status = ashlar__shared_query_locked(a, bytes);
-    if (status == ASHLAR_OK && ashlar__shared_settle_locked(a)) {
-        ashlar_rung unused;
-        *out = best_without_wait(a, r, &unused);
+        *out = gap;
     }
     return status;
 }
 
 /*
- * Rung 5: the best fit among all other streams' blocks. The request's stream waits in-stream for
- * the block's last use.
+ * Rung 1. The best fit among the gaps, whether or not memory is behind it: which address a block
+ * gets does not depend on what was mapped before, so that a repeated step repeats its addresses.
+ * The gap at a window's end is used last, so before it is, the thread gives up what it has cached.
  */
-static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    ashlar_stream_state *owner = NULL;
-    ashlar_block *best = NULL;
-    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
-        ashlar_block *block = best_of_other(a, other, r->bytes);
-        if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
-            owner = other;
-            best = block;
-        }
+static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    const ashlar_zone *zone = zone_for(r);
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    const bool is_at_end = gap == NULL || gap->next == NULL;
+    if (is_at_end && r->own != NULL && !ashlar__cache_is_empty(r->own)) {
+        ashlar__cache_flush_stream_locked(r->own, r->stream_state, r->bytes);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     }
-    if (best == NULL) {
-        bool found = false;
-        const ashlar_status status =
-            ashlar__shared_wait_locked(a, r->stream_state, r->bytes, &found);
-        if (found) {
-            *out = ashlar__free_bins_best_fit(&r->stream_state->free, r->bytes);
-        }
-        return status;
+    return gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0
+               ? take(a, r, gap, out)
+               : ASHLAR_OK;
+}
+
+/* Where the best fit has no memory, another gap of the stream's own may have. */
+static ashlar_status take_own_mapped(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out) {
+    ashlar_block *gap = mapped_gap(a, zone_for(r), r, false);
+    return gap != NULL ? take(a, r, gap, out) : ASHLAR_OK;
+}
+
+/* ---- memory of one's own that is elsewhere ---- */
+
+/* Whether all of an ended stream's work is known to be over, after asking the driver. */
+static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bool *out) {
+    ashlar_status status = ASHLAR_OK;
+    if (!ashlar__stream_state_is_quiet(state) &&
+        !ashlar__stream_state_is_closed(state, &a->client)) {
+        status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
+                                          &a->stats.events_recorded);
     }
-    ashlar_status status =
-        ashlar__stream_state_cover(owner, &a->client, best->tick, &a->stats.events_recorded);
-    if (status == ASHLAR_OK) {
-        status = ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream);
-    }
-    if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(owner->recorded > best->tick); /* the event waited for comes after the
-                                                      * block's last use */
-        *out = best;
-    }
+    *out = status == ASHLAR_OK && ashlar__stream_state_is_quiet(state);
     return status;
 }
 
-/*
- * Rung 6: merge the free blocks of other streams whose work is over, and try rungs 1 and 2 again.
- * No single block was large enough, but several side by side may be.
- */
-static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                                ashlar_rung *rung) {
-    bool may_merge = false;
-    if (a->heap.free_bytes < r->bytes) {
-        return ASHLAR_OK;
-    }
-    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
-        /* This stream's own blocks are merged already. */
-        if (other == r->stream_state || ashlar__free_bins_is_empty(&other->free)) {
+/* Make the zone of an ended stream, if its work is over, part of the request's zone. */
+static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *adopted) {
+    ashlar_zone *to = zone_for(r);
+    const size_t kind = (size_t)(to - r->stream_state->zones);
+    size_t asked = 0;
+    *adopted = false;
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL && asked < ASKED_MAX; zone = zone->next) {
+        ashlar_stream_state *owner = zone->owner;
+        if (owner->is_idle || !(owner->is_gone || owner->is_ended) || owner->is_pool ||
+            zone != &owner->zones[kind]) {
             continue;
         }
-        may_merge = true;
-        if (ashlar__stream_state_is_closed(other, &a->client)) {
-            continue; /* it cannot be asked: merge only what is known to be past */
-        }
-        const ashlar_status status = ashlar__stream_state_ask(other, &a->client, other->last_tick,
-                                                              &a->stats.events_recorded);
+        asked++;
+        const ashlar_status status = is_over(a, owner, adopted);
         if (status != ASHLAR_OK) {
             return status;
         }
-    }
-    if (may_merge) {
-        ashlar__heap_sweep(&a->heap);
-        *out = best_without_wait(a, r, rung);
+        if (*adopted) {
+            ashlar__zone_move(&a->heap, zone, to, true);
+            return ASHLAR_OK;
+        }
     }
     return ASHLAR_OK;
 }
 
-/* Rungs 4 to 6: mapped memory that other streams used last. */
-static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                                ashlar_rung *rung) {
-    /*
-     * Captured work may not wait for other work: it gets only blocks whose last use is known to be
-     * past.
-     */
-    if (ashlar__stream_state_is_closed(r->stream_state, &a->client)) {
-        ashlar__heap_sweep(&a->heap);
-        *out = best_without_wait(a, r, rung);
-        return ASHLAR_OK;
+/* Rung 2. */
+static ashlar_status take_home(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ashlar_stream_state *state = r->stream_state;
+    ashlar_status status = ASHLAR_OK;
+    bool adopted = true;
+    if (state->oldest_away != NULL && !r->is_idle) {
+        *out = ashlar__away_take_own(&a->heap, state, r->bytes);
+        if (*out != NULL) {
+            (*out)->marks |=
+                ashlar__block_home(*out) == state ? 0 : (unsigned char)ASHLAR_BLOCK_BORROWED;
+            return ASHLAR_OK;
+        }
     }
-    *rung = ASHLAR_RUNG_COMPLETED;
-    ashlar_status status = try_completed(a, r, out);
-    /*
-     * After an in-stream wait only the waiting stream may use the block, so that is no idle block.
-     */
-    if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
-        *rung = ASHLAR_RUNG_WAITED;
-        status = try_waited(a, r, out);
+    if (state->away_count > 0) {
+        status = ashlar__away_ask(&a->heap, ASKED_MAX);
+        if (status == ASHLAR_OK) {
+            status = take_own(a, r, out);
+        }
     }
-    if (status == ASHLAR_OK && *out == NULL) {
-        status = try_merged(a, r, out, rung);
+    while (status == ASHLAR_OK && *out == NULL && adopted && !state->is_pool) {
+        status = adopt(a, r, &adopted);
+        if (status == ASHLAR_OK && adopted) {
+            status = take_own_mapped(a, r, out);
+        }
     }
     return status;
 }
 
-/*
- * Rungs 3 to 7. *out is NULL if no block was found and no memory may be mapped: the device is full,
- * the limit is reached or the allocator is sealed; the error detail says which. With r->is_at_hand
- * nothing is mapped, and there is no error detail.
- */
-static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                               ashlar_rung *rung) {
-    *out = flush_own(a, r, rung);
-    ashlar_status status = *out == NULL ? try_others(a, r, out, rung) : ASHLAR_OK;
-    if (status != ASHLAR_OK || *out != NULL || r->is_at_hand) {
-        return status;
+/* ---- more memory ---- */
+
+/* Map what is missing behind the best gap of a zone, with a new window if there is none. */
+static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
+                            unsigned may, ashlar_block **out) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    ashlar_status status = ASHLAR_OK;
+    if (gap == NULL && a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) == 0) {
+        return ASHLAR_OK;
     }
-    *rung = ASHLAR_RUNG_MAPPED;
-    status = ashlar__may_map_locked(a);
+    if (gap == NULL) {
+        status = ashlar__heap_add_window(&a->heap, zone, r->bytes);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    }
     if (status == ASHLAR_OK) {
-        status = ashlar__heap_grow(&a->heap, r->stream_state, r->bytes, out);
+        status = ashlar__heap_back(&a->heap, gap, r->bytes, may);
+    }
+    if (status == ASHLAR_OK) {
+        status = take(a, r, gap, out);
+    }
+    if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_CREATE) == 0) {
+        status = ashlar__may_map_locked(a); /* the same, and the detail says why */
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
-/* Rungs 1 to 7, without a wait on the host, and without emptying other threads' caches. */
+/* A sealed allocator may map what it has, but take nothing new. */
+static unsigned may_create(ashlar_allocator *a) {
+    return ashlar__may_map_locked(a) == ASHLAR_OK ? ASHLAR_MAY_CREATE : 0;
+}
+
+/* Rung 3. */
+static ashlar_status map_new(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    return map_in(a, r, zone_for(r), may_create(a), out);
+}
+
+/*
+ * Rung 6. Without virtual memory nothing can move: then free segments go back to the driver, which
+ * may have a larger one to give. The zone for the other sizes comes last: its memory may be partly
+ * used, and then needs less than the request's own zone does.
+ */
+static ashlar_status map_free(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ashlar_zone *own = zone_for(r), *zones = r->stream_state->zones;
+    const unsigned may = may_create(a) | ASHLAR_MAY_MOVE;
+    ashlar_status status = ASHLAR_OK;
+    if (a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) != 0) {
+        status = ashlar__heap_trim(&a->heap, 0);
+    }
+    if (status == ASHLAR_OK) {
+        status = map_in(a, r, own, may, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = map_in(a, r, own == zones ? &zones[1] : zones, may, out);
+    }
+    return status;
+}
+
+/* ---- other streams' memory ---- */
+
+static ashlar_block *lendable(const ashlar_allocator *a, const ashlar_zone *zone,
+                              const ashlar_request *r, bool is_past_only) {
+    return zone->owner == r->stream_state || zone->owner->is_pool
+               ? NULL
+               : mapped_gap(a, zone, r, is_past_only);
+}
+
+/*
+ * Find out about every stream how far its work has come. All events are recorded before one is
+ * asked for: a stream that is captured without a pool is refused when an event is recorded, while a
+ * query would spoil its capture.
+ */
+static ashlar_status ask_all(ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    for (int asks = 0; asks < 2; asks++) {
+        for (const ashlar_zone *zone = a->heap.zones; zone != NULL && status == ASHLAR_OK;
+             zone = zone->next) {
+            ashlar_stream_state *owner = zone->owner;
+            if (ashlar__stream_state_is_quiet(owner) ||
+                ashlar__stream_state_is_closed(owner, &a->client)) {
+                continue;
+            }
+            status = asks ? ashlar__stream_state_query(owner, &a->client)
+                          : ashlar__stream_state_cover(owner, &a->client, owner->last_tick,
+                                                       &a->stats.events_recorded);
+        }
+    }
+    return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, SIZE_MAX) : status;
+}
+
+/* Take bytes of another stream's gap at `offset`. */
+static ashlar_status borrow(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                            size_t offset, ashlar_block **out) {
+    const ashlar_status status = ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, out);
+    if (status == ASHLAR_OK) {
+        (*out)->marks |= ASHLAR_BLOCK_BORROWED;
+    } else {
+        *out = NULL;
+    }
+    return status;
+}
+
+/* Rung 4: the gap that was used longest ago. */
+static ashlar_status borrow_past(ashlar_allocator *a, const ashlar_request *r,
+                                 ashlar_block **out) {
+    ashlar_block *best = NULL;
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        ashlar_block *gap = lendable(a, zone, r, true);
+        if (gap != NULL &&
+            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
+            best = gap;
+        }
+    }
+    return best != NULL ? borrow(a, r, best, ashlar__heap_lend_offset(&a->heap, best, r->bytes), out)
+                        : ASHLAR_OK;
+}
+
+/* Have the request's stream wait for the last use of memory in another stream's gap. */
+static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
+                                  const ashlar_block *gap, size_t offset) {
+    ashlar_stream_state *owner = gap->window->zone->owner;
+    if (ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes)) {
+        return ASHLAR_OK;
+    }
+    a->heap.has_waited = true;
+    const uint64_t tick = ashlar__heap_tick_at(&a->heap, gap->window, offset, r->bytes);
+    const ashlar_status status =
+        ashlar__stream_state_cover(owner, &a->client, tick, &a->stats.events_recorded);
+    return status == ASHLAR_OK
+               ? ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream, tick)
+               : status;
+}
+
+/* Rung 5: the gap of the stream that was used longest ago, behind its last use. */
+static ashlar_status borrow_waited(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    ashlar_block *best = NULL;
+    bool found = false;
+    ashlar_status status = ashlar__away_wait(&a->heap, r->stream_state, r->bytes, &found);
+    if (status != ASHLAR_OK || found) {
+        return status == ASHLAR_OK ? take_own(a, r, out) : status;
+    }
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        ashlar_block *gap = ashlar__stream_state_is_closed(zone->owner, &a->client)
+                                ? NULL
+                                : lendable(a, zone, r, false);
+        if (gap != NULL &&
+            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
+            best = gap;
+        }
+    }
+    if (best == NULL) {
+        return ASHLAR_OK;
+    }
+    const size_t offset = ashlar__heap_lend_offset(&a->heap, best, r->bytes);
+    status = wait_for_gap(a, r, best, offset);
+    return status == ASHLAR_OK ? borrow(a, r, best, offset, out) : status;
+}
+
+/* Rungs 4 to 6. Captured work may not wait for other work, nor may a block for all streams. */
+static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out, ashlar_rung *rung) {
+    const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
+    *rung = ASHLAR_RUNG_SAME_STREAM;
+    ashlar_status status = take_own_mapped(a, r, out);
+    if (status == ASHLAR_OK && *out == NULL) {
+        *rung = ASHLAR_RUNG_COMPLETED;
+        status = ask_all(a);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = take_own_mapped(a, r, out); /* what came home */
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = borrow_past(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL && !is_closed && !r->is_idle && !r->is_at_hand &&
+        !ashlar__stream_state_is_others(r->stream_state)) {
+        *rung = ASHLAR_RUNG_WAITED;
+        status = borrow_waited(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
+        *rung = ASHLAR_RUNG_GATHERED;
+        status = map_free(a, r, out);
+    }
+    return status;
+}
+
+/* Rungs 2 to 6. *out is NULL if nothing was found; the error detail says what stood in the way. */
+static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_rung *rung) {
+    *rung = ASHLAR_RUNG_IDLE;
+    ashlar_status status = take_home(a, r, out);
+    if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
+        *rung = ASHLAR_RUNG_MAPPED;
+        status = map_new(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = take_of_others(a, r, out, rung);
+    }
+    return status;
+}
+
+/* Rungs 1 to 6, without a wait on the host, and without emptying other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
-    *out = best_without_wait(a, r, rung);
-    return *out == NULL ? search_on(a, r, out, rung) : ASHLAR_OK;
+    const ashlar_status status = take_own(a, r, out);
+    return status == ASHLAR_OK && *out == NULL ? search_on(a, r, out, rung) : status;
 }
 
-/* Rung 8. True if the caches gave any memory back. */
+/* ---- the rest ---- */
+
+/* Rung 7. True if the caches gave any memory back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
-    const size_t free_bytes = a->heap.free_bytes;
+    const size_t used_bytes = a->heap.used_bytes;
     ashlar__caches_flush_locked(a, r->own);
-    ASHLAR_CHECK2(a->heap.free_bytes >= free_bytes);
-    return a->heap.free_bytes != free_bytes;
+    ASHLAR_CHECK2(a->heap.used_bytes <= used_bytes);
+    return a->heap.used_bytes != used_bytes;
 }
 
-/* Whether waiting for this stream on the host would make free memory usable by other streams. */
+/* Rung 8, one plan memory at a time. */
+static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    ashlar_rung unused;
+    ashlar_status status = ASHLAR_OK;
+    while (status == ASHLAR_OK && *out == NULL &&
+           ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
+        status = search(a, r, out, &unused);
+    }
+    return status;
+}
+
+/* Whether waiting for this stream on the host would make memory usable by other streams. */
 static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
     if (ashlar__stream_state_is_closed(state, &a->client)) {
         return false;
     }
-    return (!ashlar__free_bins_is_empty(&state->free) &&
-            !ashlar__stream_state_is_past(state, state->last_tick)) ||
-           ashlar__shared_waits_for_locked(a, state);
+    return !ashlar__stream_state_is_quiet(state) || state->oldest_away != NULL;
 }
 
 /*
@@ -319,7 +476,7 @@ static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_
  * *out is NULL if there is none.
  */
 static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
-    ashlar_status status = ashlar__shared_cover_locked(a);
+    ashlar_status status = ashlar__away_cover(&a->heap);
     *out = NULL;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
@@ -344,12 +501,12 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
     ashlar_status status = find_oldest(a, &oldest);
     *waited = status == ASHLAR_OK && oldest != NULL;
+    a->heap.has_waited = a->heap.has_waited || *waited;
     if (*waited) {
-        status = ashlar__stream_state_synchronize(oldest, &a->client, &a->lock);
+        status = ashlar__stream_state_synchronize(oldest, &a->client, oldest->completed, &a->lock);
     }
     ASHLAR_OWNS(&a->lock); /* held again after the wait */
-    ashlar__shared_settle_locked(a);
-    ashlar__heap_sweep(&a->heap);
+    ashlar__away_settle(&a->heap);
     return status;
 }
 
@@ -358,9 +515,11 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
     ashlar_status status = ASHLAR_OK;
-    /* Waiting helps only if free, shared and mappable bytes together are enough. */
-    bool may_help =
-        r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar__range_left(&a->heap.range);
+    /* Waiting helps only if free, shared and mappable bytes together are enough. A plan's memory
+     * may be kept by one block that is shared. */
+    bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.away_bytes +
+                                    a->deferred_bytes + ashlar__range_left(&a->heap.range) +
+                                    ashlar__planner_quiet_bytes(&a->planner);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
@@ -368,25 +527,67 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                        * wait */
             status = search(a, r, out, &unused);
         }
+        if (status == ASHLAR_OK && *out == NULL && may_help) {
+            status = take_of_plans(a, r, out);
+        }
     }
     return status;
 }
 
-/* Rung 11. If too little memory is idle, the rest is newly mapped, so the seal must permit that. */
-static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    if (ashlar__may_map_locked(a) != ASHLAR_OK) {
-        return ASHLAR_OK;
+/* Map free memory in another stream's zone: addresses have run out in the request's own. */
+static ashlar_status map_in_others(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    const unsigned may = may_create(a) | ASHLAR_MAY_MOVE;
+    ashlar_status status = ASHLAR_OK;
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL && status == ASHLAR_OK && *out == NULL;
+         zone = zone->next) {
+        const ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+        if (gap != NULL && zone->owner != r->stream_state && !zone->owner->is_pool &&
+            ashlar__heap_is_past(&a->heap, gap, r->bytes)) {
+            status = map_in(a, r, zone, may, out);
+        }
     }
-    const ashlar_status status = ashlar__heap_gather(&a->heap, r->stream_state, r->bytes, out);
-    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+    return status;
 }
 
-/* Rungs 8 to 11, for a request for which rungs 1 to 7 found nothing. */
+/*
+ * The last attempt: memory that lies anywhere in any zone's gap, its last use over. Gaps are taken
+ * from their fronts as a rule; a limit or a trim may have left memory only further back.
+ */
+static ashlar_status take_anywhere(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        const ashlar_stream_state *owner = zone->owner;
+        ashlar_block *gap = owner->is_pool && owner != r->stream_state
+                                ? NULL
+                                : ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+        for (; gap != NULL; gap = ashlar__free_bins_next(&zone->gaps, gap->bytes, gap->offset)) {
+            size_t offset = 0;
+            if (ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset) &&
+                (owner == r->stream_state ||
+                 ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes))) {
+                const ashlar_status status =
+                    ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, out);
+                if (status == ASHLAR_OK && owner != r->stream_state) {
+                    (*out)->marks |= ASHLAR_BLOCK_BORROWED;
+                }
+                *out = status == ASHLAR_OK ? *out : NULL;
+                return status;
+            }
+        }
+    }
+    return a->heap.range.segments == NULL ? map_in_others(a, r, out) : ASHLAR_OK;
+}
+
+/* Rungs 7 to 10, for a request for which rungs 1 to 6 found nothing. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar_rung unused;
     *rung = ASHLAR_RUNG_DRAINED;
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = take_of_plans(a, r, out);
+    }
     if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
         *rung = ASHLAR_RUNG_RECLAIMED;
         drain_caches(a, r); /* the blocks given back may be in a cache */
@@ -396,14 +597,10 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
         *rung = ASHLAR_RUNG_AFTER_SYNC;
         status = wait_for_room(a, r, out);
     }
-    if (status == ASHLAR_OK && *out == NULL) {
-        *rung = ASHLAR_RUNG_GATHERED;
-        status = gather(a, r, out);
-    }
-    return status;
+    return status == ASHLAR_OK && *out == NULL ? take_anywhere(a, r, out) : status;
 }
 
-/* Rungs 3 to 11, for a request that rungs 1 and 2 do not serve. */
+/* Rungs 2 to 10, for a request that rung 1 does not serve. */
 static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
                                            ashlar_block **out, ashlar_rung *rung) {
     ashlar_block *found = NULL;
@@ -414,25 +611,29 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     if (status != ASHLAR_OK) {
         return status;
     }
-    ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_FREE && found->bytes >= r->bytes));
+    ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_USED && found->bytes >= r->bytes));
+    if (found == NULL) {
+        status = ashlar__may_map_locked(a); /* if it was the seal, the detail says so */
+        return status == ASHLAR_OK ? ASHLAR_ENOMEM : status;
+    }
     *out = found;
-    return found != NULL ? ASHLAR_OK : ASHLAR_ENOMEM;
+    return ASHLAR_OK;
 }
 
-ashlar_status ashlar__ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
+ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_request *request,
                                          ashlar_block **out, ashlar_rung *rung) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(request->bytes > 0 && request->bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(request->stream_state != NULL);
+    ashlar_block *found = NULL;
+    request->stream_state->last_used = ++a->heap.use_clock;
     if (request->own != NULL) {
         make_way(a, request->own);
     }
-    if (a->shared != NULL) {
-        ashlar__shared_settle_locked(a);
-    }
-    ashlar_block *found = best_without_wait(a, request, rung);
-    if (!ASHLAR_LIKELY(found != NULL)) {
-        return climb(a, request, out, rung);
+    *rung = ASHLAR_RUNG_SAME_STREAM;
+    const ashlar_status status = take_own(a, request, &found);
+    if (!ASHLAR_LIKELY(status == ASHLAR_OK && found != NULL)) {
+        return status == ASHLAR_OK ? climb(a, request, out, rung) : status;
     }
     *out = found;
     return ASHLAR_OK;

@@ -47,7 +47,7 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 /* Copy up to `capacity` leaks. Returns the number of all leaks, which may be larger. */
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
-    for (const ashlar_block *block = a->heap.first; block != NULL;
+    for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
         const size_t requested = ashlar__block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_USED && requested != 0) {

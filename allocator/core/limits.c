@@ -6,7 +6,8 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
+#include "allocator/heap/away.h"
 
 /* ---- giving back ---- */
 
@@ -14,18 +15,17 @@
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
-    ashlar_status status = ashlar__shared_query_locked(a, 0);
+    ashlar_status status = ashlar__away_ask(&a->heap, SIZE_MAX);
+    ashlar__planner_tidy_locked(&a->planner, &a->heap);
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
         if (!ashlar__stream_state_is_closed(state, &a->client) &&
-            !ashlar__free_bins_is_empty(&state->free)) {
+            !ashlar__stream_state_is_quiet(state)) {
             status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
                                               &a->stats.events_recorded);
         }
     }
-    ashlar__shared_settle_locked(a);
-    ashlar__heap_sweep(&a->heap);
-    ASHLAR_CHECK2(a->heap.used_bytes + a->heap.free_bytes == a->heap.range.mapped_bytes);
+    (void)ashlar__away_settle(&a->heap);
     return status;
 }
 
@@ -63,12 +63,29 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     return status;
 }
 
+static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = NULL;
+    if (a->heap.range.segments == NULL) {
+        return ashlar__heap_reserve(&a->heap, NULL, bytes);
+    }
+    /* A segment lies in some stream's zone: in that of one that ended without any work, so that it
+     * goes over to whoever needs memory first. */
+    const ashlar_status status = ashlar__stream_state_new_locked(a, ASHLAR_NO_STREAM, &state);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    state->is_gone = true;
+    state->recorded = state->completed = 1;
+    return ashlar__heap_reserve(&a->heap, &state->zones[ASHLAR_ZONE_LARGE], bytes);
+}
+
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     ashlar__lock_acquire(&a->lock);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
-        status = ashlar__heap_reserve(&a->heap, bytes);
+        status = reserve_locked(a, bytes);
         ashlar__update_reserved_peak_locked(a);
     }
     ashlar__lock_release(&a->lock);

@@ -13,7 +13,7 @@
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
-    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY && at != block->next) {
+    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY && at != ashlar__heap_next(block)) {
         if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
             return at;
         }
@@ -32,7 +32,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
     ashlar__caches_release_locked(a, ashlar__cache_recent);
-    if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
+    if (block == NULL || !ashlar__heap_is_mapped(&a->heap, offset)) {
         return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
     if (requested == 0) {
@@ -81,12 +81,8 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
 
 bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
-    const ashlar_range *range = &a->heap.range;
-    bool is_there = false;
     ashlar__lock_acquire(&a->lock);
-    for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
-        is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
-    }
+    const bool is_there = ashlar__heap_is_mapped(&a->heap, offset);
     ashlar__lock_release(&a->lock);
     return is_there;
 }

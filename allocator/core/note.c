@@ -47,11 +47,14 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
-    stats->shared_bytes = a->shared_bytes;
+    stats->shared_bytes = a->heap.away_bytes + a->deferred_bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
-    ASHLAR_CHECK2(a->heap.used_bytes >= cached_bytes + a->shared_bytes + stats->planned_bytes);
-    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
+    ASHLAR_CHECK2(a->heap.used_bytes >=
+                  cached_bytes + stats->shared_bytes + stats->planned_bytes);
+    stats->block_bytes =
+        a->heap.used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
+    stats->spare_bytes = a->heap.range.spare_count * a->heap.range.handle_bytes;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
     if (a->guards.unmap != NULL) {
         stats->block_bytes += a->guards.unmap->live_bytes;

@@ -14,12 +14,14 @@ enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 
 /* ---- out of memory ---- */
 
+/* Spare memory is in no hole, but can be mapped in one piece. */
 static size_t largest_hole_locked(const ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    size_t largest = ashlar__free_bins_largest(&a->heap.idle);
-    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        const size_t bytes_here = ashlar__free_bins_largest(&state->free);
-        largest = bytes_here > largest ? bytes_here : largest;
+    size_t largest = a->heap.range.spare_count * a->heap.range.handle_bytes;
+    for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(&a->heap, &at);) {
+        if (at.is_mapped && at.block->state == ASHLAR_BLOCK_FREE && at.bytes > largest) {
+            largest = at.bytes;
+        }
     }
     return largest;
 }

@@ -50,12 +50,12 @@ typedef struct ashlar_request {
 } ashlar_request;
 
 /*
- * Find a free block that serves the request; the block stays free and in its bin. Lock: held; may
- * be dropped and taken again meanwhile.
+ * Take a block that serves the request; it may have more bytes than were asked for. The caller must
+ * set its stream_state, requested and tag. Lock: held; may be dropped and taken again meanwhile.
  *
  * Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_find_locked(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_take_locked(ashlar_allocator *allocator,
                                                            const ashlar_request *request,
                                                            ashlar_block **out, ashlar_rung *rung);
 
@@ -92,7 +92,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator,
 /*
  * Whether `ptr` points into the heap's reserved memory, in a live block or not. Memory that
  * guard=unmap has mapped does not count.
- * Lock: not held.  Cost: O(chunks).
+ * Lock: not held.  Cost: O(windows).
  */
 bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
 

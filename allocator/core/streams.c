@@ -28,9 +28,9 @@ static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream 
     if (a->recent != NULL && answers_to(a->recent, named)) {
         return a->recent;
     }
-    ashlar_stream_state *state = a->stream_states;
+    ashlar_stream_state *state = a->buckets[ashlar__stream_bucket(named)];
     while (state != NULL && !answers_to(state, named)) {
-        state = state->next;
+        state = state->next_in_bucket;
     }
     return state;
 }
@@ -47,7 +47,11 @@ static void mark_referenced(const ashlar_allocator *a) {
             ashlar__recording_mark_referenced(&cache->own_replay->recording);
         }
     }
-    for (const ashlar_block *block = a->heap.first; block != NULL;
+    const ashlar_guard_unmap *unmap = a->guards.unmap;
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        unmap->blocks[i]->stream_state->is_referenced = true;
+    }
+    for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
         if (block->stream_state != NULL) {
             block->stream_state->is_referenced = true;
@@ -60,27 +64,38 @@ static void mark_referenced(const ashlar_allocator *a) {
     }
 }
 
+static bool has_windows(const ashlar_stream_state *state) {
+    return state->zones[ASHLAR_ZONE_SMALL].windows != NULL ||
+           state->zones[ASHLAR_ZONE_LARGE].windows != NULL;
+}
+
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ASHLAR_CHECK2(state->waiter_count == 0 && ashlar__free_bins_is_empty(&state->free));
-    ASHLAR_CHECK2(state != a->idle_stream_state);
+    ASHLAR_CHECK2(state->waiter_count == 0 && !has_windows(state) && !state->is_awaited);
+    ASHLAR_CHECK2(state != a->idle_stream_state && state->away_count == 0);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
     }
     *link = state->next;
+    link = &a->buckets[ashlar__stream_bucket(state->stream)];
+    while (*link != state) {
+        link = &(*link)->next_in_bucket;
+    }
+    *link = state->next_in_bucket;
     a->recent = NULL;
     ashlar__stream_state_finish(state, &a->client);
     ashlar__host_free(state);
 }
 
 /*
- * Whether the state's stream has ended, so that no request can name it, and no pool or waiting
- * thread needs it.
+ * Whether the state's stream has ended, so that no request can name it, and no pool, waiting thread
+ * or block that is away needs it. If it has windows, another stream has yet to take them over.
  */
 static bool is_over(const ashlar_stream_state *state) {
-    return (state->is_gone || state->is_ended) && !state->is_pool && state->pool == NULL &&
-           state->waiter_count == 0;
+    return (state->is_gone || state->is_ended) && !state->is_pool && !state->is_idle &&
+           state->pool == NULL && state->waiter_count == 0 && !state->is_awaited &&
+           state->away_count == 0 && !has_windows(state);
 }
 
 /* If many streams have ended, delete those of their states to which nothing refers any more. */
@@ -97,11 +112,6 @@ static void drop_gone_locked(ashlar_allocator *a) {
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
         if (is_over(state) && !state->is_referenced) {
-            /*
-             * There may still be empty magazines if it was the driver that said that the stream is
-             * gone.
-             */
-            ashlar__caches_forget_stream_locked(a, state);
             ashlar__stream_state_delete_locked(a, state);
         }
     }
@@ -118,15 +128,15 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
     }
     state->stream = stream;
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        state->zones[kind].owner = state;
+    }
     if (is_per_thread(stream)) {
         state->thread = ashlar__thread_number();
-    } else if (stream != NULL) {
-        const ashlar_status status = ashlar__stream_state_identify(state, &a->client);
-        if (status != ASHLAR_OK) {
-            ashlar__host_free(state);
-            return status;
-        }
     }
+    ashlar_stream_state **bucket = &a->buckets[ashlar__stream_bucket(stream)];
+    state->next_in_bucket = *bucket;
+    *bucket = state;
     state->next = a->stream_states;
     a->stream_states = state;
     *out = state;
@@ -157,9 +167,10 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
         status = ashlar__stream_state_new_locked(a, NULL, &a->idle_stream_state);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(ashlar__free_bins_is_empty(&a->idle_stream_state->free));
-        a->idle_stream_state->is_idle = true;
-        *out = a->idle_stream_state;
+        ashlar_stream_state *state = a->idle_stream_state;
+        state->is_idle = state->is_gone = true;
+        state->recorded = state->completed = 1; /* its uses are past as soon as they are stamped */
+        *out = state;
     }
     return status;
 }
@@ -183,9 +194,16 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
     ashlar__caches_forget_stream_locked(a, state);
+    ashlar_status status = ASHLAR_OK;
+    if (a->guards.fill != NULL) {
+        /* Blocks in quarantine are compared once more on their streams: now, while this one is. */
+        status = ashlar__guard_fill_release_locked(a->guards.fill);
+    }
     /* This event also comes after the stream's uses of blocks that are still live. */
-    const ashlar_status status =
-        ashlar__stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
+    if (status == ASHLAR_OK) {
+        status = ashlar__stream_state_cover(state, &a->client, state->recorded,
+                                            &a->stats.events_recorded);
+    }
     if (status == ASHLAR_OK) {
         ASHLAR_CHECK2(state->recorded > 0); /* otherwise no use could ever be past */
         state->is_gone = true;
@@ -201,6 +219,24 @@ ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream 
     return status;
 }
 
+static void lose_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
+    ASHLAR_CHECK2(state != NULL); /* otherwise there was nothing to fail */
+    ashlar__caches_forget_stream_locked(a, state);
+    state->is_gone = state->is_lost = true;
+    a->recent = NULL;
+    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
+}
+
+void ashlar__allocator_end_stream(ashlar_allocator *a, ashlar_stream stream) {
+    ashlar__lock_acquire(&a->lock);
+    if (forget_locked(a, stream) != ASHLAR_OK) {
+        lose_locked(a, stream);
+    }
+    ashlar__lock_release(&a->lock);
+}
+
 /* ---- every allocator ---- */
 
 /* Tell every allocator of the device that a stream is about to be destroyed. */
@@ -208,11 +244,7 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            /*
-             * If no event can be recorded now, a later attempt will find that the stream is gone.
-             */
-            const ashlar_status unused = ashlar_allocator_forget_stream(a, stream);
-            (void)unused;
+            ashlar__allocator_end_stream(a, stream);
         }
     }
     ashlar__lock_release(&list_lock);

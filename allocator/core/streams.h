@@ -8,7 +8,7 @@
 
 /*
  * The stream's own state, never its graph pool's; made at the stream's first use. Lock: held.
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
+ * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *allocator,
                                                                ashlar_stream stream,
@@ -17,11 +17,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator 
 /* Delete a state that nothing refers to. Lock: held. */
 void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
+/*
+ * Like ashlar_allocator_forget_stream(), for a stream that ends even if that fails. Then no event
+ * comes after its work, so the free memory it used last is not reused before the allocator's end.
+ */
+void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
+
 /* Add the allocator to the process's list, where ashlar_stream_destroy() finds it; remove it. */
 void ashlar__allocator_enlist(ashlar_allocator *allocator);
 void ashlar__allocator_delist(ashlar_allocator *allocator);
 
-/* A new state, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* A new state, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *allocator,
                                                                 ashlar_stream stream,
                                                                 ashlar_stream_state **out);

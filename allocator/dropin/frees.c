@@ -287,12 +287,11 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
     if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__frees_has_pending(f)) {
         return alloc_at_last(f, bytes, &stream, out);
     }
-    const ashlar_status status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
-    if (status != ASHLAR_ENOMEM) {
-        return status;
+    ashlar_status status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
+    if (status == ASHLAR_ENOMEM && ashlar__frees_reap(f, ASHLAR_BATCHES_MAX)) {
+        status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
     }
-    (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
-    return alloc_at_last(f, bytes, &stream, out);
+    return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, &stream, out) : status;
 }
 
 ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {

@@ -2,6 +2,7 @@
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"
+#include "allocator/core/streams.h"
 
 /*
  * How often events are polled before more memory is mapped: for about 50 microseconds, as long as
@@ -330,9 +331,7 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
 }
 
 void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
-    /* For the blocks that cudaFreeAsync() freed there. A failure shows when they are wanted. */
-    const ashlar_status unused = ashlar_allocator_forget_stream(f->allocator, stream);
-    (void)unused;
+    ashlar__allocator_end_stream(f->allocator, stream); /* what cudaFreeAsync() freed there */
     ashlar__lock_acquire(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
         ashlar__frees_distrust_streams(f);

@@ -4,6 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "allocator/heap/away.h"
 #include "allocator/base/host.h"
 
 enum { QUARANTINE_DIVISOR = 16 }; /* at most 1/16 of the device's memory is in quarantine */
@@ -103,7 +104,9 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     ASHLAR_CHECK2(fill->count > 0 && is_sound(fill));
     const ashlar_quarantined *oldest = &fill->quarantine[fill->first];
     ASHLAR_CHECK2(is_in_quarantine(oldest->block));
-    const ashlar_status status = compare_freed(fill, oldest);
+    /* If the driver refused this at the end of the stream, its handle must not be used again. */
+    const ashlar_status status =
+        oldest->block->stream_state->is_gone ? ASHLAR_OK : compare_freed(fill, oldest);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -205,9 +208,29 @@ static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state 
     ashlar_driver_client *client = fill->checker.client;
     for (const ashlar_stream_state *state = states;
          state != NULL && ashlar__checker_is_waiting(&fill->checker); state = state->next) {
+        if (state->is_gone) {
+            continue;
+        }
         if (ASHLAR_CALL(client, stream_synchronize, (state->stream)) != CU_SUCCESS) {
             (void)ASHLAR_CALL(client, stream_synchronize, (state->stream));
         }
+    }
+}
+
+/* Compare behind a live block on its stream, or if that is gone, on one that waits for its end. */
+static void compare_live(ashlar_guard_fill *fill, const ashlar_block *block,
+                         const ashlar_stream_state *states) {
+    ashlar_stream_state *own = block->stream_state;
+    const ashlar_stream_state *on = own->is_gone ? states : own;
+    while (on != NULL && (on->is_gone || on->is_pool || on->is_idle)) {
+        on = on->next;
+    }
+    const bool is_ordered =
+        on == own || (on != NULL && !own->is_lost &&
+                      ashlar__stream_state_wait_on(own, fill->checker.client, on->stream,
+                                                   ashlar__stream_state_stamp(own)) == ASHLAR_OK);
+    if (is_ordered) {
+        (void)compare_red_zone(fill, block, on);
     }
 }
 
@@ -218,9 +241,10 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream
     }
     /* Ignore failures: the allocator ends, so nobody could be told. */
     (void)release_all(fill);
-    for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
+    for (const ashlar_block *block = ashlar__heap_first(fill->heap); block != NULL;
+         block = ashlar__heap_next(block)) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
-            (void)compare_red_zone(fill, block, block->stream_state);
+            compare_live(fill, block, states);
         }
     }
     wait_for_answers(fill, states);

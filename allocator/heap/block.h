@@ -1,10 +1,5 @@
 /*
- * block.h - the blocks that the address range is cut into (internal).
- *
- * A free block bears a stamp of its last use: the state of the stream it was freed on, and that
- * stream's tick at the time. The use is past once an event recorded after the free has completed:
- *
- *     is_past(block) == (stream_state == NULL || stream_state->completed > tick)
+ * block.h - the blocks that a window of addresses is cut into (internal).
  */
 #ifndef ASHLAR_BLOCK_H
 #define ASHLAR_BLOCK_H
@@ -17,15 +12,15 @@
 
 typedef struct ashlar_block ashlar_block;
 typedef struct ashlar_stream_state ashlar_stream_state;
-typedef struct ashlar_use ashlar_use;
+typedef struct ashlar_window ashlar_window;
 typedef struct ashlar_slot ashlar_slot;
 
 typedef enum ashlar_block_state {
-    ASHLAR_BLOCK_FREE, /* in the bins of the stream it was last used on, or in the heap's `idle` */
+    ASHLAR_BLOCK_FREE, /* a gap between used blocks, with or without memory behind its addresses;
+                        * in the bins of its window's zone */
     ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. The block is live if
                         * requested > 0; else a thread's cache or a guard's quarantine keeps it,
-                        * or work on one of its streams may still use it */
-    ASHLAR_BLOCK_UNMAPPED,    /* a hole: addresses without memory */
+                        * or work of other streams than its zone's may still use it */
     ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap as the memory of plans. The page map has its
                                * slot blocks instead of it; these are USED, and not in the heap's
                                * list: see plan_memory.h */
@@ -33,8 +28,17 @@ typedef enum ashlar_block_state {
 
 /* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,  /* live, and used on more streams than its own: see shared.h */
-    ASHLAR_BLOCK_OF_SLOT = 2, /* a slot block: it belongs to plan memory, never to the heap */
+    ASHLAR_BLOCK_SHARED = 1,   /* used on more streams than its own, or away: see away.h */
+    ASHLAR_BLOCK_OF_SLOT = 2,  /* a slot block: it belongs to plan memory, never to the heap */
+    ASHLAR_BLOCK_BORROWED = 4, /* taken for another stream than its zone's */
+};
+
+/* One stream's use of a block that other streams use as well. Lock: the allocator's. */
+typedef struct ashlar_use ashlar_use;
+struct ashlar_use {
+    ashlar_use *next;
+    ashlar_stream_state *stream_state;
+    uint64_t tick; /* ashlar__stream_state_stamp() at the free; unused before */
 };
 
 /*
@@ -53,33 +57,39 @@ struct ashlar_block {
                            * streams still use it: ASHLAR_SLOT_BLOCK_AWAITED; any other: 0 */
         _Atomic size_t taken; /* `requested` as hits on a plan see it: is it 0 or not? */
     };
-    ashlar_stream_state *stream_state; /* live: the stream it was taken for; free: the stream it
-                                        * was last used on, or NULL if it is idle */
+    ashlar_stream_state *stream_state; /* used: the stream it was taken for or freed on */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
-    unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_OF_SLOT */
-    bool starts_segment; /* never merges with the block below it */
-    ashlar_block *older; /* the next block in the magazine or bin that `list` names, NULL at its
-                          * end; in plan memory: the first slot block */
+    unsigned char marks; /* ASHLAR_BLOCK_SHARED, ... */
+    union {
+        ashlar_block *older; /* the next block in the magazine that `list` names, or of those that
+                              * are away; NULL at the end; in plan memory: the first slot block */
+        ashlar_block *left;  /* free: of the blocks under it in its bin's tree, see free_bins.h,
+                              * the root of those that come before it; NULL: there is none */
+    };
     union {
         const ashlar_slot *slot; /* in a slot block: the slot it was last handed out for; NULL:
                                   * the block is late, see plan.h */
         uint32_t recorded;       /* in any other: its index in ashlar_recording.blocks, if that
                                   * entry is this block */
     };
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what points here in its bin */
+    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use of its home */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block *right; /* free: the root of those behind it */
     union {
-        uint64_t tick;    /* free: recordings of stream_state when its last use ended */
-        ashlar_use *uses; /* SHARED: one for each of its streams */
+        size_t holes;     /* free: handles' worth of addresses in it that have no memory */
+        ashlar_use *uses; /* SHARED: one for each stream whose use is not known to be over */
     };
-    ashlar_block *prev; /* address order, NULL at the ends */
-    ashlar_block *next; /* of a spare node: the next spare one */
+    ashlar_window *window; /* const; of a slot block: NULL */
+    ashlar_block *prev;    /* address order, NULL at the window's ends */
+    ashlar_block *next;    /* of a spare node: the next spare one */
+    ashlar_use own_use;    /* the first of `uses`, so that a free on one other stream needs no
+                            * memory; free to use if stream_state in it is NULL */
 };
 
 _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE,
                "a hit's line, and the heap's");
-_Static_assert(offsetof(ashlar_block, link) == ASHLAR_CACHE_LINE, "what a hit uses is one line");
+_Static_assert(offsetof(ashlar_block, right) == ASHLAR_CACHE_LINE, "what a hit uses is one line");
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 
@@ -90,6 +100,12 @@ static inline size_t ashlar__block_live_bytes(const ashlar_block *block) {
 
 static inline bool ashlar__block_is_shared(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_SHARED) != 0;
+}
+
+/* Whether a used block was freed, and waits for streams that may still use it: see away.h. */
+static inline bool ashlar__block_is_away(const ashlar_block *block) {
+    return ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0 &&
+           block->uses != NULL;
 }
 
 static inline bool ashlar__block_is_of_slot(const ashlar_block *block) {

@@ -1,28 +1,112 @@
-/* free_bins.c - finding the best fit in a bin, and the next larger bin that is not empty. */
+/* free_bins.c - the trees of the bins, and the way from a bin to the next that is not empty. */
 #include "allocator/heap/free_bins.h"
 
-/*
- * How many blocks of a bin a search looks at. Looking at more would find smaller and lower fits,
- * but each block may cost a cache miss.
- */
-enum { FITS_LOOKED_AT = 8 };
+#include "allocator/base/random.h"
 
-/*
- * Of the first `count` blocks of a list, the smallest that has at least `bytes`; among equal sizes
- * the lowest. NULL: none of them fits.
- */
-static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
-    ashlar_block *best = NULL;
-    size_t best_bytes = SIZE_MAX, best_offset = SIZE_MAX;
-    for (; list != NULL && count > 0; list = list->older, count--) {
-        const bool is_lower = (list->bytes == best_bytes) & (list->offset < best_offset);
-        const bool is_better = (list->bytes >= bytes) & ((list->bytes < best_bytes) | is_lower);
-        best = is_better ? list : best;
-        best_bytes = is_better ? list->bytes : best_bytes;
-        best_offset = is_better ? list->offset : best_offset;
-    }
-    return best;
+/* ---- one tree ---- */
+
+/* No two nodes have the same: the hash is one to one. */
+static uint64_t priority_of(const ashlar_block *block) {
+    return ashlar__random_mix((uintptr_t)block);
 }
+
+/* Whether a block comes before (bytes, offset). */
+static bool is_before(const ashlar_block *block, size_t bytes, size_t offset) {
+    return (block->bytes < bytes) | ((block->bytes == bytes) & (block->offset < offset));
+}
+
+/* Whether a block's children, if any, come on their sides of it and have lower priorities. */
+static bool is_above_children(const ashlar_block *block) {
+    const ashlar_block *left = block->left, *right = block->right;
+    const uint64_t priority = priority_of(block);
+    return (left == NULL ||
+            (priority_of(left) < priority && is_before(left, block->bytes, block->offset))) &&
+           (right == NULL ||
+            (priority_of(right) < priority && is_before(block, right->bytes, right->offset)));
+}
+
+void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
+    const size_t bytes = block->bytes, offset = block->offset;
+    const uint64_t priority = priority_of(block);
+    ashlar_block **at = root, *under = *at;
+    while (under != NULL && priority_of(under) > priority) {
+        at = is_before(under, bytes, offset) ? &under->right : &under->left;
+        under = *at;
+    }
+    *at = block;
+    /* Cut the tree that was here along the block's place in the order. */
+    ashlar_block **before = &block->left, **behind = &block->right;
+    while (under != NULL) {
+        ASHLAR_CHECK2(under != block && (under->bytes != bytes || under->offset != offset));
+        if (is_before(under, bytes, offset)) {
+            *before = under;
+            before = &under->right;
+            under = under->right;
+        } else {
+            *behind = under;
+            behind = &under->left;
+            under = under->left;
+        }
+    }
+    *before = NULL;
+    *behind = NULL;
+    ASHLAR_CHECK2(is_above_children(block));
+}
+
+void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
+    const size_t bytes = block->bytes, offset = block->offset;
+    ashlar_block **at = root;
+    ASHLAR_CHECK2(is_above_children(block));
+    while (*at != block) {
+        ASHLAR_ASSERT(*at != NULL);
+        at = is_before(*at, bytes, offset) ? &(*at)->right : &(*at)->left;
+    }
+    /* Join what is under the block, higher priorities first. */
+    ashlar_block *before = block->left, *behind = block->right;
+    while (before != NULL && behind != NULL) {
+        if (priority_of(before) > priority_of(behind)) {
+            *at = before;
+            at = &before->right;
+            before = before->right;
+        } else {
+            *at = behind;
+            at = &behind->left;
+            behind = behind->left;
+        }
+    }
+    *at = before != NULL ? before : behind;
+    ASHLAR_CHECK2(*root != NULL); /* else the bitmaps had to change */
+}
+
+/* The first block of a tree that does not come before (bytes, offset); NULL: all of them do. */
+static ashlar_block *first_from(ashlar_block *tree, size_t bytes, size_t offset) {
+    ashlar_block *first = NULL;
+    while (tree != NULL) {
+        if (is_before(tree, bytes, offset)) {
+            tree = tree->right;
+        } else {
+            first = tree;
+            tree = tree->left;
+        }
+    }
+    return first;
+}
+
+/* The last block of a tree that comes before (bytes, offset); NULL: none of them does. */
+static ashlar_block *last_before(ashlar_block *tree, size_t bytes, size_t offset) {
+    ashlar_block *last = NULL;
+    while (tree != NULL) {
+        if (is_before(tree, bytes, offset)) {
+            last = tree;
+            tree = tree->right;
+        } else {
+            tree = tree->left;
+        }
+    }
+    return last;
+}
+
+/* ---- from bin to bin ---- */
 
 /* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
 static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
@@ -41,56 +125,100 @@ static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
     return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
 }
 
-ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
-    ASHLAR_CHECK2(bytes > 0);
+/* The last bin before `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
+static size_t prev_bin(const ashlar_free_bins *bins, size_t at) {
+    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
+    size_t group = at >> ASHLAR_LOG2_BINS;
+    uint32_t in_group = bins->bins[group] & ((UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP) - 1);
+    if (in_group == 0) {
+        const uint64_t smaller = bins->groups & ((UINT64_C(1) << group) - 1);
+        if (smaller == 0) {
+            return ASHLAR_BIN_COUNT;
+        }
+        group = 63 - (size_t)__builtin_clzll(smaller);
+        in_group = bins->bins[group];
+    }
+    return (group << ASHLAR_LOG2_BINS) + 31 - (size_t)__builtin_clz(in_group);
+}
+
+/* The first block of all that does not come before (bytes, offset). */
+static ashlar_block *find_from(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
     const size_t own = ashlar__bin_of(bytes);
     if (own >= ASHLAR_BIN_COUNT) {
         return NULL;
     }
-    ashlar_block *best = best_of(bins->newest[own], bytes, FITS_LOOKED_AT);
-    if (best != NULL) {
-        return best;
+    ashlar_block *found = first_from(bins->roots[own], bytes, offset);
+    if (found != NULL) {
+        return found;
     }
     const size_t next = next_bin(bins, own);
-    if (next < ASHLAR_BIN_COUNT) {
-        ASHLAR_CHECK2(next > own && bins->newest[next] != NULL);
-        ASHLAR_CHECK2(bins->newest[next]->bytes >= bytes); /* as has every block of a larger bin */
-        return best_of(bins->newest[next], bytes, FITS_LOOKED_AT);
+    if (next == ASHLAR_BIN_COUNT) {
+        return NULL;
     }
-    /* Looking at every block is cheaper than mapping memory while a free block fits. */
-    return best_of(bins->newest[own], bytes, SIZE_MAX);
+    ASHLAR_CHECK2(next > own && bins->roots[next] != NULL);
+    found = bins->roots[next];
+    while (found->left != NULL) {
+        found = found->left;
+    }
+    ASHLAR_CHECK2(found->bytes > bytes); /* as has every block of a larger bin */
+    return found;
 }
 
+ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0);
+    return find_from(bins, bytes, 0);
+}
+
+ashlar_block *ashlar__free_bins_next(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
+    if (offset < SIZE_MAX) {
+        return find_from(bins, bytes, offset + 1);
+    }
+    return bytes < SIZE_MAX ? find_from(bins, bytes + 1, 0) : NULL;
+}
+
+ashlar_block *ashlar__free_bins_prev(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
+    const size_t bin = ashlar__bin_of(bytes);
+    const size_t own = bin < ASHLAR_BIN_COUNT ? bin : ASHLAR_BIN_COUNT - 1;
+    ashlar_block *found = last_before(bins->roots[own], bytes, offset);
+    if (found != NULL) {
+        return found;
+    }
+    const size_t prev = prev_bin(bins, own);
+    if (prev == ASHLAR_BIN_COUNT) {
+        return NULL;
+    }
+    ASHLAR_CHECK2(prev < own && bins->roots[prev] != NULL);
+    found = bins->roots[prev];
+    while (found->right != NULL) {
+        found = found->right;
+    }
+    ASHLAR_CHECK2(found->bytes < bytes);
+    return found;
+}
+
+/* ---- for reports and checks ---- */
+
 size_t ashlar__free_bins_largest(const ashlar_free_bins *bins) {
-    size_t largest = 0;
-    if (bins->groups == 0) {
-        return 0;
-    }
-    const unsigned group = 63u - (unsigned)__builtin_clzll(bins->groups);
-    const unsigned bin = 31u - (unsigned)__builtin_clz(bins->bins[group]);
-    const ashlar_block *at = bins->newest[((size_t)group << ASHLAR_LOG2_BINS) + bin];
-    for (; at != NULL; at = at->older) {
-        largest = at->bytes > largest ? at->bytes : largest;
-    }
-    ASHLAR_CHECK2(largest > 0);
-    return largest;
+    const ashlar_block *last = ashlar__free_bins_prev(bins, SIZE_MAX, SIZE_MAX);
+    return last != NULL ? last->bytes : 0;
 }
 
 size_t ashlar__free_bins_count(const ashlar_free_bins *bins) {
     size_t count = 0;
-    for (size_t i = 0; i < ASHLAR_BIN_COUNT; i++) {
-        for (const ashlar_block *at = bins->newest[i]; at != NULL; at = at->older) {
-            count++;
-        }
+    const ashlar_block *at = ashlar__free_bins_next(bins, 0, 0);
+    for (; at != NULL; at = ashlar__free_bins_next(bins, at->bytes, at->offset)) {
+        count++;
     }
     return count;
 }
 
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
     const size_t own = ashlar__bin_of(block->bytes);
-    const ashlar_block *at = bins->newest[own];
-    while (at != NULL && at != block) {
-        at = at->older;
+    const ashlar_block *at = own < ASHLAR_BIN_COUNT ? bins->roots[own] : NULL;
+    /* Ends even in a tree with a circle, since priorities fall from block to block. */
+    while (at != NULL && at != block && is_above_children(at)) {
+        at = is_before(at, block->bytes, block->offset) ? at->right : at->left;
     }
-    return at != NULL && block->list == own && *block->link == block;
+    return at == block && block->list == own && is_above_children(block) &&
+           ashlar__free_bins_bits_agree(bins, own);
 }

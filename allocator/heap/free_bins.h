@@ -1,16 +1,25 @@
 /*
- * free_bins.h - free blocks by size, found in a few instructions (internal).
+ * free_bins.h - free blocks in the order of size and offset, found in few steps (internal).
  *
  * Two levels, in units of ASHLAR_BLOCK_ALIGN: group 0 has a bin for each of 1 .. 31 units; group
  * g >= 1 divides [32, 64) * 2^(g-1) units into 32 bins. So all blocks in a bin of groups 0 and 1
  * have one size; in the other groups, a block is less than 1/32 larger than the smallest size of
- * its bin.
+ * its bin. A bin is a search tree, and most bins have one block or none.
+ *
+ * The order is that of the pairs (bytes, offset), compared by bytes first. No two blocks in the
+ * bins have the same offset.
+ *
+ * The trees are treaps: a block is above another in the tree if its priority is higher, and that is
+ * a hash of the node's address. So a tree of n blocks is about as deep as one into which they came
+ * by chance, O(log n), whatever the order of inserts; "expected" below means that.
  *
  * Invariants (ashlar__free_bins_bits_agree, ashlar__free_bins_has):
  *   (groups >> g & 1) == (bins[g] != 0)
- *   (bins[g] >> b & 1) == (newest[32 * g + b] != NULL)
- *   for every block in newest[32 * g + b]:
- *     block->list == ashlar__bin_of(block->bytes) == 32 * g + b,  *block->link == block
+ *   (bins[g] >> b & 1) == (roots[32 * g + b] != NULL)
+ *   for every block under roots[32 * g + b]:
+ *     block->list == ashlar__bin_of(block->bytes) == 32 * g + b
+ *     every block under block->left < block < every block under block->right, in the order
+ *     priority(block->left), priority(block->right) < priority(block), where these are not NULL
  */
 #ifndef ASHLAR_FREE_BINS_H
 #define ASHLAR_FREE_BINS_H
@@ -30,7 +39,7 @@ enum {
 typedef struct ashlar_free_bins {
     uint64_t groups;
     uint32_t bins[ASHLAR_BIN_GROUPS];
-    ashlar_block *newest[ASHLAR_BIN_COUNT];
+    ashlar_block *roots[ASHLAR_BIN_COUNT];
 } ashlar_free_bins;
 
 _Static_assert(ASHLAR_BIN_GROUPS <= 64, "a group has a bit of `groups`");
@@ -53,66 +62,83 @@ static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, si
     const size_t group = at >> ASHLAR_LOG2_BINS;
     const bool has_bin = (bins->bins[group] >> at % ASHLAR_BINS_PER_GROUP & 1) != 0;
     const bool has_group = (bins->groups >> group & 1) != 0;
-    return has_bin == (bins->newest[at] != NULL) && has_group == (bins->bins[group] != 0);
+    return has_bin == (bins->roots[at] != NULL) && has_group == (bins->bins[group] != 0);
 }
 
-/* block   free, in no bin */
+/* What insert and remove do in a tree that has other blocks as well. Expected O(log n). */
+void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block);
+void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block);
+
+/* block   free, in no bin. Cost: expected O(log(blocks of its bin)). */
 static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_FREE);
     ASHLAR_CHECK2(block->bytes > 0 && block->bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
-    ashlar_block **newest = &bins->newest[at];
-    ashlar_block *older = *newest;
     block->list = (uint16_t)at;
-    block->link = newest;
-    block->older = older;
-    *newest = block;
-    if (older != NULL) {
-        older->link = &block->older;
+    if (bins->roots[at] != NULL) {
+        ashlar__free_bins_insert_among(&bins->roots[at], block);
         return;
     }
+    block->left = NULL;
+    block->right = NULL;
+    bins->roots[at] = block;
     bins->bins[group] |= UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP;
     bins->groups |= UINT64_C(1) << group;
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
 }
 
-/* block   in one of these bins, and as large as when it was inserted */
+/*
+ * block   in one of these bins, with the size and offset that it was inserted with
+ * Cost: expected O(log(blocks of its bin)).
+ */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
-    ashlar_block **link = block->link, *older = block->older;
-    ASHLAR_ASSERT(*link == block);
+    ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
     ASHLAR_CHECK2(at == ashlar__bin_of(block->bytes));
-    ASHLAR_CHECK2(older == NULL || older->link == &block->older);
-    *link = older;
-    if (older != NULL) {
-        older->link = link;
-    } else if (bins->newest[at] == NULL) {
-        bins->bins[group] &= ~(UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP);
-        bins->groups &= ~((uint64_t)(bins->bins[group] == 0) << group);
+    ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
+    if (bins->roots[at] != block || block->left != NULL || block->right != NULL) {
+        ashlar__free_bins_remove_among(&bins->roots[at], block);
+        return;
     }
+    bins->roots[at] = NULL;
+    bins->bins[group] &= ~(UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP);
+    bins->groups &= ~((uint64_t)(bins->bins[group] == 0) << group);
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
 }
 
 /*
- * A block of at least `bytes` > 0; NULL only if there is none. It is the best of the newest few
- * in the bin of `bytes`, else the best of the newest few in the next larger bin that is not empty.
- * Cost: O(1), but O(blocks of the bin) if only older blocks in the bin of `bytes` fit.
+ * Of the blocks of at least `bytes` > 0 the smallest, and of equal ones the lowest; NULL if there
+ * is none. Cost: expected O(log n), for n blocks in one or two bins.
  */
 ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
+
+/*
+ * The first block behind (bytes, offset) in the order, NULL if there is none: with the size and
+ * offset of a block, the next one. (0, 0) begins a walk. Blocks may come and go during a walk.
+ * Cost: as best_fit.
+ */
+ashlar_block *ashlar__free_bins_next(const ashlar_free_bins *bins, size_t bytes, size_t offset);
+
+/* The last block before (bytes, offset); (SIZE_MAX, SIZE_MAX) begins a walk from the largest. */
+ashlar_block *ashlar__free_bins_prev(const ashlar_free_bins *bins, size_t bytes, size_t offset);
 
 static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
     return bins->groups == 0;
 }
 
-/* The largest block's bytes, 0 if there is none. O(blocks of the last bin that is not empty). */
+/* The largest block's bytes, 0 if there is none. Cost: expected O(log(blocks of its bin)). */
 size_t ashlar__free_bins_largest(const ashlar_free_bins *bins);
 
-/* How many blocks there are. O(n), for checks. */
+/* How many blocks a walk meets. O(n log n), for checks. */
 size_t ashlar__free_bins_count(const ashlar_free_bins *bins);
 
-/* Whether `block` is in its bin, with its `list` and `link` right. O(blocks of it), for checks. */
+/*
+ * Whether searches find `block` in its bin, and its `list`, its children, and all that is on the
+ * way to it are right. If that holds for all blocks, all invariants hold. Expected O(log n), for
+ * checks.
+ */
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 
 #endif /* ASHLAR_FREE_BINS_H */

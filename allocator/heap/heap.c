@@ -1,6 +1,6 @@
 /*
- * heap.c - the heap's blocks: taking them, putting them back and merging them, and the changes to
- * their list when memory is mapped or unmapped.
+ * heap.c - the heap's blocks: taking them from gaps and putting them back, and windows that come,
+ * go and change hands.
  */
 #include "allocator/heap/heap_impl.h"
 
@@ -37,7 +37,7 @@ ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count) {
     return ASHLAR_OK;
 }
 
-void ashlar__heap_free_nodes(ashlar_heap *heap) {
+static void free_nodes(ashlar_heap *heap) {
     while (heap->nodes != NULL) {
         ashlar_node_chunk *next = heap->nodes->next;
         ashlar__host_free(heap->nodes);
@@ -48,9 +48,10 @@ void ashlar__heap_free_nodes(ashlar_heap *heap) {
 /* ---- the heap's life ---- */
 
 ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
-                                ashlar_range_kind kind) {
-    *heap = (ashlar_heap){0};
-    ashlar_status status = ashlar__range_init(&heap->range, client, kind);
+                                ashlar_range_kind kind, size_t handle_bytes,
+                                uint64_t *events_recorded) {
+    *heap = (ashlar_heap){.events_recorded = events_recorded};
+    ashlar_status status = ashlar__range_init(&heap->range, client, kind, handle_bytes);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -58,259 +59,428 @@ ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
     if (status != ASHLAR_OK) {
         ashlar__range_finish(&heap->range);
     }
-    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__heap_is_balanced(heap));
     return status;
 }
 
+/* Return a window's memory. Failures are ignored, since nothing could be done about them. */
+static void return_memory(ashlar_heap *heap, ashlar_window *w) {
+    ashlar_range *range = &heap->range;
+    const size_t bytes = range->handle_bytes;
+    if (range->segments != NULL) {
+        if (ashlar__range_free_segment(range, w->offset, w->bytes) != ASHLAR_OK) {
+            range->mapped_bytes -= w->bytes;
+        }
+        return;
+    }
+    for (size_t i = 0; i < w->bytes / bytes && w->mapped_count > 0; i++) {
+        if (w->backing[i].is_mapped) {
+            const cu_ptr at = range->base + w->offset + i * bytes;
+            (void)ASHLAR_CALL(range->client, mem_unmap, (at, bytes));
+            (void)ASHLAR_CALL(range->client, mem_release, (w->backing[i].handle));
+            range->mapped_bytes -= bytes;
+            w->mapped_count--;
+        }
+    }
+}
+
 void ashlar__heap_finish(ashlar_heap *heap) {
+    while (heap->windows != NULL) {
+        ashlar_window *w = heap->windows;
+        heap->windows = w->above;
+        return_memory(heap, w);
+        ashlar__host_free(w);
+    }
     ashlar__range_finish(&heap->range);
     ashlar__page_map_finish(&heap->map);
-    ashlar__heap_free_nodes(heap);
+    free_nodes(heap);
+}
+
+/* ---- windows ---- */
+
+static void join_zone(ashlar_heap *heap, ashlar_window *w, ashlar_zone *zone) {
+    if (zone->windows == NULL) {
+        zone->next = heap->zones;
+        heap->zones = zone;
+    }
+    w->zone = zone;
+    w->next = zone->windows;
+    zone->windows = w;
+}
+
+/* Take a zone that has no windows out of the heap's list. */
+static void unlist_zone(ashlar_heap *heap, const ashlar_zone *zone) {
+    ashlar_zone **link = &heap->zones;
+    while (*link != zone) {
+        link = &(*link)->next;
+    }
+    *link = zone->next;
+}
+
+static void leave_zone(ashlar_heap *heap, const ashlar_window *w) {
+    ashlar_window **link = &w->zone->windows;
+    while (*link != w) {
+        link = &(*link)->next;
+    }
+    *link = w->next;
+    if (w->zone->windows == NULL) {
+        unlist_zone(heap, w->zone);
+    }
+}
+
+void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *w, ashlar_zone *zone) {
+    ashlar_window **link = &heap->windows;
+    while (*link != NULL && (*link)->offset < w->offset) {
+        link = &(*link)->above;
+    }
+    ASHLAR_CHECK2(*link == NULL || w->offset + w->bytes <= (*link)->offset);
+    w->above = *link;
+    *link = w;
+    heap->window_count++;
+    join_zone(heap, w, zone);
+    ashlar_block *gap = ashlar__heap_pop_spare(heap);
+    *gap = (ashlar_block){.offset = w->offset,
+                          .bytes = w->bytes,
+                          .state = ASHLAR_BLOCK_FREE,
+                          .holes = w->bytes / heap->range.handle_bytes - w->mapped_count,
+                          .window = w};
+    w->first = w->last = gap;
+    ashlar__free_bins_insert(&zone->gaps, gap);
+    ASHLAR_CHECK2(ashlar__heap_is_settled(gap));
+}
+
+void ashlar__heap_drop_window(ashlar_heap *heap, ashlar_window *w) {
+    ASHLAR_ASSERT(w->first == w->last && ashlar__block_is_free(w->first));
+    ashlar__free_bins_remove(&w->zone->gaps, w->first);
+    ashlar__heap_push_spare(heap, w->first);
+    ashlar_window **link = &heap->windows;
+    while (*link != w) {
+        link = &(*link)->above;
+    }
+    *link = w->above;
+    leave_zone(heap, w);
+    heap->window_count--;
+    ashlar__host_free(w);
+}
+
+void ashlar__window_move(ashlar_heap *heap, ashlar_window *w, ashlar_zone *to) {
+    ASHLAR_ASSERT(w->first == w->last && w->mapped_count == 0);
+    ashlar__free_bins_remove(&w->zone->gaps, w->first);
+    leave_zone(heap, w);
+    join_zone(heap, w, to);
+    ashlar__free_bins_insert(&to->gaps, w->first);
+}
+
+uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
+    state->last_tick = ashlar__stream_state_stamp(state);
+    state->has_freed = true;
+    return state->last_tick + 1;
+}
+
+void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past) {
+    ASHLAR_CHECK2(from != to && from->windows != NULL);
+    const uint64_t covered_by = is_past ? 0 : ashlar__stream_state_next(to->owner);
+    ashlar_window **end = &from->windows;
+    for (; *end != NULL; end = &(*end)->next) {
+        ashlar_window *w = *end;
+        for (ashlar_block *block = w->first; block != NULL; block = block->next) {
+            if (ashlar__block_is_free(block)) {
+                ashlar__free_bins_remove(&from->gaps, block);
+                ashlar__free_bins_insert(&to->gaps, block);
+            } else if (ashlar__block_is_away(block)) {
+                from->owner->away_count--;
+                to->owner->away_count++;
+                block->covered_by = covered_by;
+            }
+        }
+        for (size_t i = 0; i < w->bytes / heap->range.handle_bytes; i++) {
+            w->backing[i].covered_by = covered_by & (UINT64_MAX >> 1);
+        }
+        w->zone = to;
+    }
+    if (to->windows == NULL) {
+        to->next = heap->zones;
+        heap->zones = to;
+    }
+    unlist_zone(heap, from);
+    *end = to->windows;
+    to->windows = from->windows;
+    from->windows = NULL;
+    ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->gaps));
+}
+
+size_t ashlar__zone_mapped_bytes(const ashlar_heap *heap, const ashlar_zone *zone) {
+    size_t count = 0;
+    for (const ashlar_window *w = zone->windows; w != NULL; w = w->next) {
+        count += w->mapped_count;
+    }
+    return count * heap->range.handle_bytes;
 }
 
 /* ---- taking and putting ---- */
 
-ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
-    ASHLAR_ASSERT(ashlar__block_is_free(block) && bytes > 0 && bytes <= block->bytes);
+size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
+    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
+    if (gap->holes == 0) {
+        return 0;
+    }
+    const ashlar_window *w = gap->window;
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, gap->offset, bytes);
+    size_t count = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        count += !w->backing[i].is_mapped;
+    }
+    ASHLAR_CHECK2(count <= gap->holes);
+    return count * heap->range.handle_bytes;
+}
+
+/* The largest covered_by behind some bytes of a window. */
+static uint64_t covered_by(const ashlar_heap *heap, const ashlar_window *w, size_t offset,
+                           size_t bytes) {
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, offset, bytes);
+    uint64_t most = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        most = w->backing[i].covered_by > most ? w->backing[i].covered_by : most;
+    }
+    return most;
+}
+
+bool ashlar__heap_is_past_at(const ashlar_heap *heap, const ashlar_window *w, size_t offset,
+                             size_t bytes) {
+    return w->zone->owner->completed >= covered_by(heap, w, offset, bytes);
+}
+
+uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, size_t offset,
+                              size_t bytes) {
+    const uint64_t number = covered_by(heap, w, offset, bytes);
+    ASHLAR_CHECK2(number > 0);
+    return number - 1;
+}
+
+/* Cut a gap that is in no bin after `bytes`, using one spare node. Returns the rest. */
+static ashlar_block *split(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
+    ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
+    ashlar_block *rest = ashlar__heap_pop_spare(heap), *next = gap->next;
+    /* Field by field: for a compound literal compilers fill the node first, at twice the cost. */
+    rest->offset = gap->offset + bytes;
+    rest->bytes = gap->bytes - bytes;
+    rest->requested = 0;
+    rest->stream_state = NULL;
+    rest->holes = gap->holes; /* nothing is missing behind the bytes that are taken */
+    rest->state = ASHLAR_BLOCK_FREE;
+    rest->tag = 0;
+    rest->list = 0;
+    rest->marks = 0;
+    rest->window = gap->window;
+    rest->own_use.stream_state = NULL;
+    rest->prev = gap;
+    rest->next = next;
+    gap->bytes = bytes;
+    gap->next = rest;
+    *(next != NULL ? &next->prev : &gap->window->last) = rest;
+    ASHLAR_CHECK2(ashlar__heap_is_linked(gap) && ashlar__heap_is_linked(rest));
+    return rest;
+}
+
+ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
+    ASHLAR_ASSERT(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
-    ashlar_status status = ashlar__page_map_reserve(&heap->map, block->offset);
-    if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < block->bytes) {
+    ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
+    ashlar_status status = ashlar__page_map_reserve(&heap->map, gap->offset);
+    if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < gap->bytes) {
         status = ashlar__heap_reserve_nodes(heap, 1);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, block->offset) == NULL);
-    ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
-    ashlar__free_bins_remove(bins, block);
-    if (bytes < block->bytes) {
-        ashlar__free_bins_insert(bins, ashlar__heap_split(heap, block, bytes));
+    ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, gap->offset) == NULL);
+    ashlar_free_bins *gaps = &gap->window->zone->gaps;
+    ashlar__free_bins_remove(gaps, gap);
+    if (bytes < gap->bytes) {
+        ashlar__free_bins_insert(gaps, split(heap, gap, bytes));
     }
-    block->state = ASHLAR_BLOCK_USED;
-    ashlar__page_map_set(&heap->map, block->offset, block);
+    gap->state = ASHLAR_BLOCK_USED;
+    gap->marks = 0;
+    gap->uses = NULL;
+    gap->own_use.stream_state = NULL;
+    ashlar__page_map_set(&heap->map, gap->offset, gap);
     heap->used_bytes += bytes;
-    heap->free_bytes -= bytes;
-    ASHLAR_CHECK2(block->bytes == bytes && ashlar__heap_is_linked(heap, block));
-    ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
+    ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
+    ASHLAR_CHECK2(heap->used_bytes <= heap->range.mapped_bytes);
     return ASHLAR_OK;
 }
 
-/*
- * Find a stamp that holds for two free blocks together. Of two stamps of one stream it is the later
- * one; if one block's last use is over, it is the other block's stamp. False: two streams may
- * both still be busy, and no stamp holds for both; or a graph's block would take in idle memory.
- */
-static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_stream_state **state,
-                         uint64_t *tick) {
-    ASHLAR_CHECK2(ashlar__block_is_free(a) && ashlar__block_is_free(b));
-    const bool a_past = ashlar__stream_state_is_past(a->stream_state, a->tick);
-    const bool b_past = ashlar__stream_state_is_past(b->stream_state, b->tick);
-    if (a_past && b_past) {
-        *state = NULL;
-        *tick = 0;
-    } else if (a_past || b_past) {
-        /* A graph keeps its blocks until it is gone, and would keep merged idle memory as well. */
-        if ((a_past ? b->stream_state : a->stream_state)->is_pool) {
-            return false;
-        }
-        *state = a_past ? b->stream_state : a->stream_state;
-        *tick = a_past ? b->tick : a->tick;
-    } else if (a->stream_state == b->stream_state) {
-        *state = a->stream_state;
-        *tick = a->tick > b->tick ? a->tick : b->tick;
-    } else {
-        return false;
+/* The handles in a gap that are not mapped. */
+static size_t count_holes(const ashlar_heap *heap, const ashlar_block *gap) {
+    const ashlar_handle_span span = ashlar__handles_inside(heap, gap);
+    size_t count = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        count += !gap->window->backing[i].is_mapped;
     }
-    return true;
+    return count;
 }
 
-bool ashlar__heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
-    const bool is_below = other->offset < (*block)->offset;
-    ASHLAR_CHECK2(other == (is_below ? (*block)->prev : (*block)->next));
-    ashlar_block *lower = is_below ? other : *block;
-    const ashlar_block *upper = is_below ? *block : other;
-    ashlar_stream_state *state;
-    uint64_t tick;
-    if (upper->starts_segment || !merge_stamps(*block, other, &state, &tick)) {
-        return false;
-    }
-    ashlar__free_bins_remove(ashlar__heap_bins_of(heap, other), other);
-    ashlar__heap_absorb(heap, lower);
-    lower->stream_state = state;
-    lower->tick = tick;
-    *block = lower;
-    return true;
+/* Extend a gap over the gap behind it, whose node becomes spare; neither is in a bin. */
+static void absorb(ashlar_heap *heap, ashlar_block *gap) {
+    ashlar_block *other = gap->next, *next = other->next;
+    gap->bytes += other->bytes;
+    gap->holes += other->holes;
+    gap->next = next;
+    *(next != NULL ? &next->prev : &gap->window->last) = gap;
+    ashlar__heap_push_spare(heap, other);
 }
 
-/*
- * Merge a free block, which is in no bin, with as many neighbours as possible, and put the result
- * into its bin. Returns the merged block.
- */
-static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
-    if (ashlar__stream_state_is_past(block->stream_state, block->tick)) {
-        block->stream_state = NULL;
-        block->tick = 0;
-    }
-    /*
-     * Downwards first, then upwards. If a merge downwards has failed, a merge upwards does not make
-     * it possible: two busy streams stay two, and an idle block that did not merge with a graph's
-     * block below it does not become that graph's block by merging upwards.
-     */
-    while (ashlar__heap_try_merge(heap, &block, block->prev)) {
-    }
-    while (ashlar__heap_try_merge(heap, &block, block->next)) {
-    }
-    ashlar__free_bins_insert(ashlar__heap_bins_of(heap, block), block);
-    ASHLAR_CHECK2(ashlar__heap_is_settled(heap, block));
-    return block;
-}
-
-void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
-                      uint64_t tick) {
+/* Make a block part of a gap, without a stamp. */
+static void put(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
-    ASHLAR_CHECK2(block->marks == 0 && block->bytes <= heap->used_bytes);
+    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 &&
+                  block->bytes <= heap->used_bytes);
+    ashlar_free_bins *gaps = &block->window->zone->gaps;
     ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
-    heap->free_bytes += block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
-    block->stream_state = state;
-    block->tick = tick;
-    (void)settle(heap, block);
-    ASHLAR_CHECK2(ashlar__heap_is_balanced(heap));
+    block->marks = 0;
+    block->holes = 0;
+    ashlar_block *prev = block->prev, *next = block->next;
+    if (next != NULL && ashlar__block_is_free(next)) {
+        ashlar__free_bins_remove(gaps, next);
+        absorb(heap, block);
+    }
+    if (prev != NULL && ashlar__block_is_free(prev)) {
+        ashlar__free_bins_remove(gaps, prev);
+        absorb(heap, prev);
+        block = prev;
+    }
+    ashlar__free_bins_insert(gaps, block);
+    ASHLAR_CHECK2(ashlar__heap_is_settled(block));
 }
 
-void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
-                                  ashlar_stream_state *state) {
-    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
-    state->last_tick = ashlar__stream_state_stamp(state);
-    ashlar__heap_put(heap, block, state, state->last_tick);
-}
-
-void ashlar__heap_sweep(ashlar_heap *heap) {
-    for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (ashlar__block_is_free(block) &&
-            ashlar__stream_state_is_past(block->stream_state, block->tick)) {
-            ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);
-            block = settle(heap, block);
+void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
+    ashlar_window *w = block->window;
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, block->offset, block->bytes);
+    for (size_t i = span.first; covered_by > 0 && i < span.end; i++) {
+        if (w->backing[i].covered_by < covered_by) {
+            w->backing[i].covered_by = covered_by & (UINT64_MAX >> 1);
         }
     }
+    put(heap, block);
 }
 
-void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
-                          ashlar_stream_state *to, uint64_t tick) {
-    ASHLAR_CHECK2(from != to && tick <= to->recorded);
-    for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (block->stream_state == from && ashlar__block_is_free(block)) {
-            ashlar__free_bins_remove(ashlar__heap_bins_of(heap, block), block);
-            block->stream_state = to;
-            block->tick = tick;
-            block = settle(heap, block);
-        }
+void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block) {
+    ashlar__heap_put_stamped(heap, block, ashlar__stream_state_next(block->window->zone->owner));
+}
+
+/* ---- finding ---- */
+
+static const ashlar_window *window_at(const ashlar_heap *heap, size_t offset) {
+    const ashlar_window *w = heap->windows;
+    while (w != NULL && w->offset + w->bytes <= offset) {
+        w = w->above;
     }
-    ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->free));
-}
-
-ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal) {
-    return ashlar__range_allow_peer(&heap->range, ordinal);
+    return w != NULL && w->offset <= offset ? w : NULL;
 }
 
 const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset) {
-    const ashlar_block *block = heap->first;
+    const ashlar_window *w = window_at(heap, offset);
+    const ashlar_block *block = w != NULL ? w->first : NULL;
     while (block != NULL && block->offset + block->bytes <= offset) {
         block = block->next;
     }
     return block;
 }
 
-/* ---- memory that comes and goes ---- */
-
-static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *prev) {
-    block->prev = prev;
-    block->next = prev != NULL ? prev->next : heap->first;
-    *(prev != NULL ? &prev->next : &heap->first) = block;
-    *(block->next != NULL ? &block->next->prev : &heap->last) = block;
-    ASHLAR_CHECK2(ashlar__heap_is_linked(heap, block));
+bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset) {
+    const ashlar_window *w = window_at(heap, offset);
+    return w != NULL && w->backing[(offset - w->offset) / heap->range.handle_bytes].is_mapped;
 }
 
-/* Take a block that is in no bin out of the list. Its node becomes spare. */
-static void remove_block(ashlar_heap *heap, ashlar_block *block) {
-    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
-    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
-    ashlar__heap_push_spare(heap, block);
+/* The part of a gap that begins at `offset`: as far as memory is there, or is not. */
+static size_t part_of_gap(const ashlar_heap *heap, const ashlar_block *gap, size_t offset,
+                          bool *is_mapped) {
+    const ashlar_window *w = gap->window;
+    const size_t size = heap->range.handle_bytes, end = gap->offset + gap->bytes;
+    size_t at = (offset - w->offset) / size;
+    *is_mapped = w->backing[at].is_mapped;
+    do {
+        at++;
+    } while (w->offset + at * size < end && (bool)w->backing[at].is_mapped == *is_mapped);
+    const size_t part_end = w->offset + at * size;
+    return (part_end < end ? part_end : end) - offset;
 }
 
-/* A new last block. */
-static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state state) {
-    ASHLAR_CHECK2(bytes > 0 && bytes % ASHLAR_BLOCK_ALIGN == 0);
-    ashlar_block *block = ashlar__heap_pop_spare(heap);
-    *block = (ashlar_block){
-        .offset = ashlar__heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
-    link_after(heap, block, heap->last);
-    return block;
+bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece) {
+    const size_t offset = piece->offset + piece->bytes;
+    const ashlar_block *block = piece->block;
+    if (block == NULL) {
+        block = ashlar__heap_first(heap);
+    } else if (offset == block->offset + block->bytes) {
+        block = ashlar__heap_next(block);
+    }
+    if (block == NULL) {
+        return false;
+    }
+    *piece = (ashlar_heap_piece){.block = block,
+                                 .offset = block == piece->block ? offset : block->offset,
+                                 .bytes = block->bytes,
+                                 .is_mapped = true};
+    if (ashlar__block_is_free(block)) {
+        piece->bytes = part_of_gap(heap, block, piece->offset, &piece->is_mapped);
+    }
+    return true;
 }
 
-ashlar_block *ashlar__heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes) {
-    heap->free_bytes += bytes;
-    const size_t end = ashlar__heap_end(heap);
-    if (offset >= end) {
-        if (offset > end) {
-            (void)append(heap, offset - end, ASHLAR_BLOCK_UNMAPPED);
-        }
-        return append(heap, bytes, ASHLAR_BLOCK_FREE);
-    }
-    ashlar_block *block = heap->last;
-    while (block->offset > offset) {
-        block = block->prev;
-    }
-    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_UNMAPPED &&
-                  offset + bytes <= block->offset + block->bytes);
-    if (offset > block->offset) {
-        block = ashlar__heap_split(heap, block, offset - block->offset);
-    }
-    if (bytes < block->bytes) {
-        (void)ashlar__heap_split(heap, block, bytes);
-    }
-    block->state = ASHLAR_BLOCK_FREE;
-    ASHLAR_CHECK2(block->stream_state == NULL && ashlar__heap_is_linked(heap, block));
-    return block;
+/* ---- a run of memory in a gap ---- */
+
+size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
+    bool is_mapped;
+    const size_t run = part_of_gap(heap, gap, gap->offset, &is_mapped);
+    ASHLAR_CHECK2(is_mapped && run >= bytes);
+    const size_t end = gap->offset + run - bytes;
+    return covered_by(heap, gap->window, end, bytes) <
+                   covered_by(heap, gap->window, gap->offset, bytes)
+               ? end
+               : gap->offset;
 }
 
-static bool is_hole(const ashlar_block *block) {
-    return block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED;
+bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
+                           size_t *offset) {
+    const size_t end = gap->offset + gap->bytes;
+    size_t start = gap->offset, run = 0;
+    for (size_t at = gap->offset; at < end && end - start >= bytes && run < bytes;) {
+        bool is_mapped;
+        const size_t part = part_of_gap(heap, gap, at, &is_mapped);
+        start = is_mapped ? at : at + part;
+        run = is_mapped ? part : 0;
+        at += part;
+    }
+    *offset = start;
+    return run >= bytes;
 }
 
-void ashlar__heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes) {
-    ashlar_block *block = heap->last;
-    while (block->offset > offset) {
-        block = block->prev;
+ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t offset,
+                                    size_t bytes, ashlar_block **out) {
+    ASHLAR_CHECK2(offset >= gap->offset && offset + bytes <= gap->offset + gap->bytes);
+    *out = gap;
+    if (offset == gap->offset) {
+        return ashlar__heap_take(heap, gap, bytes);
     }
-    ASHLAR_ASSERT(ashlar__block_is_free(block) && offset + bytes <= block->offset + block->bytes);
-    ashlar_free_bins *bins = ashlar__heap_bins_of(heap, block);
-    ASHLAR_CHECK2(bytes > 0 && bytes <= heap->free_bytes);
-    heap->free_bytes -= bytes;
-    ashlar__free_bins_remove(bins, block);
-    if (offset > block->offset) {
-        ashlar_block *below = block;
-        block = ashlar__heap_split(heap, below, offset - below->offset);
-        ashlar__free_bins_insert(bins, below);
+    const ashlar_status status = ashlar__heap_reserve_nodes(heap, 2);
+    if (status != ASHLAR_OK) {
+        return status;
     }
-    if (bytes < block->bytes) {
-        ashlar__free_bins_insert(bins, ashlar__heap_split(heap, block, bytes));
+    ashlar_free_bins *gaps = &gap->window->zone->gaps;
+    ashlar__free_bins_remove(gaps, gap);
+    const size_t holes = gap->holes;
+    ashlar_block *rest = split(heap, gap, offset - gap->offset);
+    gap->holes = count_holes(heap, gap);
+    rest->holes = holes - gap->holes;
+    *out = rest;
+    ashlar__free_bins_insert(gaps, rest);
+    const ashlar_status taken = ashlar__heap_take(heap, rest, bytes);
+    if (taken != ASHLAR_OK) {
+        ashlar__free_bins_remove(gaps, rest);
+        absorb(heap, gap);
     }
-    block->state = ASHLAR_BLOCK_UNMAPPED;
-    block->starts_segment = false;
-    block->stream_state = NULL;
-    block->tick = 0;
-    if (is_hole(block->next)) {
-        ashlar__heap_absorb(heap, block);
-    }
-    if (is_hole(block->prev)) {
-        block = block->prev;
-        ashlar__heap_absorb(heap, block);
-    }
-    if (block == heap->last) {
-        remove_block(heap, block);
-    }
-    ASHLAR_CHECK2(heap->last == NULL || !is_hole(heap->last));
+    ashlar__free_bins_insert(gaps, gap);
+    return taken;
 }

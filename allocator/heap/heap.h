@@ -1,26 +1,23 @@
 /*
- * heap.h - the range cut into blocks: splitting, coalescing, growing, giving back (internal).
+ * heap.h - device memory cut into blocks: gaps, used blocks, what is mapped behind them (internal).
  *
- * The heap knows stamps (stream state, tick) but decides nothing about streams: the allocator says
- * which free block may serve a request.
+ * The heap keeps each stream's blocks in the stream's own zones (zone.h), and decides nothing about
+ * the order of streams: the allocator says whose gap may serve a request, and what to do about
+ * memory that is missing.
  *
- * Invariants (ashlar__heap_check; those of a block and its neighbours: ashlar__heap_is_linked):
- *   first->offset == 0,  last->next == NULL
- *   block->next->offset == block->offset + block->bytes,  block->next->prev == block
- *   used_bytes + free_bytes == range.mapped_bytes == sum of the blocks that are not holes
- *   the range's chunks cover the blocks that are not holes, and nothing else
- *   a free block is in the bins of its stream, or in `idle` if it has none, and in no other bins
+ * Invariants (ashlar__heap_check; those of windows: zone.h):
+ *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
+ *   used_bytes == sum of the used blocks <= range.mapped_bytes
+ *   a gap is in the bins of its window's zone, and in no other bins
  *   the page map has the used blocks, and the slot blocks of plan memory instead of that itself
- *   a used block has requested <= bytes and a stream; any other has requested == 0
- *   two free neighbours have different streams, or the upper one starts a segment
- *   two holes are never neighbours, and the last block is not a hole
+ *   a used block has requested <= bytes and a stream; a gap has requested == 0
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
 
-#include "allocator/heap/stream_state.h"
 #include "allocator/heap/page_map.h"
 #include "allocator/heap/range.h"
+#include "allocator/heap/stream_state.h"
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
@@ -28,103 +25,199 @@ typedef struct ashlar_node_chunk ashlar_node_chunk;
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
-    ashlar_free_bins idle; /* free blocks that no queued work touches */
-    ashlar_block *first;   /* address order */
-    ashlar_block *last;
+    ashlar_window *windows; /* address order */
+    size_t window_count;
+    ashlar_zone *zones; /* those that have windows */
     size_t used_bytes;
-    size_t free_bytes;
+    size_t away_bytes;             /* of used_bytes; see away.h */
+    ashlar_stream_state *awaited;  /* streams for which blocks that are away wait; */
+    ashlar_stream_state *awaited_end; /* the last of them */
+    uint64_t use_clock;               /* requests that took the lock, and frees */
+    bool has_waited;                  /* memory was short: large frees record an event, so that a
+                                       * wait for them is not one for all that was queued since */
+    uint64_t *events_recorded;     /* const; counts the recordings of all streams */
     ashlar_block *spare; /* nodes that no block uses, linked by next */
     size_t spare_count;
     ashlar_node_chunk *nodes; /* the host memory of all nodes */
 } ashlar_heap;
 
-/* Errors: as ashlar_allocator_create(). */
+/* Errors: as ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
-                                                  ashlar_range_kind kind);
+                                                  ashlar_range_kind kind, size_t handle_bytes,
+                                                  uint64_t *events_recorded);
 void ashlar__heap_finish(ashlar_heap *heap);
 
+/* Bytes taken from the driver that no used block has. */
+static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
+    return heap->range.mapped_bytes - heap->used_bytes;
+}
+
+/* The zone of a stream in which a block of `bytes` lies. */
+static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t bytes) {
+    return &state->zones[bytes > ASHLAR_SC_MAX_BYTES ? ASHLAR_ZONE_LARGE : ASHLAR_ZONE_SMALL];
+}
+
+/* ---- taking and putting ---- */
+
 /*
- * Take `bytes` from the front of a free block; the rest stays free with the block's stamp. Then
- * the block is used, and in the page map; the caller must set its stream_state, requested and tag.
+ * Bytes of memory that must be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
+ * where all of the gap is mapped, else O(handles in those bytes).
+ */
+size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
+
+/*
+ * Take `bytes` from the front of a gap, behind which nothing is missing. Then the block is used,
+ * and in the page map; the caller must set its stream_state, requested and tag.
  *
- * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
+ * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *block,
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap,
                                                   size_t bytes);
 
 /*
- * Make a used block free, stamped (state, tick), and merge it with each free neighbour that has
- * the same stream, or if the last use of either block is known to be over. The merged block keeps
- * the node of the lowest one. Cannot fail.
+ * Find `bytes` inside a gap behind which memory is there, wherever in the gap that is. Cost:
+ * O(handles). Then take them, as with ashlar__heap_take(); *out is the block.
  */
-void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
-                      uint64_t tick);
+bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
+                           size_t *offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap,
+                                                      size_t offset, size_t bytes,
+                                                      ashlar_block **out);
 
 /*
- * ashlar__heap_put() with the stamp of a use on `state` that ends now: with the work queued there
- * so far. Lock: the allocator's.
+ * Make a used block part of a gap again. Requires that no stream but its zone's owner may still be
+ * using it. Its memory is stamped with the owner's work up to now. Cannot fail.
  */
-void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
-                                  ashlar_stream_state *state);
+void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
+
+/* The same, where the owner's last use came before the recording numbered `covered_by`; 0: where no
+ * queued work uses the block. */
+void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
+
+/* The number of a stream's next recording, which comes behind all that was queued so far. */
+uint64_t ashlar__stream_state_next(ashlar_stream_state *state);
+
+/* Whether the device is done with all memory of a window's [offset, offset + bytes). */
+bool ashlar__heap_is_past_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
+                             size_t bytes);
+
+/* The same for the first `bytes` of a gap. */
+static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_block *gap,
+                                        size_t bytes) {
+    return ashlar__heap_is_past_at(heap, gap->window, gap->offset, bytes);
+}
+
+/* The tick of the owner's last use of the memory there; requires that it is not past. */
+uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
+                              size_t bytes);
 
 /*
- * Map more memory, so that there is a free block of `bytes` that work on `state` may use. The
- * memory goes where the least of it is needed: behind the last block or into a hole. A free block
- * beside the place counts towards `bytes` if `state` may use it. A range of segments takes a new
- * segment instead. Requires that every free block that `state` may use is smaller than `bytes`.
+ * Where in a gap, with memory behind its first `bytes`, another stream had best take them: at its
+ * front, or at the end of the memory that begins there if that was used longer ago. A stream that
+ * frees what it took last frees from the top down, and takes from the front again.
+ */
+size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
+
+/* ---- memory: heap_map.c ---- */
+
+/*
+ * Have a gap of at least `bytes` in a zone: a new window, if there is none. A segment comes with
+ * its memory, a window of virtual memory without.
  *
- * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
+ * Errors: ASHLAR_ENOMEM (no addresses; segments: as ashlar__range_take_segment()), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_grow(ashlar_heap *heap, ashlar_stream_state *state,
-                                                  size_t bytes, ashlar_block **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
+                                                        size_t bytes);
+
+/* What may be done for missing memory, if spare handles are not enough: bits, in this order. */
+enum {
+    ASHLAR_MAY_CREATE = 1, /* take new handles */
+    ASHLAR_MAY_MOVE = 2,   /* take free handles of all zones that the device is done with; those
+                            * of ended streams first */
+};
 
 /*
- * Have at least `bytes` mapped in all: map the missing memory as one contiguous run, which is idle.
+ * Map what is missing behind the first `bytes` of a gap.
  *
- * Errors: as ashlar__heap_grow().
+ * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device; too little is free),
+ *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may have become spare.
+ * Cost:   two driver calls for each handle and one for each run of them; to move one, a third.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, size_t bytes);
-
-/* Make every free block whose last use is over idle, and merge it with its neighbours. */
-void ashlar__heap_sweep(ashlar_heap *heap);
-
-/* Stamp the free blocks of `from` as last used on `to`, at `tick`. */
-void ashlar__heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
-                          ashlar_stream_state *to, uint64_t tick);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap,
+                                                  size_t bytes, unsigned may);
 
 /*
- * Return memory that no queued work touches to the device, in whole chunks from the top down, until
- * at most `target_bytes` are mapped or no chunk is idle.
+ * Have at least `bytes` taken from the driver in all. What is missing becomes spare handles; or one
+ * segment of `zone`.  Errors: as ashlar__heap_back().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
+                                                     size_t bytes);
+
+/* ---- giving back: heap_trim.c ---- */
+
+/*
+ * Return memory to the device that it is done with, in whole handles or segments, until at most
+ * `target_bytes` are taken or nothing more is free.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was returned before that stays returned.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
- * The last resort: make a free block of `bytes` that work on `state` may use. Move idle chunks from
- * anywhere to lie one behind another, and map what is still missing. A range of segments frees
- * idle segments until the driver gives it a segment that is large enough.
- *
- * Errors: ASHLAR_ENOMEM (not enough is idle), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Then every free
- *         block is as before, except for freed segments and memory that the driver would not map
- *         again.
- * Cost:   O(blocks * chunks), and three driver calls per chunk.
+ * Unmap free handles that the device is done with, up to `count`, and keep them as spare ones. None
+ * is taken from the first `bytes` of `gap`. *moved: how many.  Errors: as ashlar__heap_trim().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
-                                                    size_t bytes, ashlar_block **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const ashlar_block *gap,
+                                                        size_t bytes, size_t count, size_t *moved);
+
+/* ---- zones that change hands ---- */
 
 /*
- * Let another device use all memory of the heap, now and later.
- * Errors: as ashlar__range_allow_peer().
+ * Make all windows of `from` those of `to`. Requires that no work but that of `to` may still use
+ * the gaps: they are stamped with its work up to now, or as past if `is_past`.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
+void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
 
-/* The block or hole that contains `offset`; NULL above the last one. For messages. O(blocks). */
+/* Bytes that are mapped in a zone's windows. O(windows). */
+size_t ashlar__zone_mapped_bytes(const ashlar_heap *heap, const ashlar_zone *zone);
+
+/* ---- all blocks ---- */
+
+/* The first block of the heap, and the next one in address order, gaps included; NULL at the end. */
+static inline ashlar_block *ashlar__heap_first(const ashlar_heap *heap) {
+    return heap->windows != NULL ? heap->windows->first : NULL;
+}
+
+static inline ashlar_block *ashlar__heap_next(const ashlar_block *block) {
+    return block->next != NULL             ? block->next
+           : block->window->above != NULL ? block->window->above->first
+                                          : NULL;
+}
+
+/* A block, or a part of a gap that has memory, or one that has none. */
+typedef struct ashlar_heap_piece {
+    const ashlar_block *block;
+    size_t offset, bytes;
+    bool is_mapped;
+} ashlar_heap_piece;
+
+/* Go on to the next piece, in address order; {0} stands before the first. False: at the end. */
+bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
+
+/* The block or gap that contains `offset`; NULL: no window does. For messages. O(blocks). */
 const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 
-/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks). */
+/* Whether memory is mapped at `offset`. O(windows). */
+bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset);
+
+/* Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,
+ * too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM; then it may use no more than
+ * before. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
+
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks + handles). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_HEAP_H */

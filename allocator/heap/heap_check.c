@@ -1,4 +1,4 @@
-/* heap_check.c - the walk that compares a heap with every invariant of heap.h. */
+/* heap_check.c - the walk that compares a heap with every invariant of heap.h and zone.h. */
 #include "allocator/heap/heap_impl.h"
 
 #include "allocator/base/error.h"
@@ -8,133 +8,148 @@ static ashlar_status broken(const ashlar_block *block, const char *what) {
                         block->offset, block->bytes, what);
 }
 
-static bool is_hole(const ashlar_block *block) {
-    return block->state == ASHLAR_BLOCK_UNMAPPED;
+static ashlar_status broken_window(const ashlar_window *w, const char *what) {
+    return ashlar__fail(ASHLAR_EFORMAT, "heap check: window at offset %zu of %zu bytes: %s",
+                        w->offset, w->bytes, what);
 }
 
-static ashlar_status check_free(const ashlar_heap *heap, const ashlar_block *block) {
-    const ashlar_free_bins *bins =
-        block->stream_state != NULL ? &block->stream_state->free : &heap->idle;
-    const ashlar_block *next = block->next;
-    if (!ashlar__free_bins_has(bins, block)) {
-        return broken(block, "free, but not in its bins");
+static size_t count_holes(const ashlar_window *w, ashlar_handle_span span) {
+    size_t count = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        count += !w->backing[i].is_mapped;
     }
-    if (next != NULL && ashlar__block_is_free(next) && next->stream_state == block->stream_state &&
-        !next->starts_segment) {
-        return broken(block, "not merged with the free block behind it");
-    }
-    return ASHLAR_OK;
+    return count;
 }
 
-static ashlar_status check_hole(const ashlar_block *block) {
-    if (block->next == NULL || is_hole(block->next)) {
-        return broken(block, "a hole at the end, or not merged with the hole behind it");
+static ashlar_status check_gap(const ashlar_heap *heap, const ashlar_block *gap) {
+    if (!ashlar__free_bins_has(&gap->window->zone->gaps, gap)) {
+        return broken(gap, "a gap, but not in its zone's bins");
     }
-    return block->stream_state == NULL && !block->starts_segment
+    if (gap->next != NULL && ashlar__block_is_free(gap->next)) {
+        return broken(gap, "not merged with the gap behind it");
+    }
+    if (gap->requested != 0) {
+        return broken(gap, "a gap, but bytes of it are asked for");
+    }
+    return gap->holes == count_holes(gap->window, ashlar__handles_inside(heap, gap))
                ? ASHLAR_OK
-               : broken(block, "a hole, with a stamp or a segment's start");
+               : broken(gap, "its holes are miscounted");
+}
+
+static ashlar_status check_used(const ashlar_heap *heap, const ashlar_block *block) {
+    const ashlar_window *w = block->window;
+    if (block->state == ASHLAR_BLOCK_PLAN_MEMORY && block->requested != 0) {
+        return broken(block, "a plan's memory, but bytes of it are asked for");
+    }
+    if (block->requested > block->bytes || block->stream_state == NULL) {
+        return broken(block, "used, with a wrong size or no stream");
+    }
+    return count_holes(w, ashlar__handles_touched(heap, w, block->offset, block->bytes)) == 0
+               ? ASHLAR_OK
+               : broken(block, "used, but memory is missing behind it");
 }
 
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
-    const bool is_used = block->state == ASHLAR_BLOCK_USED || is_plan_memory;
+    const bool is_used = !ashlar__block_is_free(block);
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
     /* The offset is aligned as well: it is the sum of the sizes below, which were checked. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
-    }
-    if (is_plan_memory && block->requested != 0) {
-        return broken(block, "a plan's memory, but bytes of it are asked for");
     }
     /* The page map has the slot blocks of plan memory instead of the block itself. */
     if (is_plan_memory ? mapped == block : mapped != (is_used ? block : NULL)) {
         return broken(block,
                       is_used ? "used, but not in the page map" : "free, but in the page map");
     }
-    if (is_used && (block->requested > block->bytes || block->stream_state == NULL)) {
-        return broken(block, "used, with a wrong size or no stream");
-    }
-    if (!is_used && block->requested != 0) {
-        return broken(block, "not used, but bytes of it are asked for");
-    }
-    if (is_hole(block)) {
-        return check_hole(block);
-    }
-    return is_used ? ASHLAR_OK : check_free(heap, block);
+    return is_used ? check_used(heap, block) : check_gap(heap, block);
 }
 
-/*
- * Compare the chunks with the blocks. The chunks do not overlap, and have as many bytes as the
- * blocks that are not holes. So if no chunk reaches into a hole, they cover those blocks exactly.
- */
-static ashlar_status check_chunks(const ashlar_heap *heap) {
-    const ashlar_range *range = &heap->range;
-    const ashlar_block *block = heap->first;
-    size_t mapped_bytes = 0, end = 0;
-    for (size_t i = 0; i < range->chunk_count; i++) {
-        const ashlar_chunk *chunk = &range->chunks[i];
-        if (chunk->offset < end || chunk->is_chosen || chunk->is_gone) {
-            return ashlar__fail(ASHLAR_EFORMAT, "heap check: chunk %zu overlaps, or is half moved",
-                                i);
-        }
-        end = chunk->offset + chunk->bytes;
-        mapped_bytes += chunk->bytes;
-        while (block != NULL && block->offset + block->bytes <= chunk->offset) {
-            block = block->next;
-        }
-        const bool may_start = block != NULL && block->offset == chunk->offset;
-        if (range->segments != NULL && !(may_start && block->starts_segment)) {
-            return ashlar__fail(ASHLAR_EFORMAT, "heap check: segment %zu starts inside a block", i);
-        }
-        for (; block != NULL && block->offset < end; block = block->next) {
-            if (is_hole(block)) {
-                return broken(block, "a hole where memory is mapped");
-            }
-            if (block->offset + block->bytes > end) {
-                break; /* the next chunk covers more of this block */
-            }
+/* Whether all memory of a window is past as soon as its owner's last tick is. */
+static bool is_covered(const ashlar_window *w, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (w->backing[i].is_mapped && w->backing[i].covered_by > w->zone->owner->last_tick + 1) {
+            return false;
         }
     }
-    return mapped_bytes == range->mapped_bytes
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu bytes mapped, counted %zu",
-                              mapped_bytes, range->mapped_bytes);
+    return true;
 }
 
-/* Compare the sums found by the walk over the blocks with those that the heap keeps. */
-static ashlar_status check_sums(const ashlar_heap *heap, size_t used_bytes, size_t free_bytes) {
-    if (used_bytes != heap->used_bytes || free_bytes != heap->free_bytes) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "heap check: %zu used and %zu free bytes, counted %zu and %zu",
-                            used_bytes, free_bytes, heap->used_bytes, heap->free_bytes);
-    }
-    return used_bytes + free_bytes == heap->range.mapped_bytes
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks of %zu bytes, %zu mapped",
-                              used_bytes + free_bytes, heap->range.mapped_bytes);
-}
-
-ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
-    size_t offset = 0, used_bytes = 0, free_bytes = 0;
+static ashlar_status check_window(const ashlar_heap *heap, const ashlar_window *w, size_t *used) {
+    size_t offset = w->offset;
     const ashlar_block *prev = NULL;
-    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (block->offset != offset || block->prev != prev) {
+    for (const ashlar_block *block = w->first; block != NULL; block = block->next) {
+        if (block->offset != offset || block->prev != prev || block->window != w) {
             return broken(block, "does not follow the block before it");
         }
         const ashlar_status status = check_block(heap, block);
         if (status != ASHLAR_OK) {
             return status;
         }
-        if (!is_hole(block)) {
-            *(ashlar__block_is_free(block) ? &free_bytes : &used_bytes) += block->bytes;
-        }
+        *used += ashlar__block_is_free(block) ? 0 : block->bytes;
         offset += block->bytes;
         prev = block;
     }
-    if (heap->last != prev) {
-        return ashlar__fail(ASHLAR_EFORMAT, "heap check: blocks end at %zu, but not with the last",
-                            offset);
+    if (w->last != prev || offset != w->offset + w->bytes) {
+        return broken_window(w, "its blocks do not end where it does");
     }
-    const ashlar_status status = check_sums(heap, used_bytes, free_bytes);
-    return status == ASHLAR_OK ? check_chunks(heap) : status;
+    const size_t count = w->bytes / heap->range.handle_bytes;
+    if (w->mapped_count != count - count_holes(w, (ashlar_handle_span){0, count})) {
+        return broken_window(w, "its mapped handles are miscounted");
+    }
+    if (!is_covered(w, count)) {
+        return broken_window(w, "memory stamped after its owner's last tick");
+    }
+    return heap->range.segments == NULL || w->mapped_count == count
+               ? ASHLAR_OK
+               : broken_window(w, "a segment with a hole");
+}
+
+/* Whether each window is in the list of its zone, and each zone with windows in the heap's. */
+static ashlar_status check_zones(const ashlar_heap *heap) {
+    size_t count = 0;
+    for (const ashlar_zone *zone = heap->zones; zone != NULL; zone = zone->next) {
+        for (const ashlar_window *w = zone->windows; w != NULL; w = w->next, count++) {
+            if (w->zone != zone) {
+                return broken_window(w, "in the list of another zone");
+            }
+        }
+        if (zone->windows == NULL) {
+            return ashlar__fail(ASHLAR_EFORMAT, "heap check: a zone without windows is listed");
+        }
+    }
+    return count == heap->window_count
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT, "heap check: zones have %zu of %zu windows", count,
+                              heap->window_count);
+}
+
+ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
+    size_t used = 0, handles = heap->range.spare_count, count = 0, end = 0;
+    for (const ashlar_window *w = heap->windows; w != NULL; w = w->above, count++) {
+        if (w->offset < end) {
+            return broken_window(w, "overlaps the window below it");
+        }
+        end = w->offset + w->bytes;
+        handles += w->mapped_count;
+        const ashlar_status status = check_window(heap, w, &used);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    if (!ashlar__range_is_sound(&heap->range)) {
+        return ashlar__fail(ASHLAR_EFORMAT, "heap check: the range contradicts itself");
+    }
+    if (count != heap->window_count) {
+        return ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu windows, counted %zu", count,
+                            heap->window_count);
+    }
+    if (used != heap->used_bytes ||
+        handles * heap->range.handle_bytes != heap->range.mapped_bytes) {
+        return ashlar__fail(ASHLAR_EFORMAT,
+                            "heap check: %zu bytes used and %zu mapped, counted %zu and %zu", used,
+                            handles * heap->range.handle_bytes, heap->used_bytes,
+                            heap->range.mapped_bytes);
+    }
+    return check_zones(heap);
 }

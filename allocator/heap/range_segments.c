@@ -1,6 +1,6 @@
 /*
- * range_segments.c - the range without virtual memory management: a chunk is one cuMemAlloc, or one
- * cuMemHostAlloc.
+ * range_segments.c - the range without virtual memory management: segments, each from one
+ * cuMemAlloc or cuMemHostAlloc.
  */
 #include "allocator/heap/range.h"
 
@@ -39,8 +39,12 @@ static cu_result free_host(ashlar_range *range, cu_ptr ptr) {
     return ASHLAR_CALL(range->client, mem_free_host, (ashlar__ptr_out(ptr)));
 }
 
-static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t bytes) {
-    const ashlar_status status = ashlar__device_enter(range->client->device);
+ashlar_status ashlar__range_take_segment(ashlar_range *range, size_t bytes, size_t *offset) {
+    ASHLAR_CHECK2(bytes > 0 && bytes % range->handle_bytes == 0);
+    ashlar_status status = ashlar__range_allows(range, bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar__device_enter(range->client->device);
+    }
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -60,56 +64,34 @@ static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t by
         return ashlar__fail(ASHLAR_EDRIVER, "%s: address %llu is no multiple of %zu below 2^48",
                             calls->take_name, ptr, ASHLAR_BLOCK_ALIGN);
     }
-    ashlar__range_add(range, (size_t)ptr, bytes, 0);
+    range->mapped_bytes += bytes;
+    ashlar__range_trace(range, ASHLAR_TRACE_MAP, (size_t)ptr, bytes);
     *offset = (size_t)ptr;
     return ASHLAR_OK;
 }
 
-static ashlar_status segments_unmap(ashlar_range *range, ashlar_chunk *chunk) {
+ashlar_status ashlar__range_free_segment(ashlar_range *range, size_t offset, size_t bytes) {
     const ashlar_status status = ashlar__device_enter(range->client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    ASHLAR_CHECK2(chunk->handle == 0 && range->base == 0);
-    const cu_result result = range->segments->free(range, chunk->offset);
+    ASHLAR_CHECK2(range->base == 0 && bytes <= range->mapped_bytes);
+    const cu_result result = range->segments->free(range, offset);
     ashlar__device_leave(range->client->device);
     if (result != CU_SUCCESS) {
         return ashlar__range_refuse(range, range->segments->free_name, result);
     }
-    ashlar__range_lose(range, chunk);
+    range->mapped_bytes -= bytes;
+    ashlar__range_trace(range, ASHLAR_TRACE_UNMAP, offset, bytes);
     return ASHLAR_OK;
 }
 
-static ashlar_status segments_allow_peer(ashlar_range *range, int ordinal) {
-    return ashlar__fail(ASHLAR_ENOTSUP,
-                        "peer %d: device %d has no virtual memory management; copy between them "
-                        "instead",
-                        ordinal, range->client->device->info.ordinal);
-}
-
-static void segments_finish(ashlar_range *range) {
-    if (ashlar__device_enter(range->client->device) == ASHLAR_OK) {
-        for (size_t i = 0; i < range->chunk_count; i++) {
-            (void)range->segments->free(range, range->chunks[i].offset);
-        }
-        ashlar__device_leave(range->client->device);
-    }
-}
-
 void ashlar__range_segments_init(ashlar_range *range) {
-    static const ashlar_range_ops ops = {
-        .growth_divisor = 16, /* large steps: a segment never grows, so it needs room to share */
-        .map = segments_map,
-        .unmap = segments_unmap,
-        .allow_peer = segments_allow_peer,
-        .finish = segments_finish,
-    };
     static const ashlar_segment_calls device = {"cuMemAlloc", "cuMemFree", take_device,
                                                 free_device};
     static const ashlar_segment_calls host = {"cuMemHostAlloc", "cuMemFreeHost", take_host,
                                               free_host};
-    range->ops = &ops;
     range->segments = range->kind == ASHLAR_RANGE_HOST ? &host : &device;
     range->bytes = ADDRESSES;
-    range->granularity = SEGMENT_ALIGN;
+    range->handle_bytes = SEGMENT_ALIGN;
 }

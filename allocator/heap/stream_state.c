@@ -1,8 +1,26 @@
-/* stream_state.c - recording, asking and awaiting a stream's event, and noticing a lost stream. */
+/* stream_state.c - recording, asking and awaiting a stream's events. */
 #include "allocator/heap/stream_state.h"
+
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+
+bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
+    uint64_t before = state->completed;
+    if (state->pending_count > state->event_count || state->event_count > ASHLAR_EVENTS_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < state->pending_count; i++) {
+        if (state->events[i].number <= before || state->events[i].event == NULL) {
+            return false;
+        }
+        before = state->events[i].number;
+    }
+    return before == state->recorded && state->last_tick <= state->recorded &&
+           (!state->is_gone || state->is_lost || state->last_tick < state->recorded) &&
+           (!state->is_lost || state->is_gone);
+}
 
 /*
  * Every call here runs in the device's context. Entering and leaving it is counted for the process
@@ -28,7 +46,7 @@ static bool is_capture_on(const ashlar_driver_client *client) {
 
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client) {
-    return state->is_pool || state->pool != NULL ||
+    return state->is_pool || state->pool != NULL || state->is_lost ||
            (recordable(state) == NULL && is_capture_on(client));
 }
 
@@ -44,81 +62,105 @@ static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
 }
 
-ashlar_status ashlar__stream_state_identify(ashlar_stream_state *state,
-                                            ashlar_driver_client *client) {
-    unsigned long long id = 0;
-    const ashlar_status status = ashlar__device_enter(client->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    const cu_result result = ASHLAR_CALL(client, stream_get_id, (state->stream, &id));
-    ashlar__device_leave(client->device);
-    if (result != CU_SUCCESS && result != CU_NOT_SUPPORTED) {
-        return refuse(client, "cuStreamGetId", result);
-    }
-    state->stream_id = id;
-    return ASHLAR_OK;
-}
+/* ---- events ---- */
 
-/* Whether the driver says that the handle now names another stream, or none. */
-static bool is_lost(const ashlar_stream_state *state, ashlar_driver_client *client) {
-    unsigned long long id = 0;
-    if (state->stream_id == 0) {
-        return false;
+/*
+ * All recordings up to `number` have completed: keep their events behind the pending ones, for
+ * later recordings.
+ */
+static void complete(ashlar_stream_state *state, uint64_t number) {
+    ASHLAR_CHECK2(number <= state->recorded);
+    while (state->pending_count > 0 && state->events[0].number <= number) {
+        const ashlar_numbered_event done = state->events[0];
+        const size_t last = state->event_count - 1;
+        memmove(&state->events[0], &state->events[1], last * sizeof done);
+        state->events[last] = done;
+        state->pending_count--;
     }
-    const cu_result result = ASHLAR_CALL(client, stream_get_id, (state->stream, &id));
-    return result == CU_INVALID_HANDLE || (result == CU_SUCCESS && id != state->stream_id);
-}
-
-/* A stream was destroyed before an event could be recorded: wait for all work instead. */
-static ashlar_status end_lost(ashlar_stream_state *state, ashlar_driver_client *client) {
-    if (is_capture_on(client)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "a stream was destroyed without ashlar_allocator_forget_stream(), "
-                            "and the device cannot be waited for during a capture");
-    }
-    const cu_result result = ASHLAR_CALL(client, ctx_synchronize, ());
-    if (result != CU_SUCCESS) {
-        return refuse(client, "cuCtxSynchronize", result);
-    }
-    state->recorded++;
-    state->completed = state->recorded;
-    state->is_gone = true;
+    state->completed = state->completed > number ? state->completed : number;
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
+}
+
+/* The oldest pending recording after `tick`; NULL: it is known to have completed. */
+static const ashlar_numbered_event *oldest_after(const ashlar_stream_state *state, uint64_t tick) {
+    ASHLAR_CHECK2(state->recorded > tick && ashlar__stream_state_is_sound(state));
+    if (state->completed > tick) {
+        return NULL;
+    }
+    const ashlar_numbered_event *at = state->events;
+    while (at->number <= tick) {
+        at++;
+    }
+    ASHLAR_CHECK2(at < state->events + state->pending_count);
+    return at;
+}
+
+/* Inside the device's context, as all that follows. */
+static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *client) {
+    cu_result result = CU_SUCCESS;
+    while (result == CU_SUCCESS && state->pending_count > 0) {
+        result = ASHLAR_CALL(client, event_query, (state->events[0].event));
+        if (result == CU_SUCCESS) {
+            complete(state, state->events[0].number);
+        }
+    }
+    return result == CU_SUCCESS || result == CU_NOT_READY ? ASHLAR_OK
+                                                          : refuse(client, "cuEventQuery", result);
+}
+
+/* Have a spare event behind the pending ones, unless as many are pending as may be. */
+static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
+    if (state->pending_count == ASHLAR_EVENTS_MAX) {
+        return query(state, client);
+    }
+    if (state->pending_count < state->event_count) {
+        return ASHLAR_OK;
+    }
+    cu_event event = NULL;
+    const cu_result result = ASHLAR_CALL(client, event_create, (&event, CU_EVENT_NO_TIMING));
+    if (result != CU_SUCCESS) {
+        return refuse(client, "cuEventCreate", result);
+    }
+    state->events[state->event_count++] = (ashlar_numbered_event){.event = event};
     return ASHLAR_OK;
 }
 
 static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *client,
                             uint64_t *recorded) {
     ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
-    if (is_lost(state, client)) {
-        return end_lost(state, client);
+    ashlar_status status = refuse_captured(client, recordable(state));
+    if (status == ASHLAR_OK) {
+        status = find_spare(state, client);
     }
-    const ashlar_status status = refuse_captured(client, recordable(state));
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (state->event == NULL) {
-        const cu_result result =
-            ASHLAR_CALL(client, event_create, (&state->event, CU_EVENT_NO_TIMING));
-        if (result != CU_SUCCESS) {
-            return refuse(client, "cuEventCreate", result);
-        }
-    }
-    const cu_result result = ASHLAR_CALL(client, event_record, (state->event, recordable(state)));
+    /* Where none is spare, the newest recording moves on, never the oldest: that would put off what
+     * completes first. */
+    const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
+    const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
+    const cu_result result =
+        ASHLAR_CALL(client, event_record, (state->events[idx].event, recordable(state)));
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventRecord", result);
     }
-    state->recorded++;
+    state->events[idx].number = ++state->recorded;
+    state->pending_count = idx + 1;
     state->recorded_at = ++*recorded;
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state) && state->completed < state->recorded);
     return ASHLAR_OK;
 }
 
+/* ---- for the allocator ---- */
+
 ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
                                          uint64_t tick, uint64_t *recorded) {
     if (state->recorded > tick) {
         return ASHLAR_OK;
+    }
+    if (state->is_lost) {
+        return ashlar__fail(ASHLAR_EINVAL, "a stream was destroyed when no event could be recorded "
+                                           "behind its work");
     }
     ASHLAR_ASSERT(!state->is_gone);
     ashlar_status status = ashlar__device_enter(client->device);
@@ -132,45 +174,29 @@ ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driv
 }
 
 ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driver_client *client) {
-    ASHLAR_ASSERT(state->completed < state->recorded);
-    ASHLAR_CHECK2(state->event != NULL);
-    const ashlar_status status = ashlar__device_enter(client->device);
-    if (status != ASHLAR_OK) {
-        return status;
+    ASHLAR_ASSERT(state->pending_count > 0);
+    ashlar_status status = ashlar__device_enter(client->device);
+    if (status == ASHLAR_OK) {
+        status = query(state, client);
+        ashlar__device_leave(client->device);
     }
-    const cu_result result = ASHLAR_CALL(client, event_query, (state->event));
-    ashlar__device_leave(client->device);
-    if (result == CU_SUCCESS) {
-        state->completed = state->recorded;
-    }
-    return result == CU_SUCCESS || result == CU_NOT_READY ? ASHLAR_OK
-                                                          : refuse(client, "cuEventQuery", result);
+    return status;
 }
 
-/* A stream has one event. Recording it again while it is pending would give up a recording that
- * completes sooner. On a stream that is always busy, no recording would then ever complete. */
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                        uint64_t tick, uint64_t *recorded) {
-    ashlar_status status = ASHLAR_OK;
-    if (state->completed < state->recorded) {
-        status = ashlar__stream_state_query(state, client);
-        if (status != ASHLAR_OK || state->completed < state->recorded) {
-            return status;
-        }
-    }
-    status = ashlar__stream_state_cover(state, client, tick, recorded);
+    const ashlar_status status = ashlar__stream_state_cover(state, client, tick, recorded);
     return status != ASHLAR_OK || ashlar__stream_state_is_past(state, tick)
                ? status
                : ashlar__stream_state_query(state, client);
 }
 
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
-                                           ashlar_stream waiter) {
-    /* Nothing to wait for. There may be no event either, if the stream was found to be gone. */
-    if (state->completed == state->recorded) {
+                                           ashlar_stream waiter, uint64_t tick) {
+    const ashlar_numbered_event *awaited = oldest_after(state, tick);
+    if (awaited == NULL) {
         return ASHLAR_OK;
     }
-    ASHLAR_CHECK2(state->event != NULL && ashlar__stream_state_is_sound(state));
     ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
@@ -178,18 +204,22 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
     status = refuse_captured(client, waiter);
     cu_result result = CU_SUCCESS;
     if (status == ASHLAR_OK) {
-        result = ASHLAR_CALL(client, stream_wait_event, (waiter, state->event, 0));
+        result = ASHLAR_CALL(client, stream_wait_event, (waiter, awaited->event, 0));
     }
     ashlar__device_leave(client->device);
     return result == CU_SUCCESS ? status : refuse(client, "cuStreamWaitEvent", result);
 }
 
+/*
+ * While the lock is dropped, another thread may record the event again. That is behind the same
+ * stream's work, and so proves no less.
+ */
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
-                                               ashlar_driver_client *client,
+                                               ashlar_driver_client *client, uint64_t tick,
                                                ashlar_lock *lock) {
-    ASHLAR_ASSERT(state->completed < state->recorded);
-    ASHLAR_CHECK2(state->event != NULL && ashlar__stream_state_is_sound(state));
-    const uint64_t awaited = state->recorded;
+    const ashlar_numbered_event *oldest = oldest_after(state, tick);
+    ASHLAR_ASSERT(oldest != NULL);
+    const ashlar_numbered_event awaited = *oldest;
     ashlar_driver *driver = client->device->driver;
     const ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
@@ -201,26 +231,27 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     unsigned int mode = CU_CAPTURE_RELAXED;
     cu_result result = ashlar__driver_relax(driver, &mode);
     if (result == CU_SUCCESS) {
-        result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (state->event));
+        result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (awaited.event));
         ashlar__driver_unrelax(driver, mode);
     }
     ashlar__lock_acquire(lock);
-    ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited);
+    ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited.number);
     state->waiter_count--;
     ashlar__device_leave(client->device);
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventSynchronize", result);
     }
-    /* Another thread may have seen a later recording complete meanwhile. */
-    state->completed = state->completed > awaited ? state->completed : awaited;
-    ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
+    complete(state, awaited.number); /* another thread may have seen later ones meanwhile */
     return ASHLAR_OK;
 }
 
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {
     ASHLAR_CHECK2(state->waiter_count == 0);
-    if (state->event != NULL && ashlar__device_enter(client->device) == ASHLAR_OK) {
-        (void)ASHLAR_CALL(client, event_destroy, (state->event));
+    if (state->event_count > 0 && ashlar__device_enter(client->device) == ASHLAR_OK) {
+        for (size_t i = 0; i < state->event_count; i++) {
+            (void)ASHLAR_CALL(client, event_destroy, (state->events[i].event));
+        }
         ashlar__device_leave(client->device);
     }
+    state->event_count = state->pending_count = 0;
 }

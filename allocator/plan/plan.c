@@ -296,3 +296,12 @@ bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state
     }
     return is_found;
 }
+
+bool ashlar__plan_has_ended(const ashlar_plan *plan) {
+    bool is_found = false;
+    for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
+        is_found |= plan->stream_plans[stream_idx].plan_bytes > 0 &&
+                    ashlar__stream_state_has_ended(plan->stream_plans[stream_idx].stream_state);
+    }
+    return is_found;
+}

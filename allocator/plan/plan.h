@@ -105,6 +105,9 @@ extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 /* Whether a plan has slots in the plan memory of a stream. NULL, no plan, has none. */
 bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state);
 
+/* Whether a plan has slots for a stream that has ended. NULL, no plan, has none. */
+bool ashlar__plan_has_ended(const ashlar_plan *plan);
+
 /* Set `before` of every slot. Every planned slot must have its slot block. */
 void ashlar__plan_link(ashlar_plan *plan);
 

@@ -4,6 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/heap/away.h"
 
 /* ---- making ---- */
 
@@ -65,6 +66,7 @@ static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory,
         s->stream_state = memory->stream_state;
         s->state = ASHLAR_BLOCK_USED;
         s->marks = ASHLAR_BLOCK_OF_SLOT;
+        s->own_use.stream_state = NULL;
         s->prev = block;
         s->next = i + 1 < memory->slot_block_count ? s + 1 : NULL;
         ashlar__page_map_set(map, s->offset, s);
@@ -73,7 +75,8 @@ static void put_slot_blocks(ashlar_page_map *map, ashlar_plan_memory *memory,
 
 ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                                ashlar_block *block, const size_t *offsets) {
-    ASHLAR_CHECK2(memory->block == NULL && block->state == ASHLAR_BLOCK_USED && block->marks == 0);
+    ASHLAR_CHECK2(memory->block == NULL && block->state == ASHLAR_BLOCK_USED);
+    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0);
     ASHLAR_CHECK2(block->stream_state != NULL && block->requested == 0);
     const ashlar_status status = reserve_map(&heap->map, block, offsets, memory->slot_block_count);
     if (status == ASHLAR_OK) {
@@ -91,15 +94,23 @@ void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *m
         ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
     }
     memory->block->state = ASHLAR_BLOCK_USED;
+    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* it may be away */
     ashlar__release_block_locked(heap, memory->block, memory->stream_state);
     ashlar__plan_memory_free(memory);
 }
 
 void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state) {
+    ashlar_stream_state *before = memory->stream_state;
     memory->stream_state = state;
     memory->block->stream_state = state;
     for (size_t i = 0; i < memory->slot_block_count; i++) {
-        memory->slot_blocks[i].stream_state = state;
+        ashlar_block *slot_block = &memory->slot_blocks[i];
+        if (ashlar__block_is_away(slot_block)) {
+            before->away_count--;
+            state->away_count++;
+        } else {
+            slot_block->stream_state = state;
+        }
     }
 }
 

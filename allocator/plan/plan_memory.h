@@ -32,6 +32,7 @@ struct ashlar_plan_memory {
     ashlar_block **late; /* [late_count], room for every slot block: see plan.h; some may have been
                           * freed since they were put here */
     size_t late_count;
+    uint64_t used_at; /* when the newest step on it began; counted as `last_used` of a stream */
     bool is_busy;   /* a step uses it */
     bool is_unused; /* no plan uses it: it goes when its last live block is freed */
 };
@@ -87,7 +88,7 @@ static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     while (slot_block != NULL && !ashlar__slot_block_is_taken(slot_block)) {
         slot_block = slot_block->next;
     }
-    return slot_block != NULL ? slot_block : memory->next;
+    return slot_block != NULL ? slot_block : ashlar__heap_next(memory);
 }
 
 /* Bytes of plan memory outside taken slot blocks. O(slot blocks). Lock: held, caches claimed. */

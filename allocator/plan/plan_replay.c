@@ -117,9 +117,24 @@ typedef struct request {
     ashlar_stream stream;
 } request;
 
+static bool names(const ashlar_replay *replay, ashlar_stream stream) {
+    uint32_t stream_idx = 0;
+    while (stream_idx < replay->plan->stream_count && replay->streams[stream_idx] != stream) {
+        stream_idx++;
+    }
+    return stream_idx < replay->plan->stream_count;
+}
+
+/* An allocation that is not planned, since its stream has ended, is expected on any new stream. */
+static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_stream stream) {
+    const ashlar_stream named = replay->streams[slot->stream_idx];
+    return named == stream ||
+           (named == ASHLAR_NO_STREAM && slot->bytes == 0 && !names(replay, stream));
+}
+
 static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const request *r) {
     return r->bytes <= ashlar__slot_room(slot) && slot->tag == r->tag &&
-           replay->streams[slot->stream_idx] == r->stream;
+           is_for(replay, slot, r->stream);
 }
 
 /* The next slot that fits the request and at which a step merged into the plan may have gone on

@@ -31,6 +31,58 @@ void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     }
 }
 
+/* Whether no step is in the memory or about to be, and no block of it is taken. */
+static bool is_spare(const ashlar_planner *planner, ashlar_plan_memory *memory) {
+    if (memory->is_busy || ashlar__plan_memory_is_live(memory)) {
+        return false;
+    }
+    const ashlar_step_key *key = planner->keys;
+    while (key != NULL && (!planner->is_installing || !key->is_busy ||
+                           !ashlar__plan_uses(key->plan, memory->stream_state))) {
+        key = key->next;
+    }
+    return memory->is_unused || key == NULL;
+}
+
+/* Memory that no plan uses goes before all other. */
+static uint64_t age(const ashlar_plan_memory *memory) {
+    return memory->is_unused ? 0 : memory->used_at;
+}
+
+bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap) {
+    ashlar_plan_memory **oldest = NULL;
+    for (ashlar_plan_memory **link = &planner->memories; *link != NULL; link = &(*link)->next) {
+        if (is_spare(planner, *link) && (oldest == NULL || age(*link) < age(*oldest))) {
+            oldest = link;
+        }
+    }
+    if (oldest == NULL) {
+        return false;
+    }
+    ashlar_plan_memory *memory = *oldest;
+    *oldest = memory->next;
+    ashlar__plan_memory_destroy_locked(heap, memory);
+    return true;
+}
+
+size_t ashlar__planner_quiet_bytes(const ashlar_planner *planner) {
+    size_t bytes = 0;
+    for (const ashlar_plan_memory *memory = planner->memories; memory != NULL;
+         memory = memory->next) {
+        bytes += memory->is_busy ? 0 : memory->block->bytes;
+    }
+    return bytes;
+}
+
+bool ashlar__planner_lacks_memory(const ashlar_planner *planner, const ashlar_plan *plan) {
+    bool is_lacking = false;
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        const ashlar_stream_plan *p = &plan->stream_plans[stream_idx];
+        is_lacking |= p->plan_bytes > 0 && ashlar__planner_memory(planner, p->stream_state) == NULL;
+    }
+    return is_lacking;
+}
+
 static bool is_used(const ashlar_planner *planner, const ashlar_stream_state *state) {
     const ashlar_step_key *key = planner->keys;
     while (key != NULL && !ashlar__plan_uses(key->plan, state)) {

@@ -16,7 +16,9 @@ struct ashlar_step_key {
     ashlar_stream_state *stream_state; /* the stream on which the steps begin */
     ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
     uint32_t step_count;        /* how many steps are merged in `recording` */
-    ashlar_plan *plan;          /* NULL: none; every planned slot of it has a slot block */
+    ashlar_plan *plan;          /* NULL: none; unless it lacks memory (see
+                                 * ashlar__planner_lacks_memory()), each planned slot of it has a
+                                 * slot block */
     size_t replay_count;        /* steps that replay the plan now */
     bool is_current;            /* planning was tried for the present `recording`; if plan is NULL,
                                  * there was no memory for it */
@@ -50,6 +52,19 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
 
 /* Return to the heap every plan memory that no plan uses and that has no live block. */
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
+
+/*
+ * Return one plan memory to the heap that no step is in and that has no live block: one that no
+ * plan uses, or else the one used longest ago. Plans that use it keep their offsets, and lack
+ * memory until a step of theirs begins. False: there is none.
+ */
+bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap);
+
+/* Bytes of plan memory that no step is in. */
+size_t ashlar__planner_quiet_bytes(const ashlar_planner *planner);
+
+/* Whether memory that a plan has slots in was given up. */
+bool ashlar__planner_lacks_memory(const ashlar_planner *planner, const ashlar_plan *plan);
 
 /* Mark the plan memories that no plan uses as unused, then call ashlar__planner_tidy_locked(). */
 void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap);

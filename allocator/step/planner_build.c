@@ -7,6 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/slow_path.h"
+#include "allocator/heap/away.h"
 
 /* ---- memory ---- */
 
@@ -22,13 +23,10 @@ static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
         return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
                             bytes);
     }
-    ashlar_status status = ashlar__ladder_find_locked(a, &request, &block, &unused);
+    const ashlar_status status = ashlar__ladder_take_locked(a, &request, &block, &unused);
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
         ASHLAR_CHECK2(block->bytes >= bytes);
-        status = ashlar__heap_take(&a->heap, block, bytes);
-    }
-    if (status == ASHLAR_OK) {
         block->stream_state = state;
         *out = block;
     }
@@ -159,18 +157,23 @@ static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *
  * slot blocks, and the replaying thread reads them without the lock. */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->plan != NULL && key->replay_count == 0) {
+        if (key->plan != NULL && key->replay_count == 0 &&
+            !ashlar__planner_lacks_memory(&a->planner, key->plan)) {
             ashlar__plan_link(key->plan);
         }
     }
 }
 
-/* Replace the plan memory of a stream by one that fits all its present plans. */
+/* Replace the plan memory of a stream by one that fits all its present plans. For a stream that has
+ * ended there is nothing to do: no step replays its slots. */
 static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
                                   ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
     ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one meanwhile */
+    if (ashlar__stream_state_has_ended(state)) {
+        return ASHLAR_OK;
+    }
     ashlar_status status = find_needs(a, state, &n);
     if (status == ASHLAR_OK) {
         retire(a, state);
@@ -180,6 +183,7 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
     }
     if (status == ASHLAR_OK && memory != NULL) {
         ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, state) == NULL);
+        memory->used_at = ++a->heap.use_clock;
         memory->next = a->planner.memories;
         a->planner.memories = memory;
         each_slot(a, state, set_slot_block, memory);
@@ -189,15 +193,6 @@ static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
 }
 
 /* ---- plans ---- */
-
-/* There is no plan memory for this stream: drop the plans that would need it. */
-static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state) {
-    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (ashlar__plan_uses(key->plan, state)) {
-            ashlar__step_key_drop_plan(key);
-        }
-    }
-}
 
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *plan) {
     ASHLAR_OWNS(&a->lock);
@@ -212,27 +207,30 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
 }
 
 /* Drop the key's plan, for which there is no memory. The other plans of its streams get plan
- * memories again, if possible. */
+ * memories again, now or when a step of theirs begins. */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
     key->plan = NULL;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
-        if (ashlar__planner_memory(&a->planner, state) == NULL &&
+        if (!ashlar__stream_state_has_ended(state) &&
+            ashlar__planner_memory(&a->planner, state) == NULL &&
             renew_memory(a, own, state) != ASHLAR_OK) {
-            drop_plans_of(a, state);
+            break;
         }
     }
     ashlar__plan_free(plan);
 }
 
 /* Make `plan` the key's plan, and take memory for it. While a step uses one of the plan memories,
- * `plan` is freed instead, and the end of the key's next step tries again. */
+ * or if one of its streams has ended meanwhile, `plan` is freed instead, and the end of the key's
+ * next step tries again. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
     ASHLAR_CHECK2(key->is_busy);
-    if (a->planner.is_installing || key->replay_count > 0 || ashlar__plan_is_busy_locked(a, plan)) {
+    if (a->planner.is_installing || key->replay_count > 0 || ashlar__plan_has_ended(plan) ||
+        ashlar__plan_is_busy_locked(a, plan)) {
         ashlar__plan_free(plan);
         return ASHLAR_OK;
     }
@@ -255,12 +253,27 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     return status;
 }
 
+/* No request names a stream that has ended, and no memory can be taken for it: what was recorded
+ * there is not planned. */
+static void leave_out_ended(ashlar_recording *recording) {
+    for (uint32_t i = 0; i < recording->count; i++) {
+        ashlar_recorded *r = &recording->allocs[i];
+        if (ashlar__stream_state_has_ended(recording->stream_states[r->stream_idx])) {
+            r->end = ASHLAR_NOT_PLANNED;
+        }
+    }
+}
+
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key *key) {
     ASHLAR_OWNS(&a->lock);
     ashlar_plan *plan = NULL;
     const uint64_t search_ms = a->planner.options.search_ms;
     ASHLAR_CHECK2(!key->is_busy && key->step_count > 0);
+    if (ashlar__stream_state_has_ended(key->stream_state)) {
+        return ASHLAR_OK; /* the stream that goes on with its steps records one more */
+    }
+    leave_out_ended(&key->recording);
     key->is_busy = true;
     ashlar__lock_release(&a->lock);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
@@ -295,6 +308,19 @@ static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
             status = renew_memory(a, own, state);
         }
     }
+    return status;
+}
+
+ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cache *own,
+                                                ashlar_step_key *key) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(!a->planner.is_installing && !key->is_busy && !ashlar__plan_has_ended(key->plan));
+    a->planner.is_installing = true;
+    key->is_busy = true; /* so nobody moves the key or gives up its memory without the lock */
+    const ashlar_status status = add_plan_memories(a, own, key);
+    link_plans(a);
+    key->is_busy = false;
+    a->planner.is_installing = false;
     return status;
 }
 

@@ -3,20 +3,13 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
+#include "allocator/heap/away.h"
+
+/* How many streams a step that begins asks whether they are done with slot blocks. */
+enum { ASKED_AT_BEGIN = 16 };
 
 /* ---- beginning ---- */
-
-/* Whether the plan was made for a stream that has ended, so that no request can name it. */
-static bool has_lost_stream(const ashlar_plan *plan) {
-    bool is_lost = false;
-    for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
-        is_lost |= plan->stream_plans[stream_idx].stream_state->is_gone ||
-                   plan->stream_plans[stream_idx].stream_state->is_ended;
-    }
-    return is_lost;
-}
 
 /* The handle by which this thread's requests name the stream, or ASHLAR_NO_STREAM. */
 static ashlar_stream name_of(const ashlar_stream_state *state) {
@@ -37,6 +30,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
         if (memory != NULL) {
             ASHLAR_CHECK2(!memory->is_busy); /* only one step at a time may use it */
             memory->is_busy = true;
+            memory->used_at = ++a->heap.use_clock;
         }
     }
     ashlar__replay_start(replay, plan);
@@ -55,22 +49,31 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__caches_update_bypass_locked(a);
 }
 
+/* Whether the key's plan can be replayed now; takes memory for it again if that was given up. */
+static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
+    if (key->plan == NULL || ashlar__plan_is_busy_locked(a, key->plan)) {
+        return false;
+    }
+    return !ashlar__planner_lacks_memory(&a->planner, key->plan) ||
+           ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK;
+}
+
 /* Record the step, or replay it, or decline it if neither is possible. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     const bool is_free = key != NULL && !key->is_busy;
     const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
     ASHLAR_CHECK2(own->own_replay->depth == 1 && own->own_replay->key == NULL);
-    own->own_replay->key = key;
-    if (is_free && has_lost_stream(key->plan)) {
+    if (is_free && ashlar__plan_has_ended(key->plan)) {
         key->is_stale = true;
     }
     if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
+        own->own_replay->key = key;
         begin_recording(a, own->own_replay);
-    } else if (is_free && key->plan != NULL && !ashlar__plan_is_busy_locked(a, key->plan)) {
+    } else if (is_free && can_replay(a, own, key)) {
+        own->own_replay->key = key;
         key->replay_count++;
         begin_replay(a, own, key->plan);
     } else {
-        own->own_replay->key = NULL;
         a->planner.stats.steps_declined++;
     }
 }
@@ -89,7 +92,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
     }
-    return status == ASHLAR_OK ? ashlar__shared_return_slot_blocks_locked(a) : status;
+    return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, ASKED_AT_BEGIN) : status;
 }
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,

@@ -56,6 +56,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *alloc
                                                          ashlar_stream_state *state, uint64_t key,
                                                          ashlar_recording *recording);
 
+/*
+ * Take memory again for a key's plan that lacks some, for the offsets that it has. `own`: the
+ * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. The key must not be
+ * in use, and no plan be installed.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then the plan lacks memory still.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *allocator,
+                                                                  ashlar_cache *own,
+                                                                  ashlar_step_key *key);
+
 /* Whether a step uses any of the plan's memories; false if `plan` is NULL. Lock: held. */
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *allocator, const ashlar_plan *plan);
 

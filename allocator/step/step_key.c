@@ -43,10 +43,10 @@ static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state 
     return at != NULL || (memory != NULL && memory->is_busy);
 }
 
-/* Whether the stream has keys or a plan memory. */
+/* Whether the stream has keys, a plan memory, or slots of a plan whose memory was given up. */
 static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *state) {
     const ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && at->stream_state != state) {
+    while (at != NULL && at->stream_state != state && !ashlar__plan_uses(at->plan, state)) {
         at = at->next;
     }
     return at != NULL || ashlar__planner_memory(&a->planner, state) != NULL;
@@ -82,7 +82,8 @@ static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
     ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has at most one */
     ASHLAR_CHECK3(!share_key(a, from, to));
     if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {
-        const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream);
+        const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream,
+                                                                  ashlar__stream_state_stamp(from));
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -128,9 +129,11 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     if (is_stream_busy(a, orphan->stream_state)) {
         return ASHLAR_OK;
     }
-    if (has_steps(a, state) || share_key(a, orphan->stream_state, state)) {
+    if (has_steps(a, state) || share_key(a, orphan->stream_state, state) ||
+        orphan->stream_state->is_lost) {
         /*
-         * A stream has only one plan memory, and occurs only once in a plan: record the steps anew.
+         * A stream has only one plan memory, and occurs only once in a plan; and nothing can wait
+         * for a lost stream: record the steps anew.
          */
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);

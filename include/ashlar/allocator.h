@@ -4,6 +4,12 @@
  * A block is taken for work on one stream and given back in that stream's order, without a wait.
  * Later work on the same stream may reuse the block at once. Another stream gets it only when an
  * event proves that the last use is over, or after a wait for that event is queued on it.
+ *
+ * These events are recorded late: when another stream wants the block, or if other streams used it,
+ * at its free. So a stream that was passed to any function together with an allocator must stay
+ * alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy() calls itself. What
+ * CUDA does with the handle of a destroyed stream is undefined, and no function of ashlar finds
+ * out. Below, such a stream is "named". The default streams need not be forgotten.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H
@@ -53,7 +59,7 @@ typedef struct ashlar_tag_stats {
 /*
  * Invariants (tests/allocator/core/test_allocator.c):
  *   live_bytes <= block_bytes
- *   block_bytes + cached_bytes + planned_bytes + shared_bytes <= reserved_bytes
+ *   block_bytes + cached_bytes + planned_bytes + shared_bytes + spare_bytes <= reserved_bytes
  *   every peak >= its current value
  *   alloc_count == the sum of the served_ counts,  live_blocks == alloc_count - free_count
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
@@ -65,6 +71,7 @@ typedef struct ashlar_stats {
     uint64_t cached_bytes;        /* free blocks that threads' caches, or guard=fill, hold */
     uint64_t planned_bytes;       /* plan memory that no block uses now */
     uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
+    uint64_t spare_bytes;         /* memory that is mapped nowhere, ready to be: see `reserve` */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
@@ -73,15 +80,15 @@ typedef struct ashlar_stats {
     /* Which rung of the ladder served each allocation; see ashlar_alloc. */
     uint64_t served_planned;      /* the plan of the step; see plan.h */
     uint64_t served_cached;       /* the thread's own cache */
-    uint64_t served_same_stream;  /* a block last used on the same stream */
-    uint64_t served_idle;         /* a block that no queued work touches */
-    uint64_t served_completed;    /* another stream's block whose event had completed */
-    uint64_t served_waited;       /* another stream's block, after an in-stream wait */
-    uint64_t served_mapped;       /* a miss: new physical memory */
-    uint64_t served_drained;      /* memory was out: after every thread's cache was emptied */
+    uint64_t served_same_stream;  /* memory of the same stream */
+    uint64_t served_idle;         /* the same, back from other streams; or of one that ended */
+    uint64_t served_mapped;       /* a miss: new physical memory, or spare memory */
+    uint64_t served_completed;    /* memory was out: another stream's, its last use over */
+    uint64_t served_waited;       /* another stream's memory, after an in-stream wait */
+    uint64_t served_gathered;     /* after free memory was unmapped elsewhere and mapped here */
+    uint64_t served_drained;      /* after caches were emptied, or with memory of plans */
     uint64_t served_reclaimed;    /* after a reclaim callback gave something back */
     uint64_t served_after_sync;   /* after the host had waited for work to end */
-    uint64_t served_gathered;     /* after free physical memory was gathered into one hole */
     uint64_t events_recorded;
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
     uint64_t driver_calls_sealed; /* the same, since ashlar_allocator_seal() */
@@ -148,21 +155,21 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * bytes    1 .. the device's memory. Blocks are multiples of 512 B. Requests of 32 to 512 KiB are
  *          rounded up by less than 1/32, all others to the next multiple
  * tag      what the block is for; ashlar_alloc() uses ASHLAR_TAG_USER
- * stream   any stream of the device; call ashlar_allocator_forget_stream() before destroying it
+ * stream   any stream of the device; it is named from now on, as said above
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
  * These are tried in order until one serves the request; ashlar_stats counts each:
  *
  *   1. the plan of the step that the calling thread is in (plan.h), or the thread's cache
- *   2. a free block last used on the same stream, or an idle block, which no queued work touches;
- *      if there is neither, the thread's cache is emptied and both are tried again
- *   3. another stream's block, if its event has completed or after a wait queued on `stream`; or
- *      several such blocks merged, once their work is over
- *   4. newly mapped memory, if the limit and the seal allow it
- *   5. any of the above after every thread's cache was emptied, then after the program's callback
- *      (ashlar_allocator_set_reclaim()), then after the host has waited for work that holds free
- *      blocks
- *   6. scattered free memory, gathered into one block
+ *   2. the free memory of `stream` itself; then blocks of it that other streams were using, if
+ *      their events have completed, and the memory of streams that have ended
+ *   3. newly mapped memory, if the limit and the seal allow it: no stream is made to wait for
+ *      another one while there is any
+ *   4. another stream's free memory, its last use over; then such memory after a wait queued on
+ *      `stream`; then free memory from anywhere, unmapped there and mapped for this request
+ *   5. any of the above after every thread's cache was emptied, then with the memory of plans that
+ *      no step is in, then after the program's callback (ashlar_allocator_set_reclaim()), then
+ *      after the host has waited for work that holds free memory
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
@@ -186,12 +193,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  * work.
  *
  * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
- * stream   ashlar_free_on: the stream of the block's last use. Its work must be ordered after the
- *          ashlar_alloc() of this block on the stream the block was taken for, for example by a
- *          wait for an event recorded there, even if nothing was queued there since: only that
- *          stream is ordered after the block's earlier owner. Uses on further streams must be
- *          ordered before this free. A block of a graph pool (graph_pool.h) goes back to its pool,
- *          whatever the stream.
+ * stream   ashlar_free_on: the stream of the block's last use, named from now on. Its work must be
+ *          ordered after the ashlar_alloc() of this block on the stream the block was taken for, for
+ *          example by a wait for an event recorded there, even if nothing was queued there since:
+ *          only that stream is ordered after the block's earlier owner. Uses on further streams must
+ *          be ordered before this free. A block of a graph pool (graph_pool.h) goes back to its
+ *          pool, whatever the stream.
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
@@ -201,7 +208,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *          damage found by now, to this block or an earlier one. In a guard mode the detail of
  *          ASHLAR_EPOINTER says where this free was called from and, if it is among the last 1024
  *          frees, where the pointer was freed before.
- * Cost:    O(1) to find the block, no driver call; in a guard mode see ashlar_guard.
+ * Cost:    O(1) to find the block, no driver call; a block that other streams used has an event
+ *          recorded behind each such use. In a guard mode see ashlar_guard.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
@@ -212,20 +220,21 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allo
  * next use comes after all work that was queued on that stream before the free.
  *
  * ptr      the address of a live block
- * stream   any stream of the device; naming the one the block was taken for changes nothing
+ * stream   any stream of the device, named from now on; the one the block was taken for changes
+ *          nothing
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (as for ashlar_free), ASHLAR_EHOSTMEM; nothing changes then.
- * Cost:    O(streams of the block), takes the lock; records no event until another stream wants
- *          the block.
+ * Cost:    O(streams of the block), takes the lock; an event is recorded when the block is freed.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator *allocator,
                                                                 void *ptr, ashlar_stream stream);
 
 /*
- * Call this after queuing the last work on `stream` and before destroying the stream, since its
- * handle may later name a new stream. ashlar_stream_destroy() does so itself. Blocks used on the
- * stream stay valid, live ones too, and their next use comes after all of the stream's work.
+ * Call this after queuing the last work on `stream` and before destroying the stream: a named
+ * stream must be forgotten, by each allocator it was passed to. ashlar_stream_destroy() does so
+ * itself. Blocks used on the stream stay valid, live ones too, and their next use comes after all
+ * of the stream's work. The same handle may then be passed again, as another stream.
  *
  * Threads: any; none may use the stream any more.
  * Stream:  records an event on it, if the allocator has seen it at all.
@@ -262,7 +271,7 @@ ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_s
  *
  * bytes   0, or more than the device has: all of the device's memory
  *
- * Threads: any.  Stream: queries events, does not wait.
+ * Threads: any.  Stream: records and queries events, does not wait.
  * Errors:  ASHLAR_ENOMEM (more than the limit is in use; the limit is set all the same),
  *          ASHLAR_EDRIVER.
  */
@@ -270,8 +279,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_limit(ashlar_all
                                                                       size_t bytes);
 
 /*
- * Take memory from the device until `bytes` are reserved, contiguous as far as possible, so that a
- * loop whose need is known does not take memory little by little.
+ * Take memory from the device until `bytes` are reserved, so that a loop whose need is known does
+ * not take memory little by little. It is mapped behind addresses when a stream first needs it: two
+ * driver calls for each handle, and none that takes memory. Without virtual memory it is a segment
+ * of the default stream.
  *
  * Threads: any.  Errors: ASHLAR_ENOMEM (device, limit or seal), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
@@ -279,12 +290,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
                                                                     size_t bytes);
 
 /*
- * Give memory back to the device, in pieces of at most 32 MiB, until at most `target_bytes` are
+ * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
  * reserved. Memory of live blocks, or that queued work may use, stays. Empties all threads' caches.
  *
- * Threads: any.  Stream: queries events, does not wait.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; pieces given back before the failure are not retaken.
- * Cost:    O(blocks), and two driver calls for each piece; the driver may wait for the device.
+ * Threads: any.  Stream: records and queries events, does not wait.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.
+ * Cost:    O(blocks), and two driver calls for each handle; the driver may wait for the device.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_trim(ashlar_allocator *allocator,
                                                                  size_t target_bytes);

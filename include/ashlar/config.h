@@ -56,7 +56,7 @@ typedef enum ashlar_guard {
     ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
 } ashlar_guard;
 
-#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one step of mapping */
+#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20) /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
 #define ASHLAR_CACHE_AUTO UINT64_MAX /* the allocator chooses */
@@ -85,6 +85,8 @@ typedef enum ashlar_guard {
       ASHLAR_SEAL_COUNT, "count|warn|error", "what a driver allocation after sealing is")          \
     X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP,                                 \
       ASHLAR_GUARD_OFF, "off|fill|unmap", "what is done to freed memory to find stray accesses")   \
+    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,               \
+      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")        \
     X(bool, virtual_memory, "vmm", CHOICE, 0, 1,                                                   \
       true, "off|on", "virtual memory management where there is any; off: plain segments")         \
     X(bool, report_leaks, "leaks", CHOICE, 0, 1,                                                   \

@@ -72,7 +72,9 @@ ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_dri
 /*
  * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it
  * is ordered with the default stream. ashlar_stream_destroy() lets the queued work finish, and
- * calls ashlar_allocator_forget_stream() for every allocator of the device; NULL is allowed.
+ * calls ashlar_allocator_forget_stream() for every allocator of the device; NULL is allowed. Where
+ * the driver refuses the event that this takes, memory last used on the stream is not used again
+ * before its allocator ends.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */

@@ -32,7 +32,8 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * on the stream, and a block last used on it, or on the legacy default stream, goes to another
  * stream only if that use is known to be over.
  *
- * stream   the stream that is about to be captured; the legacy default stream cannot be captured.
+ * stream   the stream that is about to be captured, named from now on (allocator.h); end its pool
+ *          before forgetting it. The legacy default stream cannot be captured.
  *          If a capture spans several streams, each that memory is taken for needs a pool of its
  *          own
  * out      unchanged on failure
@@ -40,8 +41,7 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
  *            allocator.
  * Threads:   any; no call that names `stream` may be under way.
- * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM,
- *            ASHLAR_EDRIVER.
+ * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,
                                                                    ashlar_stream stream,
@@ -62,12 +62,12 @@ ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
  *
  * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
  * stream   the stream of the last launch, or any stream whose later work comes after all uses of
- *          the pool's blocks
+ *          the pool's blocks; named from now on (allocator.h)
  *
  * Ownership: `pool` is destroyed; on failure nothing changes.
  * Threads:   any.  Stream: nothing is queued.
- * Errors:    ASHLAR_EINVAL (the capture has not ended), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER (both only
- *            if `stream` is new to the allocator).
+ * Errors:    ASHLAR_EINVAL (the capture has not ended), ASHLAR_EHOSTMEM (only if `stream` is new to
+ *            the allocator).
  * Cost:      O(blocks).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool,

@@ -35,6 +35,10 @@
  *
  * Each stream has plan memory of its own, since nothing proves an order between two streams before
  * the step runs.
+ *
+ * Plan memory that no step is in, and no live block, serves any request that finds no other memory.
+ * The next step on such a plan takes memory for it again, which may call the driver; the slots keep
+ * their offsets. If there is none by then, the step is declined.
  */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
@@ -82,9 +86,10 @@ ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
 /* Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
-    uint64_t memory_bytes;   /* held by plans now; plans of one stream share memory */
-    uint64_t plan_bytes;     /* sum over streams of their largest plan; <= memory_bytes */
-    uint64_t bound_bytes;    /* sum over streams of the largest peak of live bytes in a plan */
+    uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while
+                            * memory of plans serves other requests */
+    uint64_t plan_bytes;   /* sum over streams with such memory of their largest plan */
+    uint64_t bound_bytes;  /* the same sum of the largest peaks of live bytes in a plan */
     uint64_t plan_count;
     uint64_t slot_count;     /* of all plans */
     uint64_t steps_recorded;
@@ -106,10 +111,10 @@ ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
  * of its own. A step begun within another is part of the outer step, and its key is ignored. In a
  * guard mode, or without thread caches, steps are neither recorded nor replayed.
  *
- * stream   the step's main stream. If the key was recorded on a main stream that is destroyed by
- *          now, its plan moves to `stream`. If another of the key's streams was destroyed, the key
- *          is recorded anew. Plans on a thread's own default stream are forgotten when the thread
- *          ends
+ * stream   the step's main stream, named from now on (allocator.h). If the key was recorded on a
+ *          main stream that was forgotten, its plan moves to `stream`. If another of the key's
+ *          streams was forgotten, the key is recorded anew. Plans on a thread's own default stream
+ *          are forgotten when the thread ends
  * key      a number for steps that are alike, say those of one range of lengths
  *
  * Threads: any.  Stream: may queue a wait for the last work of a destroyed stream.
@@ -129,7 +134,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  * Errors:  ASHLAR_EINVAL (this thread is in no step), ASHLAR_EHOSTMEM (the recording is lost),
  *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (no memory for the plan). The step has ended all the same.
  *          The ordinary path then serves the key's steps until ashlar_plan_build() finds memory, or
- *          a step of the key is recorded again. Other keys keep their plans if they can.
+ *          a step of the key is recorded again. Other keys keep their plans.
  * Cost:    takes the lock. A packing takes up to search_ms, or longer for thousands of allocations.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_end(ashlar_allocator *allocator);
@@ -160,8 +165,9 @@ ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t ke
 
 /*
  * Forget all plans and recordings, and give their memory to the ordinary path: at once, or if a
- * block of a plan is still live, when the next step begins or ends after that block's free. Nothing
- * else takes memory from plans: neither ashlar_allocator_trim() nor a request that finds no memory.
+ * block of a plan is still live, after that block's free: as soon as a step begins or ends, a
+ * request finds no other memory, or ashlar_allocator_trim() is called, which takes no memory of
+ * plans that are not dropped.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */

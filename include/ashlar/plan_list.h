@@ -28,6 +28,8 @@ typedef struct ashlar_plan_event {
  * reached, else by ashlar_plan_build(). Blocks that are not freed outlive the step, and are not
  * planned.
  *
+ * stream   named from now on (allocator.h)
+ *
  * Threads: any; not while a step of this key is recorded (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EINVAL (the detail names the event, or the stream is being captured),
  *          ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER: nothing is recorded then.
@@ -57,7 +59,8 @@ ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, ui
  * in [lower, upper), counted in allocations of the step.
  *
  * stream   of the key's steps
- * user     whose slots: `stream`, or another on which the steps allocate
+ * user     whose slots: `stream`, or another on which the steps allocate; both are named from now
+ *          on (allocator.h)
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (the key has no plan there, or none for `user`; `path` is no regular

@@ -45,7 +45,7 @@ enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
 typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
 
 typedef struct ashlar_warmup_options {
-    ashlar_stream stream; /* the steps' main one */
+    ashlar_stream stream; /* the steps' main one, named from now on (allocator.h) */
     size_t min_length;    /* 1 .. max_length */
     size_t max_length;
     size_t length_bucket_count; /* plans, each for one range of lengths; the ranges are equally wide

@@ -9,8 +9,10 @@
 const char fuzz_claim[] = "every_line_is_refused_or_read_as_the_table_says_and_written_back";
 
 static const char *const samples[] = {
-    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off",
-    "leaks=on,vmm=off,guard=unmap,seal=error,trace=67108864,cache=64TiB,reserve=5KiB,limit=2MiB",
+    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on,"
+    "leaks=off",
+    "leaks=on,vmm=off,handle=1GiB,guard=unmap,seal=error,trace=67108864,cache=64TiB,"
+    "reserve=5KiB,limit=2MiB",
     "limit=2097152B,fraction=0.33333333333333331,seal=warn,guard=fill",
     "fraction=9e-1,limit=64TiB",
     "fraction=1e-320,cache=0B",
@@ -104,6 +106,9 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
     } else if (strcmp(key, "guard") == 0) {
         is_good = is_word(value, (const char *const[]){"off", "fill", "unmap", NULL}, &word);
         config->guard = (ashlar_guard)word;
+    } else if (strcmp(key, "handle") == 0) {
+        is_good = is_bytes(value, (uint64_t)2 << 20, &config->handle_bytes) &&
+                  config->handle_bytes <= (uint64_t)1 << 30;
     } else if (strcmp(key, "vmm") == 0) {
         is_good = is_flag(value, &config->virtual_memory);
     } else if (strcmp(key, "leaks") == 0) {
@@ -129,7 +134,7 @@ static bool is_line(char *copy, ashlar_config *config) {
         if (strstr(seen, mark) != NULL) {
             return false;
         }
-        (void)strcat(seen, mark + 1); /* nine keys at most: each one only once */
+        (void)strcat(seen, mark + 1); /* ten keys at most: each one only once */
     }
     return true;
 }
@@ -140,7 +145,8 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
     return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
            a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
-           a->virtual_memory == b->virtual_memory && a->report_leaks == b->report_leaks;
+           a->handle_bytes == b->handle_bytes && a->virtual_memory == b->virtual_memory &&
+           a->report_leaks == b->report_leaks;
 }
 
 /* Written in exactly the bytes that it needs, and read back. */

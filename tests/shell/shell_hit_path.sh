@@ -116,7 +116,7 @@ else
     check 'a_hit_takes_no_lock_and_leaves_its_functions_nowhere' has_no_offence
     check 'a_locked_instruction_would_be_found' finds ashlar__driver_admit 'lock '
     check 'a_call_out_of_the_library_would_be_found' finds ashlar__alloc_slow 'pthread_mutex_lock'
-    check 'a_call_of_the_driver_would_be_found' finds ashlar__stream_state_query '\*'
+    check 'a_call_of_the_driver_would_be_found' finds ashlar__stream_state_wait_on '\*'
     check 'every_kind_of_offence_is_found' finds_each_kind
     check 'harmless_instructions_are_let_pass' passes_what_is_harmless
 fi

@@ -12,14 +12,15 @@ holds() { # NAME EXPRESSION
         python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$1.pickle" "$2"
 }
 
-# The second device's trace comes behind an empty one; six events, the last of two parts.
+# The second device's trace comes behind an empty one; six events, the last of two parts. Small and
+# large blocks lie in segments of their own.
 has_allocator() {
-    holds allocator 'len(s["device_traces"]) == 2 and len(segments) == 1 and
-        segments[0]["requested_size"] == 1000 + 100000 and
+    holds allocator 'len(s["device_traces"]) == 2 and
+        [x["requested_size"] for x in segments] == [1000 + 100000, 0] and
         [b["requested_size"] for b in blocks if b["state"] == "active_allocated"] ==
             [1000, 100000] and
         [(e["action"], e["size"]) for e in trace] == [("segment_map", 2 << 20), ("alloc", 1000),
-            ("segment_map", 2 << 20), ("alloc", 3 << 20), ("alloc", 100000),
+            ("segment_map", 4 << 20), ("alloc", 3 << 20), ("alloc", 100000),
             ("free_requested", 3 << 20), ("free_completed", 3 << 20)] and
         [b["address"] for b in blocks if b["requested_size"]] ==
             [trace[1]["addr"], trace[4]["addr"]] and

@@ -43,6 +43,7 @@ static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_
     ashlar_config_init(&config);
     config.cache_bytes = cache_bytes;
     config.trace_events = event_count;
+    atomic_store(&payload_bad_count, 0);
     return set_up_device(spec) &&
            ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK &&
            check_at_end(tear_down);
@@ -79,7 +80,7 @@ static inline void give_on(void *ptr, ashlar_stream stream) {
 static inline void check_equations(const ashlar_stats *s) {
     uint64_t live = 0, at_peak = 0;
     CHECK(s->live_bytes <= s->block_bytes);
-    CHECK(s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes <=
+    CHECK(s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes + s->spare_bytes <=
           s->reserved_bytes);
     CHECK(s->live_peak_bytes >= s->live_bytes && s->reserved_peak_bytes >= s->reserved_bytes);
     CHECK(s->alloc_count == s->served_planned + s->served_cached + s->served_same_stream +

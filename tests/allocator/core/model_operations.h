@@ -160,9 +160,9 @@ static inline void check_given_back(const world *w, size_t before, size_t target
         EXPECT(range->mapped_bytes == before);
         return;
     }
-    EXPECT(range->mapped_bytes + ASHLAR_CHUNK_BYTES > target || range->segments != NULL);
+    EXPECT(range->mapped_bytes + range->handle_bytes > target || range->segments != NULL);
     EXPECT(range->mapped_bytes <= before);
-    EXPECT(!is_eager() || range->mapped_bytes <= target || idle_chunk_bytes(w) == 0);
+    EXPECT(!is_eager() || range->mapped_bytes <= target || idle_handle_bytes(w) == 0);
 }
 
 static inline void op_trim(world *w, const operation *op) {
@@ -192,7 +192,7 @@ static inline void op_reserve(world *w, const operation *op) {
     const size_t target = op->choice % (DEVICE_MIB + 8) * MIB;
     const ashlar_status status = ashlar_allocator_reserve(w->allocator, target);
     const size_t lacking = target > before ? target - before : 0;
-    const size_t need = (lacking + range->granularity - 1) & ~(range->granularity - 1);
+    const size_t need = (lacking + range->handle_bytes - 1) & ~(range->handle_bytes - 1);
     const size_t left = w->limit_bytes > before ? w->limit_bytes - before : 0;
     const bool is_refused = need > 0 && (need > left || (w->is_sealed && w->is_refusing));
     EXPECT(status == (is_refused ? ASHLAR_ENOMEM : ASHLAR_OK));

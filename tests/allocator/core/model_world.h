@@ -310,57 +310,70 @@ static inline size_t next_live(const world *w, size_t from, size_t to) {
     return to;
 }
 
-/* Where the mapped memory without a gap that starts with chunk i ends. */
-static inline size_t run_of_chunks(const ashlar_range *range, size_t i) {
-    size_t end = range->chunks[i].offset + range->chunks[i].bytes;
-    while (range->segments == NULL && ++i < range->chunk_count &&
-           range->chunks[i].offset == end) {
-        end += range->chunks[i].bytes;
+/* Where the mapped memory without a hole that starts with handle i of a window ends. */
+static inline size_t run_of_handles(const ashlar_window *at, size_t size, size_t i) {
+    while (i < at->bytes / size && at->backing[i].is_mapped) {
+        i++;
     }
-    return end;
+    return at->offset + i * size;
+}
+
+/* The largest gap between live blocks in [start, end), which is mapped. */
+static inline size_t largest_gap_in(const world *w, size_t start, size_t end) {
+    size_t largest = next_live(w, start, end) - start;
+    for (size_t k = 0; k < SLOTS; k++) {
+        const model_block *block = &w->blocks[k];
+        const size_t from = block->ptr != NULL ? offset_of(w, block) + block->block_bytes : 0;
+        if (from > start && from < end) {
+            const size_t gap = next_live(w, from, end) - from;
+            largest = gap > largest ? gap : largest;
+        }
+    }
+    return largest;
 }
 
 /* The largest mapped gap between live blocks. */
 static inline size_t largest_gap(const world *w) {
-    const ashlar_range *range = range_of(w);
+    const size_t size = range_of(w)->handle_bytes;
     size_t largest = 0;
-    for (size_t i = 0; i < range->chunk_count; i++) {
-        const size_t start = range->chunks[i].offset, end = run_of_chunks(range, i);
-        size_t gap = next_live(w, start, end) - start;
-        largest = gap > largest ? gap : largest;
-        for (size_t k = 0; k < SLOTS; k++) {
-            const model_block *block = &w->blocks[k];
-            const size_t from = block->ptr != NULL ? offset_of(w, block) + block->block_bytes : 0;
-            if (from > start && from < end) {
-                gap = next_live(w, from, end) - from;
+    for (const ashlar_window *at = w->allocator->heap.windows; at != NULL; at = at->above) {
+        for (size_t i = 0; i < at->bytes / size; i++) {
+            if (at->backing[i].is_mapped) {
+                const size_t start = at->offset + i * size, end = run_of_handles(at, size, i);
+                const size_t gap = largest_gap_in(w, start, end);
                 largest = gap > largest ? gap : largest;
+                i = (end - at->offset) / size - 1;
             }
         }
     }
     return largest;
 }
 
-/* Bytes of the chunks that no live block touches. */
-static inline size_t idle_chunk_bytes(const world *w) {
+/* Bytes of the handles, or segments, that no live block touches. */
+static inline size_t idle_handle_bytes(const world *w) {
     const ashlar_range *range = range_of(w);
-    size_t idle = 0;
-    for (size_t i = 0; i < range->chunk_count; i++) {
-        const size_t start = range->chunks[i].offset, end = start + range->chunks[i].bytes;
-        idle += next_live(w, start, end) == end ? range->chunks[i].bytes : 0;
+    size_t idle = range->spare_count * range->handle_bytes;
+    for (const ashlar_window *at = w->allocator->heap.windows; at != NULL; at = at->above) {
+        const size_t step = range->segments != NULL ? at->bytes : range->handle_bytes;
+        for (size_t start = at->offset; start < at->offset + at->bytes; start += step) {
+            const bool is_mapped =
+                at->backing[(start - at->offset) / range->handle_bytes].is_mapped;
+            idle += is_mapped && next_live(w, start, start + step) == start + step ? step : 0;
+        }
     }
     return idle;
 }
 
 /*
- * Whether a request must be served: a gap between live blocks would do, or whole chunks without
+ * Whether a request must be served: a gap between live blocks would do, or whole handles without
  * live blocks, together with what may be mapped.
  */
 static inline bool must_fit(const world *w, size_t block_bytes) {
     const ashlar_range *range = range_of(w);
-    const size_t need = (block_bytes + range->granularity - 1) & ~(range->granularity - 1);
+    const size_t need = (block_bytes + range->handle_bytes - 1) & ~(range->handle_bytes - 1);
     const size_t left =
         w->limit_bytes > range->mapped_bytes ? w->limit_bytes - range->mapped_bytes : 0;
-    const size_t idle = idle_chunk_bytes(w);
+    const size_t idle = idle_handle_bytes(w);
     if (largest_gap(w) >= block_bytes) {
         return true;
     }

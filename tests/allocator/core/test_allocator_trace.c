@@ -102,7 +102,9 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
     CHECK(ashlar_free_on(allocator, ptr, streams[3]) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, other) == ASHLAR_OK);
     read_events();
-    CHECK_ZU(event_count, 7);
+    CHECK_ZU(event_count, 8);
+    const uint64_t theirs = (uintptr_t)other; /* in another stream's zone */
+    CHECK(theirs >= base + 8 * MIB);
     const ashlar_trace_event want[] = {
         {.action = ASHLAR_TRACE_MAP, .address = base, .bytes = 2 * MIB, .thread = me},
         {.action = ASHLAR_TRACE_ALLOC,
@@ -123,8 +125,12 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
          .requested = SIZE_MAX,
          .tag = ASHLAR_TAG_MOMENTS,
          .thread = me},
+        {.action = ASHLAR_TRACE_MAP,
+         .address = theirs,
+         .bytes = 2 * MIB,
+         .thread = events[4].thread},
         {.action = ASHLAR_TRACE_ALLOC,
-         .address = base + 1024,
+         .address = theirs,
          .bytes = 3072,
          .requested = 3000,
          .tag = ASHLAR_TAG_BATCH,
@@ -137,7 +143,7 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
          .tag = ASHLAR_TAG_WEIGHTS,
          .thread = me},
         {.action = ASHLAR_TRACE_FREE,
-         .address = base + 1024,
+         .address = theirs,
          .bytes = 3072,
          .requested = 3000,
          .tag = ASHLAR_TAG_BATCH,
@@ -202,7 +208,7 @@ static void check_trace_is_true(bool was_refused) {
             CHECK_ZU(mapped_at(i, events[i].address, events[i].bytes), events[i].bytes);
         }
     }
-    CHECK_ZU(mapped_at(event_count, 0, UINT64_MAX), s.reserved_bytes);
+    CHECK_ZU(mapped_at(event_count, 0, UINT64_MAX), s.reserved_bytes - s.spare_bytes);
     CHECK(allocs == s.alloc_count && frees == s.free_count && refusals == was_refused);
 }
 

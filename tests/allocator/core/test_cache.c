@@ -37,6 +37,12 @@ static bool push(size_t idx, size_t bytes) {
     return ashlar__cache_push(&cache, &magazines, shape(idx, bytes));
 }
 
+/* The same of a large block that was the last one taken. */
+static bool push_last(size_t idx, size_t bytes) {
+    cache.last_large = &blocks[idx];
+    return push(idx, bytes);
+}
+
 static ashlar_block *pop(size_t bytes) {
     return ashlar__cache_pop(&cache, &magazines, bytes);
 }
@@ -84,11 +90,11 @@ CASE(the_limits_bind_to_the_byte) {
                  ashlar__cache_weight(2 * MIB));
     CHECK(push(0, most) && push(1, 512));
     CHECK(!push(2, 512));
-    CHECK(push(3, 2 * MIB)); /* of the large ones' own limit */
-    CHECK(!push(4, most + 512));
+    CHECK(push_last(3, 2 * MIB)); /* of the large ones' own limit */
+    CHECK(!push_last(4, most + 512));
     CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(2 * MIB) == &blocks[3]);
-    CHECK(!push(5, 2 * MIB + 512));
+    CHECK(!push_last(5, 2 * MIB + 512));
     CHECK(pop(512) == &blocks[1]);
     CHECK(!push(2, 1024));
     CHECK(push(2, 512));
@@ -96,14 +102,27 @@ CASE(the_limits_bind_to_the_byte) {
 
 CASE(one_large_block_is_kept_for_its_own_size) {
     set_up_alone(0, 64 * MIB);
-    CHECK(push(0, 2 * MIB));
+    CHECK(push_last(0, 2 * MIB));
     CHECK(!push(1, 2 * MIB) && !push(1, 3 * MIB)); /* of any stream, one at most */
     CHECK(pop(2 * MIB + 1) == NULL && pop(2 * MIB - 512) == NULL && pop(0) == NULL);
     CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(2 * MIB - 511) == &blocks[0]);
     CHECK_ZU(cache.weight[1], 0);
     CHECK(pop(2 * MIB) == NULL);
-    CHECK(push(1, 3 * MIB) && pop(3 * MIB) == &blocks[1]);
+    CHECK(push_last(1, 3 * MIB) && pop(3 * MIB) == &blocks[1]);
+}
+
+/* Then the heap would hand out this very block: keeping it changes no later block's address. */
+CASE(a_large_block_is_kept_only_right_after_it_was_taken) {
+    set_up_alone(0, 64 * MIB);
+    CHECK(!push(0, 2 * MIB)); /* nobody says when it was taken */
+    CHECK(push_last(0, 2 * MIB));
+    CHECK(pop(2 * MIB) == &blocks[0]);
+    CHECK(push(0, 2 * MIB)); /* a hit takes it, too */
+    CHECK(pop(2 * MIB) == &blocks[0]);
+    CHECK(!push(1, 3 * MIB)); /* another one is freed in between */
+    CHECK(!push(0, 2 * MIB));
+    CHECK_ZU(cache.weight[1], 0);
 }
 
 CASE(a_few_blocks_wait_beside_a_full_cache) {
@@ -130,7 +149,7 @@ CASE(the_bytes_are_those_of_all_streams_and_of_the_waiting) {
     second = (ashlar_magazines){.stream_state = &state};
     magazines.next = &second;
     CHECK_ZU(ashlar__cache_bytes(&cache), 0);
-    CHECK(push(0, 4096) && push(1, 2 * MIB));
+    CHECK(push(0, 4096) && push_last(1, 2 * MIB));
     CHECK(ashlar__cache_push(&cache, &second, shape(2, 1024)));
     CHECK(ashlar__cache_add_pending(&cache, shape(3, 512)));
     CHECK_ZU(ashlar__cache_bytes(&cache), 4096 + 2 * MIB + 1024 + 512);
@@ -222,11 +241,28 @@ CASE_WITH(a_flush_gives_all_blocks_to_the_heap, set_up_cached("memory=32MiB", 8 
 /* It would keep memory of a size that hardly any request has from all others. */
 CASE_WITH(a_miss_gives_up_the_large_block_alone, set_up_cached("memory=32MiB", 8 * MIB)) {
     unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
-    unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
+    unsigned char *small = take(4096, streams[1]), *large = take(2 * MIB, streams[1]);
     give(small);
     give(large);
     CHECK_ZU(own_stats().cached_bytes, 4096 + 2 * MIB);
     unsigned char *ptr = take(1024, streams[0]);
+    CHECK_ZU(own_stats().cached_bytes, 4096);
+    give(ptr);
+    give(rest);
+}
+
+/* Of the request's stream alone, and of its kind: memory merges only inside a zone. */
+CASE_WITH(a_zone_grows_only_after_its_stream_s_cache_is_empty,
+          set_up_cached("memory=32MiB", 8 * MIB)) {
+    unsigned char *rest = take(4 * MIB, streams[0]);
+    unsigned char *below = take(512, streams[0]), *above = take(1024, streams[0]);
+    unsigned char *others = take(4096, streams[1]);
+    give(below);
+    give(above);
+    give(others);
+    CHECK_ZU(own_stats().cached_bytes, 512 + 1024 + 4096);
+    unsigned char *ptr = take(1536, streams[0]);
+    CHECK(ptr == below);
     CHECK_ZU(own_stats().cached_bytes, 4096);
     give(ptr);
     give(rest);
@@ -278,7 +314,9 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
     gone->is_gone = true;
     unsigned char *ptr = take(4096, streams[0]);
     CHECK(order_of(streams[0]) != gone);
-    CHECK(allocator->heap.first->stream_state == order_of(streams[0]));
+    const ashlar_block *block =
+        ashlar__page_map_get(&allocator->heap.map, (uintptr_t)ptr - allocator->constants.base);
+    CHECK(block != NULL && block->stream_state == order_of(streams[0]));
     give(ptr);
 }
 
@@ -298,9 +336,9 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     CHECK_ZU(stats_now().served_cached, 1);
     give(ptr);
     flush(ashlar__cache_flush_locked);
-    const ashlar_block *first = allocator->heap.first;
-    CHECK(first->stream_state == of_first && of_first->recorded == 1);
-    CHECK_ZU(first->tick, 1);
+    const ashlar_block *gap = ashlar__heap_first(&allocator->heap);
+    CHECK(gap->state == ASHLAR_BLOCK_FREE && of_first->recorded == 1);
+    CHECK_ZU(ashlar__heap_tick_at(&allocator->heap, gap->window, gap->offset, 4096), 1);
     CHECK_ZU(of_first->last_tick, 1);
 }
 
@@ -311,11 +349,12 @@ CASE(nothing_that_a_hit_writes_shares_a_line) {
     CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
     CHECK(offsetof(ashlar_magazines, lists) >= LINE);
     CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
-    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, link) == LINE);
+    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, right) == LINE);
     CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     unsigned char *ptr = take(4096, streams[0]);
-    for (const ashlar_block *block = allocator->heap.first; block != NULL; block = block->next) {
+    for (const ashlar_block *block = ashlar__heap_first(&allocator->heap); block != NULL;
+         block = ashlar__heap_next(block)) {
         CHECK((uintptr_t)block % LINE == 0);
     }
     give(ptr);
@@ -349,7 +388,7 @@ CASE_WITH(a_thread_keeps_one_cache_of_each_allocator, set_up_cached("memory=32Mi
     CHECK(of_first != of_second && ashlar__cache_recent == of_second);
     CHECK(ashlar__cache_get(allocator) == of_first && ashlar__cache_recent == of_first);
     CHECK(of_first->allocator == allocator && allocator->caches == of_first);
-    CHECK_ZU(of_first->limit[0], ashlar__cache_weight(MIB)); /* nothing is mapped yet */
+    CHECK_ZU(of_first->limit[0], ashlar__cache_weight(MIB)); /* the least, on a small device */
     CHECK_ZU(of_first->limit[1], ashlar__cache_weight(4 * MIB));
     /* 1/32 of the device, where nobody says. */
     CHECK_ZU(of_second->limit[0], ashlar__cache_weight(512 * KIB));

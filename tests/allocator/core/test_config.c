@@ -9,8 +9,9 @@
 #include "allocator/base/random.h"
 
 #define GIB ((uint64_t)1 << 30)
-#define DEFAULT_LINE \
-    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off"
+#define DEFAULT_LINE                                                                           \
+    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on," \
+    "leaks=off"
 
 enum { LINE_BYTES = 512 };
 
@@ -18,7 +19,8 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
     return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
            a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
-           a->virtual_memory == b->virtual_memory && a->report_leaks == b->report_leaks;
+           a->handle_bytes == b->handle_bytes && a->virtual_memory == b->virtual_memory &&
+           a->report_leaks == b->report_leaks;
 }
 
 /* No field has its default. */
@@ -30,6 +32,7 @@ static const ashlar_config other = {
     .trace_events = 11,
     .seal = ASHLAR_SEAL_WARN,
     .guard = ASHLAR_GUARD_FILL,
+    .handle_bytes = 32 << 20,
     .virtual_memory = false,
     .report_leaks = true,
 };
@@ -40,14 +43,15 @@ CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     CHECK(config.limit_bytes == 0 && config.limit_fraction == 1 && config.reserve_bytes == 0);
     CHECK(config.cache_bytes == ASHLAR_CACHE_AUTO && config.trace_events == 0);
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
+    CHECK_ZU(config.handle_bytes, 2 << 20);
     CHECK(config.virtual_memory && !config.report_leaks);
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
 CASE(every_key_sets_its_field_and_no_other) {
-    static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
-                                        "cache=7168KiB", "trace=11",      "seal=warn",
-                                        "guard=fill",    "vmm=off",       "leaks=on"};
+    static const char *const texts[] = {
+        "limit=3GiB", "fraction=0.75", "reserve=5120MiB", "cache=7168KiB", "trace=11",
+        "seal=warn",  "guard=fill",    "handle=32MiB",    "vmm=off",       "leaks=on"};
     enum { COUNT = sizeof texts / sizeof texts[0] };
     CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
     for (size_t i = 0; i < COUNT; i++) {
@@ -63,8 +67,9 @@ CASE(every_key_sets_its_field_and_no_other) {
         want[4].trace_events = other.trace_events;
         want[5].seal = other.seal;
         want[6].guard = other.guard;
-        want[7].virtual_memory = other.virtual_memory;
-        want[8].report_leaks = other.report_leaks;
+        want[7].handle_bytes = other.handle_bytes;
+        want[8].virtual_memory = other.virtual_memory;
+        want[9].report_leaks = other.report_leaks;
         CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
         CHECK(is_same(&config, &want[i]));
     }
@@ -89,7 +94,7 @@ CASE(both_ends_of_every_range_are_in_it) {
         "fraction=1",    "fraction=1.0",   "fraction=1e-300", "reserve=0",      "reserve=1B",
         "reserve=64TiB", "cache=0",        "cache=1B",        "cache=64TiB",    "cache=auto",
         "trace=0",       "trace=67108864", "seal=count",      "seal=error",     "guard=off",
-        "guard=unmap",   "vmm=on",         "leaks=off",
+        "guard=unmap",   "vmm=on",         "leaks=off",       "handle=2MiB",    "handle=1GiB",
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         ashlar_config config = other;
@@ -136,13 +141,17 @@ CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
         {"seal=count|warn", "seal=count|warn;", "count|warn|error"},
         {"guard=fil", "guard=fil;", "give off|fill|unmap"},
         {"guard=fills", "guard=fills;", "off|fill|unmap"},
+        {"handle=1MiB", "handle=1MiB;", "give 2MiB to 1GiB"},
+        {"handle=0", "handle=0;", "2MiB to 1GiB"},
+        {"handle=1073741825B", "handle=1073741825B;", "1GiB"},
+        {"handle=auto", "handle=auto;", "1GiB"},
         {"vmm=true", "vmm=true;", "give off|on"},
         {"leaks=ON", "leaks=ON;", "give off|on"},
         {"leaks=on=on", "leaks=on=on;", "off|on"},
         {"trace=1,trace=2", "trace=2", "each key once"},
         {"trace=1,seal=warn,trace=1", "trace=1", "each key once"},
         {"limt=4GiB", "unknown key \"limt\" (value \"4GiB\")", "limit, fraction, reserve, cache,"},
-        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, vmm, leaks"},
+        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, handle, vmm, leaks"},
         {"limit_bytes=4GiB", "unknown key \"limit_bytes\"", "leaks"},
         {"=4", "unknown key \"\" (value \"4\")", "leaks"},
         {"seal=warn,", "unknown key \"\"", "leaks"},
@@ -207,7 +216,7 @@ CASE(all_options_are_written_in_one_line) {
     CHECK_ZU(needed, sizeof DEFAULT_LINE);
     CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
     CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,vmm=off,leaks=on") == 0);
+                       "guard=fill,handle=32MiB,vmm=off,leaks=on") == 0);
 }
 
 CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
@@ -262,6 +271,7 @@ static ashlar_config draw_config(void) {
         .trace_events = draw(ASHLAR_CONFIG_EVENTS_MAX + 1) >> draw(27),
         .seal = seals[draw(3)],
         .guard = guards[draw(3)],
+        .handle_bytes = ((uint64_t)2 << 20) + draw((GIB - (2 << 20)) + 1),
         .virtual_memory = draw(2) != 0,
         .report_leaks = draw(2) != 0,
     };
@@ -312,6 +322,7 @@ CASE(fields_outside_their_range_are_named) {
         {other, "trace_events is 67108865;", "67108864"},
         {other, "seal is 3;", "count|warn|error"},
         {other, "guard is 3;", "off|fill|unmap"},
+        {other, "handle_bytes is 2097151B;", "2MiB to 1GiB"},
     };
     bad[0].config.limit_bytes = ASHLAR_CONFIG_BYTES_MIN - 1;
     bad[1].config.limit_bytes = (uint64_t)65 << 40;
@@ -323,6 +334,7 @@ CASE(fields_outside_their_range_are_named) {
     bad[7].config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
     bad[8].config.seal = (ashlar_seal_policy)3;
     bad[9].config.guard = (ashlar_guard)3;
+    bad[10].config.handle_bytes = (2 << 20) - 1;
     CHECK(ashlar_config_check(&other) == ASHLAR_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char line[LINE_BYTES] = "untouched";
@@ -347,6 +359,7 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"trace", "0", "0 to 67108864"},
         {"seal", "count", "count|warn|error"},
         {"guard", "off", "off|fill|unmap"},
+        {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
         {"vmm", "on", "off|on"},
         {"leaks", "off", "off|on"},
     };
@@ -360,7 +373,7 @@ CASE(every_option_is_described_by_what_it_takes) {
     }
     CHECK_HAS(option.text, "live blocks");
     CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
-                "9; give 0 to 8");
+                "10; give 0 to 9");
     CHECK(strcmp(option.key, "leaks") == 0);
 }
 

@@ -66,6 +66,25 @@ CASE_WITH(a_write_behind_the_end_is_told_with_its_place, set_up_guarded(EAGER, A
     CHECK(report_count == 4);
 }
 
+CASE_WITH(blocks_outlive_their_stream, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
+    ashlar_stream doomed = NULL;
+    CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *live = take(600, doomed), *last = take(700, doomed), *freed = take(800, doomed);
+    queue_write(doomed, live, 600, 1);
+    give(freed);
+    poke(doomed, freed + 5, 0);
+    poke(doomed, live + 600, 0);
+    ashlar_stream_destroy(device, doomed);
+    give(live); /* by the default stream, behind the work of a stream that is no more */
+    wait_for(NULL);
+    expect_damage(ashlar_allocator_check(allocator), "a block of 800 bytes");
+    expect_damage(ashlar_allocator_check(allocator), "first at offset 600;");
+    poke(NULL, last + 701, 0);
+    wait_for(NULL);
+    tear_down();
+    CHECK(report_count == 3 && strstr(reports[2], "first at offset 701;") != NULL);
+}
+
 CASE_WITH(of_several_damaged_bytes_the_first_is_told, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(600, streams[0]);
     poke(streams[0], ptr + 900, 0);

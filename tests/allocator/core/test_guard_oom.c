@@ -20,6 +20,7 @@ static const workload workloads[] = {
 };
 static ashlar_status allowed; /* the status of a refusal, besides ENOMEM */
 static unsigned refusals;
+static ashlar_stats served; /* of the last run */
 
 static void check_refusal(ashlar_status status, const ashlar_stats *before) {
     ashlar_stats after;
@@ -87,6 +88,7 @@ static void run_script(const workload *w) {
     void *most = take_at_last(w->largest, streams[2]);
     give_at_last(most, NULL);
     (void)take_at_last(5, streams[0]); /* left to the end */
+    ashlar_allocator_get_stats(allocator, &served);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     CHECK(report_count == 0);
     ashlar_allocator_destroy(allocator);
@@ -102,6 +104,15 @@ static bool set_up_script(const workload *w) {
 static bool returns_memory(int fn) {
     return fn == ASHLAR_DRIVER_FN_mem_unmap || fn == ASHLAR_DRIVER_FN_mem_release ||
            fn == ASHLAR_DRIVER_FN_mem_address_free;
+}
+
+CASE(the_workload_climbs_to_the_quarantine_and_beyond) {
+    REQUIRE(set_up_script(&workloads[0]));
+    run_script(&workloads[0]);
+    tear_down_device();
+    CHECK(refusals == 0);
+    CHECK(served.served_same_stream > 0 && served.served_mapped > 0 && served.served_waited > 0);
+    CHECK(served.served_drained > 0); /* and behind that the whole ladder once more */
 }
 
 /* True where the armed call came. */

@@ -80,6 +80,24 @@ CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
     CHECK(atomic_load(&payload_bad_count) == 1);
 }
 
+CASE_WITH(a_block_outlives_its_stream, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
+    ashlar_stream doomed = NULL;
+    CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *ptr = take(5000, doomed);
+    queue_write(doomed, ptr, 5000, 1);
+    ashlar_stream_destroy(device, doomed);
+    for (int i = 0; i < 40; i++) { /* so many that records of ended streams are deleted */
+        CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+        give(take(100, doomed));
+        ashlar_stream_destroy(device, doomed);
+    }
+    give(ptr); /* under the work of a stream that is no more */
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    wait_for(NULL);
+    give(take(100, streams[0]));
+    CHECK(faults(ptr));
+}
+
 CASE_WITH(work_that_comes_too_late_is_the_devices_error,
           set_up_guarded(LATE "," STRICT_NOT_HERE, ASHLAR_GUARD_UNMAP)) {
     unsigned char *ptr = take(1000, streams[0]);

@@ -96,10 +96,15 @@ CASE(hits_of_two_allocators_in_turn_need_no_lock) {
 
 static unsigned char *helpers_many[ASHLAR_CACHE_PENDING_MAX];
 
+/* On a stream that has nothing in the cache: a zone that grows takes what there is of its own. */
 static void helper_takes_many(void) {
     for (int i = 0; i < ASHLAR_CACHE_PENDING_MAX; i++) {
-        helpers_many[i] = take_only(512, streams[0]);
+        helpers_many[i] = take_only(512, streams[2]);
     }
+}
+
+static void helper_names_that_stream(void) {
+    give_only(take_only(512, streams[2]));
 }
 
 static void helper_gives_many(void) {
@@ -113,8 +118,8 @@ CASE(frees_into_a_full_cache_need_no_lock_each) {
     SET_UP("memory=32MiB", 64 * KIB);
     unsigned char *ballast = take(MIB, streams[1]); /* so that no step seems to end */
     REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_names_that_stream) && helper_do(helper_takes_many));
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both)); /* no room for more */
-    REQUIRE(helper_do(helper_takes_many));
     ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_gives_many);
     ashlar__lock_release(&allocator->lock);
@@ -173,7 +178,10 @@ CASE(a_full_device_gets_what_idle_threads_hold) {
     unsigned char *whole = take(2 * MIB, streams[0]);
     CHECK_ZU(stats_now().served_drained, 1);
     CHECK_ZU(stats_now().cached_bytes, 0);
-    give(whole);
+    give(whole); /* which goes home, not into the cache */
+    CHECK_ZU(stats_now().cached_bytes, 0);
+    give(take(2 * MIB, streams[1]));
+    CHECK_ZU(stats_now().cached_bytes, 2 * MIB);
     REQUIRE(helper_do(helper_takes_and_gives_a_large_one)); /* in turn from this thread's cache */
     CHECK_ZU(stats_now().served_drained, 2);
     helper_end();
@@ -195,23 +203,25 @@ static void have_helper_free(void *unused) {
 
 /* While the host waits, other threads go on, and what they free counts. */
 CASE(what_others_free_during_a_wait_is_found) {
-    unsigned char *ptrs[3];
+    unsigned char *ptrs[6];
     SET_UP("memory=8MiB,mode=adversarial,seed=1", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_and_gives_a_large_one));
     REQUIRE(helper_do(helper_takes_it_again)); /* by a hit: its cache has room for it */
-    for (int i = 0; i < 3; i++) {
-        ptrs[i] = take(2 * MIB, streams[0]);
+    for (int i = 0; i < 6; i++) {
+        ptrs[i] = take(MIB, streams[0]);
     }
-    CHECK(ptrs[0] == helpers[0] + 2 * MIB);
     CHECK(ashlar_launch(device, streams[0], have_helper_free, "", 1) == ASHLAR_OK);
-    give(ptrs[0]);
+    give(ptrs[0]); /* halves of handles: enough bytes, but none that could be moved */
     give(ptrs[2]);
-    unsigned char *two = take(4 * MIB, streams[2]); /* the helper's and the one above it */
+    give(ptrs[4]);
+    unsigned char *two = take(2 * MIB, streams[2]);
     CHECK(two == helpers[0]);
     CHECK_ZU(stats_now().served_after_sync, 1);
     give(two);
     give(ptrs[1]);
+    give(ptrs[3]);
+    give(ptrs[5]);
     helper_end();
 }
 

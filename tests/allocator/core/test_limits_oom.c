@@ -14,20 +14,22 @@ static const struct {
     int slot, stream;
     size_t bytes;
 } script[] = {
-    {RESERVE, 0, 0, 8 * MIB},  {TAKE, 0, 0, 4 * MIB},   {TAKE, 1, 0, 4 * MIB},
-    {PEER, 0, 0, 0},           {TAKE, 2, 1, 4 * MIB},   {TAKE, 3, 0, 4 * MIB},
-    {TAKE, 4, 0, 4 * MIB},     {TAKE, 5, 1, 4 * MIB},   {TAKE, 6, 0, 4 * MIB},
-    {TAKE, 7, 0, 4 * MIB},     {RECORD, 2, 2, 0},       {RECORD, 4, 3, 0},
-    {GIVE, 0, 0, 0},           {GIVE, 2, 0, 0},         {GIVE, 4, 0, 0},
-    {GIVE, 6, 0, 0},           {FORGET, 0, 3, 0},       {TAKE, 8, 1, 12 * MIB}, /* gathered */
-    {WAIT, 0, 0, 0},           {GIVE, 8, 0, 0},         {TAKE, 9, 3, 1 * MIB},
-    {GIVE, 9, 0, 0},           {TRIM, 0, 0, 28 * MIB},  {WAIT, 0, 0, 0},
-    {TRIM, 0, 0, 20 * MIB},    {WAIT, 0, 0, 0},         {TRIM, 0, 0, 20 * MIB},
-    {WAIT, 0, 0, 0},           {LIMIT, 0, 0, 20 * MIB}, {LIMIT, 0, 0, 0},
-    {RESERVE, 0, 0, 24 * MIB}, {GIVE, 1, 0, 0},         {GIVE, 3, 0, 0},
-    {GIVE, 5, 0, 0},           {GIVE, 7, 0, 0},         {WAIT, 0, 0, 0},
-    {TRIM, 0, 0, 0},           {WAIT, 0, 0, 0},         {TRIM, 0, 0, 0},
-    {WAIT, 0, 0, 0},           {TRIM, 0, 0, 0}, /* each waits for the events of the one before */
+    {RESERVE, 0, 0, 4 * MIB}, {TAKE, 0, 0, 4 * MIB},  {TAKE, 1, 0, 4 * MIB},
+    {PEER, 0, 0, 0},          {TAKE, 2, 1, 4 * MIB},  {TAKE, 3, 0, 4 * MIB},
+    {TAKE, 4, 0, 4 * MIB},    {TAKE, 5, 1, 4 * MIB},  {TAKE, 6, 0, 4 * MIB},
+    {TAKE, 7, 0, 4 * MIB},    {RECORD, 2, 2, 0},      {RECORD, 4, 3, 0},
+    {GIVE, 0, 0, 0},          {GIVE, 2, 0, 0},        {GIVE, 4, 0, 0},
+    {GIVE, 6, 0, 0},          {FORGET, 0, 3, 0},      {TRIM, 0, 0, 31 * MIB},
+    {WAIT, 0, 0, 0},          {TAKE, 8, 1, 12 * MIB},                         /* gathered */
+    {WAIT, 0, 0, 0},          {GIVE, 8, 0, 0},        {TAKE, 8, 2, 14 * MIB}, /* waited for */
+    {GIVE, 8, 0, 0},          {TAKE, 9, 3, 1 * MIB},  {GIVE, 9, 0, 0},
+    {TRIM, 0, 0, 28 * MIB},   {WAIT, 0, 0, 0},        {TRIM, 0, 0, 20 * MIB},
+    {WAIT, 0, 0, 0},          {TRIM, 0, 0, 20 * MIB}, {WAIT, 0, 0, 0},
+    {LIMIT, 0, 0, 20 * MIB},  {LIMIT, 0, 0, 0},       {RESERVE, 0, 0, 24 * MIB},
+    {GIVE, 1, 0, 0},          {GIVE, 3, 0, 0},        {GIVE, 5, 0, 0},
+    {GIVE, 7, 0, 0},          {WAIT, 0, 0, 0},        {TRIM, 0, 0, 0},
+    {WAIT, 0, 0, 0},          {TRIM, 0, 0, 0},        {WAIT, 0, 0, 0},
+    {TRIM, 0, 0, 0}, /* each waits for the events of the one before */
 };
 enum { STEPS = sizeof script / sizeof *script };
 

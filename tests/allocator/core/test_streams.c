@@ -20,205 +20,185 @@ CASE_WITH(the_same_stream_reuses_a_block_at_once, set_up_streams("64MiB")) {
     CHECK_ZU(CALLS(event_destroy) - destroyed, 0); /* there never was one */
 }
 
-CASE_WITH(another_stream_gets_a_block_after_an_in_stream_wait, set_up_streams("64MiB")) {
-    unsigned char *ptr = take(BIG, streams[0]);
-    use(streams[0], ptr, BIG, 1);
-    give(ptr);
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[1]) == ptr);
-    check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
-    const ashlar_stats s = stats_now();
-    CHECK(s.served_waited == 1 && s.events_recorded == 1 && s.served_mapped == 1);
-    check_owned(streams[1], ptr, BIG);
-    give(ptr);
-}
+/* ---- while there is memory ---- */
 
-CASE_WITH(fresh_memory_serves_any_stream_without_a_wait, set_up_streams("64MiB")) {
-    unsigned char *a = take(1000, streams[0]);
-    use(streams[0], a, 1000, 1);
-    order_calls before = order_calls_now();
-    unsigned char *b = take(1000, streams[1]);
-    CHECK(b == a + 1024);
-    CHECK(stats_now().served_idle == 1);
-    check_calls(&before, (order_calls){0});
-    check_owned(streams[1], b, 1000);
-    give(a);
-    give(b);
-}
-
-CASE_WITH(a_streams_own_block_goes_before_a_better_fit_of_nobody, set_up_streams("64MiB")) {
-    unsigned char *a = take(1000, streams[0]), *wall = take(1000, streams[0]);
-    give(a); /* the rest of the 2 MiB behind the wall is idle */
-    CHECK(take(512, streams[0]) == a);
-    CHECK(stats_now().served_same_stream == 1);
-    CHECK(take(512, streams[1]) > wall); /* a's other half is stream 0's: the idle rest is better */
-    CHECK(stats_now().served_idle == 2 && stats_now().served_waited == 0);
-}
-
-/* Two blocks, apart: a of `first` bytes on stream 0, b of `second` on stream 1. */
-static void check_best_of_two_streams(size_t first, size_t second, bool wants_first) {
-    REQUIRE(set_up_streams("64MiB"));
-    unsigned char *a = take(first, streams[0]), *b = take(second, streams[1]);
-    give(a);
-    give(b);
-    CHECK(take(4 * MIB, streams[2]) == (wants_first ? a : b));
-    CHECK(stats_now().served_waited == 1 && stats_now().events_recorded == 1);
-    tear_down();
-}
-
-CASE(of_other_streams_blocks_the_smallest_that_fits_is_waited_for) {
-    check_best_of_two_streams(8 * MIB, 4 * MIB, false);
-    check_best_of_two_streams(4 * MIB, 8 * MIB, true);
-    check_best_of_two_streams(8 * MIB, 2 * MIB, true);
-    check_best_of_two_streams(2 * MIB, 8 * MIB, false);
-}
-
-CASE_WITH(an_event_covers_every_block_freed_before_it, set_up_streams("64MiB")) {
-    unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
-    unsigned char *b = take(BIG, streams[0]);
-    use(streams[0], a, BIG, 1);
-    use(streams[0], b, BIG, 2);
-    give(a);
-    give(b);
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[1]) == a);
-    check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
-    /* b was freed before that recording: it may be over, so it is asked for; it is not. */
-    CHECK(take(BIG, streams[2]) == b);
-    check_calls(&before, (order_calls){.queried = 1, .waited = 1});
-    CHECK(stats_now().events_recorded == 1 && stats_now().served_waited == 2);
-    check_owned(streams[1], a, BIG);
-    check_owned(streams[2], b, BIG);
-    give(wall);
-}
-
-CASE_WITH(a_block_freed_after_the_recording_needs_a_new_one, set_up_streams("64MiB")) {
-    unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
-    unsigned char *b = take(BIG, streams[0]);
-    give(a);
-    CHECK(take(BIG, streams[1]) == a); /* recording 1 */
-    wait_for(streams[1]);              /* and it has completed */
-    use(streams[0], b, BIG, 2);
-    give(b);
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[2]) == b); /* not asked for: no recording covers it */
-    check_calls(&before, (order_calls){.recorded = 1, .waited = 1});
-    CHECK(stats_now().events_recorded == 2);
-    check_owned(streams[2], b, BIG);
-    give(wall);
-}
-
-CASE_WITH(a_completed_event_needs_no_wait, set_up_streams("64MiB")) {
-    unsigned char *blocks[3], *walls[3];
-    for (int i = 0; i < 3; i++) {
-        blocks[i] = take(BIG, streams[0]);
-        walls[i] = take(2 * MIB, streams[0]);
-        use(streams[0], blocks[i], BIG, 1);
-    }
-    for (int i = 0; i < 3; i++) {
-        give(blocks[i]);
-    }
-    CHECK(take(BIG, streams[1]) == blocks[0]);
-    wait_for(streams[1]);
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[2]) == blocks[1]); /* asked for, and over */
-    check_calls(&before, (order_calls){.queried = 1});
-    CHECK(stats_now().served_completed == 1);
-    CHECK(take(BIG, streams[3]) == blocks[2]); /* known to be over */
-    check_calls(&before, (order_calls){0});
-    CHECK(stats_now().served_completed == 2 && stats_now().served_waited == 1);
-    for (int i = 0; i < 3; i++) {
-        check_owned(streams[i + 1], blocks[i], BIG);
-        give(walls[i]);
-    }
-}
-
-CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
-    for (int swapped = 0; swapped < 2; swapped++) {
-        REQUIRE(set_up_streams("64MiB"));
-        const ashlar_stream busy = streams[swapped], done = streams[1 - swapped];
-        unsigned char *s0 = take(2 * MIB, done), *a = take(BIG, busy);
-        unsigned char *wall = take(2 * MIB, busy), *b = take(BIG, done);
-        use(busy, a, BIG, 1);
-        give(s0);
+/* Every pair of streams, the default one too; blocks with a size class, and larger ones. */
+CASE(no_stream_waits_for_another_while_memory_can_be_mapped) {
+    static const size_t sizes[] = {1000, BIG};
+    for (int pair = 0; pair < 2 * (STREAMS + 1) * (STREAMS + 1); pair++) {
+        const size_t bytes = sizes[pair % 2];
+        const int first = pair / 2 % (STREAMS + 1), second = pair / 2 / (STREAMS + 1);
+        if (first == second) {
+            continue;
+        }
+        REQUIRE(set_up_cached_streams("16MiB", pair % 3 == 0 ? 16 * MIB : 0));
+        const ashlar_stream one = first < STREAMS ? streams[first] : NULL;
+        const ashlar_stream other = second < STREAMS ? streams[second] : NULL;
+        order_calls before = order_calls_now();
+        unsigned char *a = take(bytes, one);
+        use(one, a, bytes, 1);
         give(a);
-        give(b);
-        CHECK(take(2 * MIB, streams[2]) == s0); /* records on `done` */
-        wait_for(streams[2]);
-        CHECK(take(BIG, streams[3]) == b);
-        CHECK(stats_now().served_completed == 1);
-        give(wall);
-        wait_for(busy);
+        unsigned char *b = take(bytes, other);
+        CHECK(stats_now().served_mapped == 2);
+        check_calls(&before, (order_calls){0});
+        check_owned(other, b, bytes);
+        CHECK(take(bytes, one) == a); /* which nobody took meanwhile */
+        check_calls(&before, (order_calls){0});
         tear_down();
     }
 }
 
-CASE_WITH(free_on_names_the_stream_of_the_last_use, set_up_streams("64MiB")) {
+CASE_WITH(a_streams_own_memory_comes_first, set_up_streams("16MiB")) {
+    unsigned char *a = take(BIG, streams[0]), *b = take(3 * BIG, streams[1]);
+    use(streams[0], a, BIG, 1);
+    use(streams[1], b, 3 * BIG, 2);
+    give(a);
+    give(b);
+    wait_for(streams[0]); /* a is free for all, was used longest ago, and fits exactly */
+    order_calls before = order_calls_now();
+    CHECK(take(BIG, streams[1]) == b);
+    CHECK(stats_now().served_same_stream == 1);
+    check_calls(&before, (order_calls){0});
+    check_owned(streams[1], b, BIG);
+}
+
+/* ---- the full device ---- */
+
+CASE_WITH(an_event_covers_every_block_freed_before_it, set_up_streams("16MiB")) {
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[0]);
+    use(streams[0], a, 2 * BIG, 1);
+    use(streams[0], b, 2 * BIG, 2);
+    give(a);
+    give(b);
+    order_calls before = order_calls_now();
+    CHECK(take(2 * BIG, streams[1]) == a);
+    check_calls(&before, (order_calls){.created = 1, .recorded = 1, .queried = 1, .waited = 1});
+    CHECK(take(2 * BIG, streams[2]) == b);
+    check_calls(&before, (order_calls){.queried = 1, .waited = 1});
+    CHECK(stats_now().events_recorded == 1 && stats_now().served_waited == 2);
+    check_owned(streams[1], a, 2 * BIG);
+    check_owned(streams[2], b, 2 * BIG);
+}
+
+CASE_WITH(a_block_freed_after_the_recording_needs_a_new_one, set_up_streams("16MiB")) {
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[0]);
+    give(a);
+    CHECK(take(2 * BIG, streams[1]) == a); /* recording 1 */
+    wait_for(streams[1]);                  /* and it has completed */
+    use(streams[0], b, 2 * BIG, 2);
+    order_calls before = order_calls_now();
+    give(b); /* recorded at once, since a stream had to wait before */
+    check_calls(&before, (order_calls){.created = 1, .recorded = 1});
+    CHECK(take(2 * BIG, streams[2]) == b);
+    check_calls(&before, (order_calls){.queried = 2, .waited = 1});
+    check_owned(streams[2], b, 2 * BIG);
+}
+
+CASE_WITH(a_completed_event_needs_no_wait, set_up_streams("16MiB")) {
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[0]);
+    use(streams[0], a, 2 * BIG, 1);
+    use(streams[0], b, 2 * BIG, 1);
+    give(a);
+    give(b);
+    CHECK(take(2 * BIG, streams[1]) == a);
+    wait_for(streams[1]);
+    order_calls before = order_calls_now();
+    CHECK(take(BIG, streams[2]) == b); /* asked for, and over */
+    check_calls(&before, (order_calls){.queried = 1});
+    CHECK(take(BIG, streams[3]) == b + BIG); /* known to be over */
+    check_calls(&before, (order_calls){0});
+    CHECK(stats_now().served_completed == 2 && stats_now().served_waited == 1);
+    check_owned(streams[2], b, BIG);
+    check_owned(streams[3], b + BIG, BIG);
+}
+
+/* Streams 0 and 1 give back half a device each, in either order; one of them may be done. */
+static void check_lender(int later, bool is_later_done) {
+    unsigned char *blocks[2];
+    REQUIRE(set_up_streams("16MiB"));
+    for (int i = 0; i < 2; i++) {
+        blocks[i] = take(2 * BIG, streams[i]);
+        use(streams[i], blocks[i], 2 * BIG, 1);
+    }
+    give(blocks[!later]);
+    give(blocks[later]);
+    if (is_later_done) { /* an event of its own shows it */
+        CHECK(ashlar_allocator_trim(allocator, 4 * BIG - 1) == ASHLAR_OK);
+        wait_for(streams[later]);
+    }
+    CHECK(take(2 * BIG, streams[2]) == blocks[is_later_done ? later : !later]);
+    CHECK(stats_now().served_waited == !is_later_done);
+    CHECK(stats_now().served_completed == is_later_done);
+    check_owned(streams[2], blocks[is_later_done ? later : !later], 2 * BIG);
+    tear_down();
+}
+
+CASE(the_stream_that_used_its_memory_longest_ago_lends_first) {
+    check_lender(0, false);
+    check_lender(1, false);
+}
+
+CASE(a_stream_that_is_done_lends_before_one_that_is_not) {
+    check_lender(0, true);
+    check_lender(1, true);
+}
+
+CASE_WITH(the_rest_of_a_borrowed_block_stays_the_old_streams, set_up_streams("16MiB")) {
+    unsigned char *ptr = take(ALL, streams[0]);
+    use(streams[0], ptr, ALL, 1);
+    give(ptr);
+    CHECK(take(2 * BIG, streams[1]) == ptr);
+    order_calls before = order_calls_now();
+    CHECK(take(2 * BIG, streams[0]) == ptr + 2 * BIG); /* no wait for stream 0 */
+    check_calls(&before, (order_calls){0});
+    CHECK(stats_now().served_same_stream == 1);
+    check_owned(streams[1], ptr, 2 * BIG);
+    check_owned(streams[0], ptr + 2 * BIG, 2 * BIG);
+}
+
+/* ---- blocks away from home ---- */
+
+CASE_WITH(a_block_freed_elsewhere_goes_home_once_that_is_past, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
     wait_for(streams[0]); /* the caller's own order between the two uses */
     use(streams[1], ptr, BIG, 1);
     order_calls before = order_calls_now();
     give_on(ptr, streams[1]);
-    CHECK(take(BIG, streams[1]) == ptr); /* at once for stream 1 */
+    check_calls(&before, (order_calls){.created = 1, .recorded = 1});
+    CHECK(stats_now().shared_bytes == BIG);
+    CHECK(take(BIG, streams[0]) != ptr); /* its home maps more, and does not wait */
+    check_calls(&before, (order_calls){.queried = 1});
+    CHECK(take(BIG, streams[1]) == ptr); /* where it was freed, at once */
     check_calls(&before, (order_calls){0});
+    CHECK(stats_now().shared_bytes == 0 && stats_now().served_waited == 0);
     use(streams[1], ptr, BIG, 2);
     give(ptr);
-    CHECK(take(BIG, streams[0]) == ptr); /* and ordered for stream 0 */
-    check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
-    CHECK(stats_now().served_same_stream == 1 && stats_now().served_waited == 1);
+    wait_for(streams[1]);
+    CHECK(take(BIG, streams[0]) == ptr);
+    CHECK(stats_now().shared_bytes == 0 && stats_now().served_idle == 2);
     check_owned(streams[0], ptr, BIG);
-    give_on(ptr, streams[3]); /* a stream that is new here */
-    CHECK(take(BIG, streams[3]) == ptr);
-    give(ptr);
 }
 
-CASE_WITH(one_is_another_name_of_the_default_stream, set_up_streams("64MiB")) {
-    const ashlar_stream legacy = (ashlar_stream)1;
-    order_calls before = order_calls_now();
-    unsigned char *ptr = take(BIG, legacy);
-    give(ptr);
-    CHECK(take(BIG, NULL) == ptr);
-    give_on(ptr, NULL);
-    CHECK(take(BIG, legacy) == ptr);
-    give_on(ptr, legacy);
-    CHECK(take(BIG, NULL) == ptr);
-    CHECK(stats_now().served_same_stream == 3);
-    check_calls(&before, (order_calls){0});
-    give(ptr);
-    CHECK(take(BIG, streams[0]) == ptr); /* any other handle is another stream */
-    check_calls(&before, (order_calls){.created = 1, .recorded = 1, .waited = 1});
-    give(ptr);
-}
-
-CASE_WITH(the_rest_of_a_waited_block_stays_the_old_streams, set_up_streams("64MiB")) {
-    unsigned char *ptr = take(2 * BIG, streams[0]);
-    use(streams[0], ptr, 2 * BIG, 1);
-    give(ptr);
-    CHECK(take(BIG, streams[1]) == ptr);
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[0]) == ptr + BIG); /* no wait for stream 0 */
-    check_calls(&before, (order_calls){0});
-    CHECK(stats_now().served_same_stream == 1);
-    check_owned(streams[1], ptr, BIG);
-    check_owned(streams[0], ptr + BIG, BIG);
-}
-
-CASE_WITH(one_event_per_stream_serves_for_good, set_up_streams("64MiB")) {
-    order_calls before = order_calls_now();
-    unsigned char *ptr = take(BIG, streams[0]);
-    for (int i = 1; i <= 40; i++) {
-        use(streams[(i - 1) % STREAMS], ptr, BIG, (unsigned char)i);
+CASE_WITH(a_few_events_per_stream_serve_for_good, set_up_streams("16MiB")) {
+    enum { EVENTS = 2 * ASHLAR_EVENTS_MAX, ROUNDS = 4 * EVENTS };
+    const size_t created = CALLS(event_create);
+    unsigned char *ptr = take(ALL, streams[0]);
+    for (int i = 1; i <= ROUNDS; i++) {
+        use(streams[(i - 1) % 2], ptr, ALL, (unsigned char)i);
         give(ptr);
-        CHECK(take(BIG, streams[i % STREAMS]) == ptr);
+        CHECK(take(ALL, streams[i % 2]) == ptr);
+        check_ordered(streams[i % 2], ptr, ALL);
     }
-    check_calls(&before, (order_calls){.created = STREAMS, .recorded = 40, .waited = 40});
-    CHECK(stats_now().events_recorded == 40 && stats_now().served_waited == 40);
-    check_owned(streams[0], ptr, BIG);
+    CHECK(CALLS(event_create) - created <= EVENTS);
+    CHECK(stats_now().served_waited == ROUNDS);
+    check_owned(streams[0], ptr, ALL);
     give(ptr);
-    const size_t destroyed = CALLS(event_destroy);
+    const size_t made = CALLS(event_create) - created, destroyed = CALLS(event_destroy);
     tear_down();
-    CHECK_ZU(CALLS(event_destroy) - destroyed, STREAMS);
+    CHECK_ZU(CALLS(event_destroy) - destroyed, made);
 }
+
+/* ---- contexts ---- */
 
 CASE(events_are_recorded_on_the_allocators_own_device) {
     ashlar_device *second = NULL;
@@ -232,9 +212,9 @@ CASE(events_are_recorded_on_the_allocators_own_device) {
         REQUIRE(ashlar_stream_create(second, &theirs[i]) == ASHLAR_OK);
     }
     CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program works with the first */
-    CHECK(ashlar_alloc(other, BIG, theirs[0], &ptr) == ASHLAR_OK);
+    CHECK(ashlar_alloc(other, ALL, theirs[0], &ptr) == ASHLAR_OK);
     CHECK(ashlar_free(other, ptr) == ASHLAR_OK);
-    CHECK(ashlar_alloc(other, BIG, theirs[1], &again) == ASHLAR_OK);
+    CHECK(ashlar_alloc(other, ALL, theirs[1], &again) == ASHLAR_OK);
     CHECK(ptr == again);
     cu_context context = NULL, none = NULL;
     CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
@@ -248,8 +228,8 @@ CASE(events_are_recorded_on_the_allocators_own_device) {
 static void check_destroy_with_failing_switch(uint64_t n) {
     cu_context context = NULL;
     REQUIRE(set_up_streams("16MiB"));
-    give(take(BIG, streams[0]));
-    give(take(BIG, streams[1]));
+    give(take(ALL, streams[0]));
+    CHECK(take(ALL, streams[1]) != NULL);
     const size_t destroyed = CALLS(event_destroy);
     CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program's own context */
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);

@@ -17,7 +17,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { PIECE_MIB = 2, THREADS = 4 };
+enum { PIECE_MIB = 16, THREADS = 4 }; /* a block that has a piece of the driver's to itself */
 
 static ashlar_driver *driver;
 static ashlar_frees *frees;
@@ -87,13 +87,13 @@ static void give(void *ptr) {
 
 CASE_WITH(blocks_share_a_piece_of_the_drivers, set_up("")) {
     const size_t calls = MEMORY_CALLS();
-    char *a = take(1000), *b = take(MIB);
+    char *a = take(1000), *b = take(MIB / 2);
     memset(a, 1, 1000);
-    memset(b, 2, MIB);
+    memset(b, 2, MIB / 2);
     CHECK(a[999] == 1 && b[0] == 2);
     CHECK_ZU(MEMORY_CALLS(), calls + 1);
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 1);
-    CHECK_ZU(ashlar__soft_state.host_blocks.items[0]->bytes, PIECE_MIB * MIB);
+    CHECK_ZU(ashlar__soft_state.host_blocks.items[0]->bytes, 2 * MIB);
     give(a);
     give(b);
     CHECK_ZU(MEMORY_CALLS(), calls + 1);
@@ -156,14 +156,15 @@ CASE(without_the_wait_it_is_overwritten) {
 }
 
 CASE_WITH(the_host_waits_only_where_memory_is_wanted, set_up("")) {
-    void *half[2] = {take(MIB), take(MIB)};
+    enum { HALF = PIECE_MIB / 2 };
+    void *half[2] = {take(HALF * MIB), take(HALF * MIB)};
     const size_t waits = WAITS();
     give(half[0]);
     give(half[1]);
     CHECK_ZU(WAITS(), waits);
-    half[0] = take(MIB);
+    half[0] = take(HALF * MIB);
     CHECK_ZU(WAITS(), waits + 1);
-    half[1] = take(MIB); /* the wait was for both */
+    half[1] = take(HALF * MIB); /* the wait was for both */
     CHECK_ZU(WAITS(), waits + 1);
     give(half[0]);
     give(half[1]);
@@ -223,7 +224,7 @@ static void run_rounds(void) {
     for (int i = 0; i < 3; i++) {
         void *block[3] = {NULL};
         for (size_t j = 0; j < 3; j++) {
-            const ashlar_status status = ashlar__frees_alloc(frees, (1 + j) * MIB, &block[j]);
+            const ashlar_status status = ashlar__frees_alloc(frees, (1 + j) * 6 * MIB, &block[j]);
             CHECK(status == ASHLAR_OK || block[j] == NULL);
         }
         for (size_t j = 0; j < 3; j++) {
@@ -273,8 +274,8 @@ CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     char *block = take(1000);
     CHECK(!ashlar__frees_answer_host(&foreign, &result));
     CHECK(ashlar__frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
-    CHECK(ashlar__frees_answer_host(block + PIECE_MIB * MIB - 1, &result));
-    CHECK(!ashlar__frees_answer_host(block + PIECE_MIB * MIB, &result));
+    CHECK(ashlar__frees_answer_host(block + 2 * MIB - 1, &result));
+    CHECK(!ashlar__frees_answer_host(block + 2 * MIB, &result));
     CHECK(ashlar__frees_answer_host(block, &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
     CHECK(ashlar__frees_give_back(frees));

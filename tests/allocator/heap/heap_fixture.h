@@ -1,28 +1,42 @@
 /*
- * heap_fixture.h - a heap of its own on a software device, with two streams' orders that no driver
- * knows, so that a case sets their ticks as it likes. A case can run on both back ends of the
- * range: CASE_BOTH(name).
+ * heap_fixture.h - a heap of its own on a software device, with two streams' states, which it also
+ * checks for what they say about each other. A case that needs no driver sets their numbers as it
+ * likes. A case can run on both back ends of the range: CASE_BOTH(name).
  */
 #ifndef ASHLAR_HEAP_FIXTURE_H
 #define ASHLAR_HEAP_FIXTURE_H
 
 #include "tests/allocator/device/device_fixture.h"
 
-#include "allocator/heap/heap.h"
+#include "allocator/heap/away.h"
+#include "allocator/heap/heap_impl.h"
 
-#define UNIT (512 * KIB) /* four of them fill the first chunk */
+#define H ASHLAR_HANDLE_BYTES
 
 static ashlar_driver_client client;
 static ashlar_heap heap;
-static ashlar_stream_state order_a, order_b;
+static ashlar_stream_state state_a, state_b;
+static uint64_t events_recorded;
 static bool use_segments; /* the back end */
-
-#define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
 
 static inline void tear_down_heap(void) {
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
+    CHECK(ashlar__away_check(&heap) == ASHLAR_OK);
+    for (ashlar_block *block = ashlar__heap_first(&heap); block != NULL;
+         block = ashlar__heap_next(block)) {
+        ashlar__away_drop_uses(block);
+    }
     ashlar__heap_finish(&heap);
+    ashlar__stream_state_finish(&state_a, &client);
+    ashlar__stream_state_finish(&state_b, &client);
     tear_down_device();
+}
+
+static inline void init_state(ashlar_stream_state *state, ashlar_stream stream) {
+    *state = (ashlar_stream_state){.stream = stream};
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        state->zones[kind].owner = state;
+    }
 }
 
 static inline bool set_up_heap(const char *spec) {
@@ -30,112 +44,93 @@ static inline bool set_up_heap(const char *spec) {
         return false;
     }
     client = (ashlar_driver_client){.device = device};
-    order_a = (ashlar_stream_state){.recorded = 100};
-    order_b = (ashlar_stream_state){.recorded = 100};
-    return ashlar__heap_init(&heap, &client, KIND) == ASHLAR_OK && check_at_end(tear_down_heap);
+    events_recorded = 0;
+    init_state(&state_a, streams[0]);
+    init_state(&state_b, streams[1]);
+    return ashlar__heap_init(&heap, &client,
+                             use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL, 0,
+                             &events_recorded) == ASHLAR_OK &&
+           check_at_end(tear_down_heap);
 }
 
 static inline void check_heap(void) {
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    CHECK_ZU(heap.used_bytes + heap.free_bytes, heap.range.mapped_bytes);
+    CHECK(ashlar__away_check(&heap) == ASHLAR_OK);
+    CHECK_ZU(free_memory_of(device), device->info.total_bytes - heap.range.mapped_bytes);
 }
 
-/* Cut `bytes` off a free block for `state`. */
-static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_stream_state *state) {
+/* Have a state say that `recorded` events were recorded on its stream, `completed` of them over. */
+static inline void set_events(ashlar_stream_state *state, uint64_t recorded, uint64_t completed) {
+    state->recorded = recorded;
+    state->completed = completed;
+}
+
+/* The best gap for `bytes` in the stream's zone, in a new window if there is none. */
+static inline ashlar_block *gap_for(ashlar_stream_state *state, size_t bytes) {
+    ashlar_zone *zone = ashlar__zone_of(state, bytes);
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    if (gap == NULL) {
+        CHECK(ashlar__heap_add_window(&heap, zone, bytes) == ASHLAR_OK);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    }
+    CHECK(gap != NULL && gap->window->zone == zone);
+    return gap;
+}
+
+/* Take the front of a gap behind which memory is mapped. */
+static inline ashlar_block *cut(ashlar_block *gap, size_t bytes) {
     const size_t used = heap.used_bytes;
-    CHECK(ashlar__heap_take(&heap, block, bytes) == ASHLAR_OK);
-    CHECK_ZU(block->bytes, bytes);
+    ashlar_stream_state *owner = gap->window->zone->owner;
+    CHECK(ashlar__heap_take(&heap, gap, bytes) == ASHLAR_OK);
+    CHECK_ZU(gap->bytes, bytes);
     CHECK_ZU(heap.used_bytes, used + bytes);
-    block->stream_state = state;
-    block->requested = bytes;
-    check_heap();
+    gap->stream_state = owner;
+    gap->requested = bytes;
+    return gap;
+}
+
+/* A block of the stream's zone as an allocator takes it: the lowest best fit, memory behind it. */
+static inline ashlar_block *take_from(ashlar_stream_state *state, size_t bytes, unsigned may) {
+    ashlar_block *gap = gap_for(state, bytes);
+    const ashlar_status status = ashlar__heap_back(&heap, gap, bytes, may);
+    return status == ASHLAR_OK ? cut(gap, bytes) : NULL;
+}
+
+static inline ashlar_block *take(ashlar_stream_state *state, size_t bytes) {
+    ashlar_block *block = take_from(state, bytes, ASHLAR_MAY_CREATE);
+    CHECK(block != NULL);
     return block;
 }
 
-/* Map memory so that there is a free block of `bytes` for `state`. */
-static inline ashlar_block *grow(size_t bytes, ashlar_stream_state *state) {
-    ashlar_block *block = NULL;
-    CHECK(ashlar__heap_grow(&heap, state, bytes, &block) == ASHLAR_OK);
-    CHECK(block != NULL && block->bytes >= bytes);
-    check_heap();
-    return block;
-}
-
-/* Fill the first 2 MiB with four live blocks of order_a. */
-static inline void fill_four(ashlar_block *blocks[4]) {
-    ashlar_block *rest = grow(4 * UNIT, &order_a);
-    for (int i = 0; i < 4; i++) {
-        blocks[i] = cut(rest, UNIT, &order_a);
-        rest = blocks[i]->next;
-    }
-    CHECK(rest == NULL);
-}
-
-static inline void put(ashlar_block *block, ashlar_stream_state *state, uint64_t tick) {
+/* Free a block whose last use is queued on its zone's owner. */
+static inline void put(ashlar_block *block) {
     const size_t used = heap.used_bytes, bytes = block->bytes;
-    ashlar__heap_put(&heap, block, state, tick);
+    ashlar__heap_put(&heap, block);
     CHECK_ZU(heap.used_bytes, used - bytes);
-    check_heap();
 }
 
-/* Where memory starts: not at 0 in a range of segments. */
-static inline size_t origin(void) {
-    const ashlar_block *block = heap.first;
-    while (block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED) {
-        block = block->next;
-    }
-    return block != NULL ? block->offset : 0;
+/* Free a block that no queued work uses. */
+static inline void put_past(ashlar_block *block) {
+    ashlar__heap_put_stamped(&heap, block, 0);
 }
 
-/* The block that starts at unit `idx`, NULL where none does. */
-static inline ashlar_block *block_at(size_t idx) {
-    const size_t offset = origin() + idx * UNIT;
-    ashlar_block *block = heap.first;
+/* The gap that begins at `offset` in the windows of a zone; NULL: none does. */
+static inline ashlar_block *gap_at(size_t offset) {
+    const ashlar_block *found = ashlar__heap_find(&heap, offset);
+    ashlar_block *block = found != NULL ? found->window->first : NULL;
     while (block != NULL && block->offset != offset) {
         block = block->next;
     }
-    return block;
+    return block != NULL && block->state == ASHLAR_BLOCK_FREE ? block : NULL;
 }
 
-/* Units [first, first + count) are one free block stamped (order, tick). */
-static inline bool is_free_run(size_t first, size_t count, const ashlar_stream_state *state,
-                               uint64_t tick) {
-    const ashlar_block *block = block_at(first);
-    return block != NULL && block->state == ASHLAR_BLOCK_FREE && block->bytes == count * UNIT &&
-           block->stream_state == state && block->tick == tick;
+/* The stream's only window for blocks of `bytes`. */
+static inline ashlar_window *window_of(ashlar_stream_state *state, size_t bytes) {
+    ashlar_window *w = ashlar__zone_of(state, bytes)->windows;
+    CHECK(w != NULL && w->next == NULL);
+    return w;
 }
 
-/*
- * Live blocks of `units` units each, of order_a, in a heap that grew for each of them: with
- * units a multiple of four, every block is a chunk.
- */
-static inline void fill(ashlar_block **blocks, size_t count, size_t units) {
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = cut(grow(units * UNIT, &order_a), units * UNIT, &order_a);
-    }
-}
-
-/* Free a block whose last use is over. */
-static inline void put_idle(ashlar_block *block) {
-    order_a.completed = 1;
-    put(block, &order_a, 0);
-}
-
-static inline void trim(size_t target) {
-    CHECK(ashlar__heap_trim(&heap, target) == ASHLAR_OK);
-    check_heap();
-}
-
-/* Blocks in state UNMAPPED. */
-static inline size_t holes(void) {
-    size_t count = 0;
-    for (const ashlar_block *block = heap.first; block != NULL; block = block->next) {
-        count += block->state == ASHLAR_BLOCK_UNMAPPED;
-    }
-    return count;
-}
-
-#define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
 #define CASE_BOTH_WITH(test, set_up) \
     CASE_TWICE_WITH(test, test##_in_segments, &use_segments, set_up)
 

@@ -1,348 +1,461 @@
 /*
- * test_heap.c - splitting, merging under every pair of stamps, growing and sweeping.
+ * test_heap.c - windows and zones, gaps with and without memory, taking from them and putting back.
  */
 #include "tests/allocator/heap/heap_fixture.h"
 
-static ashlar_block *blocks[4];
+static ashlar_block *blocks[6];
+
+/* Blocks of `bytes` each, side by side at the front of the stream's window. */
+static void take_row(ashlar_stream_state *state, size_t count, size_t bytes) {
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = take(state, bytes);
+        CHECK_ZU(blocks[i]->offset, blocks[0]->offset + i * bytes);
+    }
+    check_heap();
+}
+
+/* ---- windows and zones ---- */
 
 CASE_BOTH_WITH(a_new_heap_is_empty, set_up_heap("memory=16MiB")) {
-    CHECK(heap.first == NULL && heap.last == NULL && ashlar__free_bins_is_empty(&heap.idle));
-    CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
+    ashlar_heap_piece piece = {0};
+    CHECK(ashlar__heap_first(&heap) == NULL && !ashlar__heap_next_piece(&heap, &piece));
+    CHECK(ashlar__heap_find(&heap, 0) == NULL && !ashlar__heap_is_mapped(&heap, 0));
+    CHECK_ZU(heap.used_bytes + heap.range.mapped_bytes + ashlar__heap_free_bytes(&heap), 0);
 }
 
-CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
-    REQUIRE(set_up_heap("memory=16MiB"));
-    fill_four(blocks);
-    put(blocks[1], &order_b, 7);
-    put(blocks[2], &order_b, 9);
-    ashlar_block *front = cut(block_at(1), 512, &order_a); /* of the two, merged */
-    CHECK_ZU(front->offset, origin() + UNIT);
-    CHECK(front->prev == blocks[0] && front->next->prev == front);
-    const ashlar_block *rest = front->next;
-    CHECK_ZU(rest->offset, origin() + UNIT + 512);
-    CHECK_ZU(rest->bytes, 2 * UNIT - 512);
-    CHECK(rest->stream_state == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
-    CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
-    CHECK(ashlar__free_bins_has(&order_b.free, rest));
-    CHECK(!ashlar__free_bins_has(&order_b.free, front));
-    CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == front);
-}
-
-CASE_BOTH_WITH(a_cached_block_counts_as_used_until_it_is_put_back, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    blocks[1]->requested = 0;
+CASE_WITH(a_window_is_one_gap_without_memory, set_up_heap("memory=64MiB")) {
+    const uint64_t calls = client.calls;
+    const ashlar_block *gap = gap_for(&state_a, 1 * MIB);
+    CHECK_ZU(gap->offset, 0);
+    CHECK_ZU(gap->bytes, 128 * MIB); /* all of the device's memory, twice */
+    CHECK_ZU(gap->holes, 128 * MIB / H);
+    CHECK_ZU(ashlar__heap_missing(&heap, gap, 3 * H + 512), 4 * H);
+    CHECK_ZU(heap.range.mapped_bytes, 0);
+    CHECK(client.calls == calls && gap->window->zone == &state_a.zones[ASHLAR_ZONE_LARGE]);
     check_heap();
-    CHECK_ZU(heap.used_bytes, 4 * UNIT);
-    CHECK(ashlar__page_map_get(&heap.map, origin() + UNIT) == blocks[1]);
-    put(blocks[2], &order_a, 7); /* does not merge with it */
-    CHECK(is_free_run(2, 1, &order_a, 7));
-    put(blocks[1], &order_a, 5);
-    CHECK(is_free_run(1, 2, &order_a, 7));
 }
 
-CASE_WITH(blocks_lie_on_two_cache_lines_at_most, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    for (int i = 0; i < 4; i++) {
-        const uintptr_t start = (uintptr_t)blocks[i], last = start + sizeof *blocks[i] - 1;
-        CHECK(last / 64 - start / 64 <= 1);
-        CHECK(start % 16 == 0);
+CASE_BOTH_WITH(small_and_large_blocks_lie_in_zones_of_their_own, set_up_heap("memory=256MiB")) {
+    const ashlar_block *small = take(&state_a, ASHLAR_SC_MAX_BYTES);
+    const ashlar_block *large = take(&state_a, ASHLAR_SC_MAX_BYTES + 512);
+    const ashlar_block *other = take(&state_b, 512);
+    CHECK(small->window->zone == &state_a.zones[ASHLAR_ZONE_SMALL]);
+    CHECK(large->window->zone == &state_a.zones[ASHLAR_ZONE_LARGE]);
+    CHECK(other->window->zone == &state_b.zones[ASHLAR_ZONE_SMALL]);
+    CHECK_ZU(heap.window_count, 3);
+    if (!use_segments) {
+        CHECK_ZU(ashlar__zone_mapped_bytes(&heap, large->window->zone), H);
     }
-    CHECK((uintptr_t)blocks[0] % 64 == 0); /* the first of its chunk */
-}
-
-CASE_BOTH_WITH(a_block_taken_whole_leaves_no_rest, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    put(blocks[1], &order_b, 7);
-    cut(blocks[1], UNIT, &order_a);
-    CHECK(ashlar__free_bins_is_empty(&order_b.free));
-    CHECK(blocks[1]->next == blocks[2]);
-    CHECK_ZU(heap.free_bytes, 0);
-}
-
-/* ---- merging ---- */
-
-typedef struct stamp {
-    ashlar_stream_state *stream_state;
-    uint64_t tick;
-} stamp;
-
-static bool is_past(stamp s) {
-    return s.stream_state == NULL || s.stream_state->completed > s.tick;
-}
-
-/* The header's rule, written down once more: true and *out where the two may become one. */
-static bool may_merge(stamp x, stamp y, stamp *out) {
-    if (is_past(x) && is_past(y)) {
-        *out = (stamp){NULL, 0};
-        return true;
-    }
-    if (is_past(x) != is_past(y)) {
-        *out = is_past(x) ? y : x;
-        return true;
-    }
-    *out = (stamp){x.stream_state, x.tick > y.tick ? x.tick : y.tick};
-    return x.stream_state == y.stream_state;
-}
-
-/* Free units 1 and 2 stamped x and y, the `first` of them first. */
-static void check_pair(stamp x, stamp y, int first) {
-    REQUIRE(set_up_heap("memory=16MiB"));
-    fill_four(blocks);
-    order_a.completed = 2;
-    stamp merged;
-    const stamp stamps[2] = {x, y};
-    put(blocks[1 + first], stamps[first].stream_state, stamps[first].tick);
-    put(blocks[2 - first], stamps[1 - first].stream_state, stamps[1 - first].tick);
-    if (may_merge(x, y, &merged)) {
-        CHECK(is_free_run(1, 2, merged.stream_state, merged.tick));
-        CHECK(block_at(2) == NULL);
-    } else {
-        CHECK(is_free_run(1, 1, x.stream_state, x.tick));
-        CHECK(is_free_run(2, 1, y.stream_state, y.tick));
-    }
-    CHECK(heap.last == blocks[3]);
-    tear_down_heap();
-}
-
-CASE(neighbours_merge_only_where_their_stamps_have_a_common_one) {
-    /* order_a has completed recording 2: its tick 1 is past, its ticks 2 and 3 are not. */
-    const stamp stamps[] = {
-        {&order_a, 1}, {&order_a, 2}, {&order_a, 3}, {&order_b, 0}, {&order_b, 8}};
-    for (size_t i = 0; i < 5; i++) {
-        for (size_t k = 0; k < 5; k++) {
-            check_pair(stamps[i], stamps[k], 0);
-            check_pair(stamps[i], stamps[k], 1);
-        }
-    }
-}
-
-CASE_BOTH(a_use_that_has_passed_since_yields_to_the_other) {
-    for (int upper = 0; upper < 2; upper++) {
-        REQUIRE(set_up_heap("memory=16MiB"));
-        fill_four(blocks);
-        put(blocks[1 + upper], &order_a, 5);
-        order_a.completed = 6; /* known now; the block still waits in order_a's bins */
-        put(blocks[2 - upper], &order_b, 8);
-        CHECK(is_free_run(1, 2, &order_b, 8));
-        CHECK(ashlar__free_bins_is_empty(&order_a.free));
-        tear_down_heap();
-    }
-}
-
-CASE_BOTH_WITH(two_past_uses_make_an_idle_block, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    order_a.completed = 6;
-    order_b.completed = 4;
-    put(blocks[1], &order_a, 5);
-    CHECK(is_free_run(1, 1, NULL, 0));
-    put(blocks[2], &order_b, 3);
-    CHECK(is_free_run(1, 2, NULL, 0));
-    CHECK(ashlar__free_bins_has(&heap.idle, block_at(1)));
-}
-
-CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
-    /* Units 0 and 3 are order_a's; between them two of order_b, past when unit 2 or 1 comes. */
-    for (int upper = 0; upper < 2; upper++) {
-        REQUIRE(set_up_heap("memory=16MiB"));
-        fill_four(blocks);
-        put(blocks[upper ? 3 : 0], &order_a, 3);
-        put(blocks[upper ? 2 : 1], &order_b, 4);
-        CHECK(is_free_run(upper ? 3 : 0, 1, &order_a, 3));
-        order_b.completed = 5;
-        put(blocks[upper ? 1 : 2], &order_a, 6);
-        CHECK(is_free_run(upper ? 1 : 0, 3, &order_a, 6));
-        tear_down_heap();
-    }
-}
-
-CASE_BOTH_WITH(a_block_between_two_streams_joins_one_of_them, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    put(blocks[0], &order_a, 3);
-    put(blocks[2], &order_b, 4);
-    order_b.completed = 1;
-    put(blocks[1], &order_b, 0); /* past: it may go to either */
-    CHECK(is_free_run(0, 2, &order_a, 3));
-    CHECK(is_free_run(2, 1, &order_b, 4));
-}
-
-CASE_BOTH(everything_freed_is_one_block_again) {
-    static const int states[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-        REQUIRE(set_up_heap("memory=16MiB"));
-        fill_four(blocks);
-        for (int k = 0; k < 4; k++) {
-            put(blocks[states[i][k]], &order_a, (uint64_t)k);
-        }
-        CHECK(is_free_run(0, 4, &order_a, 3));
-        CHECK(block_at(0) == heap.last);
-        tear_down_heap();
-    }
-}
-
-/* Whoever walks the blocks goes on from there. */
-CASE_BOTH(what_is_merged_is_the_lowest_block) {
-    static const int states[][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-        REQUIRE(set_up_heap("memory=16MiB"));
-        fill_four(blocks);
-        for (int k = 0; k < 3; k++) {
-            put(blocks[states[i][k]], &order_a, 7);
-        }
-        CHECK(is_free_run(0, 3, &order_a, 7) && block_at(0) == blocks[0]);
-        CHECK(blocks[0]->next == blocks[3] && blocks[3]->prev == blocks[0]);
-        CHECK(blocks[0] == (use_segments ? heap.first->next : heap.first));
-        CHECK(heap.last == blocks[3]);
-        tear_down_heap();
-    }
-}
-
-/* While busy on two streams, neighbours are not merged. */
-CASE_BOTH_WITH(a_sweep_goes_on_behind_what_it_has_merged, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    for (int i = 0; i < 4; i++) {
-        put(blocks[i], i % 2 == 0 ? &order_a : &order_b, 3);
-    }
-    order_b.completed = 4;
-    ashlar__heap_sweep(&heap); /* unit 1 is the first one that is past, and goes to unit 0 */
-    CHECK(is_free_run(0, 4, &order_a, 3));
-    order_a.completed = 4;
-    ashlar__heap_sweep(&heap);
-    CHECK(is_free_run(0, 4, NULL, 0));
-}
-
-/* ---- growing ---- */
-
-CASE(growth_extends_a_last_block_that_the_stream_may_use) {
-    for (int who = 0; who < 3; who++) { /* the stream's own, another's but past, idle */
-        REQUIRE(set_up_heap("memory=16MiB"));
-        fill_four(blocks);
-        ashlar_stream_state *const owner = who == 0 ? &order_a : &order_b;
-        put(blocks[3], owner, 5);
-        owner->completed = who == 0 ? 0 : 6;
-        if (who == 2) {
-            ashlar__heap_sweep(&heap);
-        }
-        const ashlar_block *grown = grow(5 * UNIT, &order_a);
-        CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT); /* one unit was there: 4 more do */
-        CHECK_ZU(grown->offset, 3 * UNIT);
-        CHECK_ZU(grown->bytes, 5 * UNIT);
-        CHECK(grown->stream_state == (who == 0 ? owner : NULL) &&
-              grown->tick == (who == 0 ? 5 : 0));
-        tear_down_heap();
-    }
-}
-
-CASE_WITH(growth_leaves_a_last_block_of_another_stream_alone, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    put(blocks[3], &order_b, 5);
-    const ashlar_block *grown = grow(5 * UNIT, &order_a);
-    CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
-    CHECK_ZU(grown->offset, 4 * UNIT);
-    CHECK(grown->stream_state == NULL && grown->tick == 0);
-    CHECK(is_free_run(3, 1, &order_b, 5));
-}
-
-CASE_WITH(growth_goes_above_a_live_last_block, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    const ashlar_block *grown = grow(1, &order_a);
-    CHECK_ZU(grown->offset, 4 * UNIT);
-    CHECK_ZU(grown->bytes, 4 * UNIT);
-    CHECK(grown->prev == blocks[3] && blocks[3]->next == grown && grown->next == NULL);
-}
-
-CASE_BOTH_WITH(growth_that_fails_changes_nothing, set_up_heap("memory=4MiB")) {
-    ashlar_block *out = NULL;
-    ashlar__host_fail_at(1);
-    CHECK_FAILS(ashlar__heap_grow(&heap, &order_a, 1, &out), ASHLAR_EHOSTMEM, "block descriptors");
-    CHECK(heap.first == NULL && out == NULL);
-    fill_four(blocks);
-    put(blocks[3], &order_a, 1);
-    CHECK(ashlar__heap_grow(&heap, &order_a, 6 * UNIT, &out) == ASHLAR_ENOMEM);
-    CHECK(out == NULL);
-    CHECK(is_free_run(3, 1, &order_a, 1));
-    CHECK_ZU(heap.free_bytes, UNIT);
-}
-
-/* ---- sweeping and finding ---- */
-
-CASE_BOTH_WITH(a_sweep_makes_past_blocks_idle_and_merges_them, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    put(blocks[0], &order_a, 1);
-    put(blocks[1], &order_b, 2);
-    put(blocks[3], &order_b, 5);
-    order_a.completed = 2;
-    order_b.completed = 3;
-    ashlar__heap_sweep(&heap);
     check_heap();
-    CHECK(is_free_run(0, 2, NULL, 0));
-    CHECK(is_free_run(3, 1, &order_b, 5)); /* still in use */
-    order_b.completed = 6;
-    put(blocks[2], &order_a, 1);
-    CHECK(is_free_run(0, 4, NULL, 0));
-    ashlar__heap_sweep(&heap);
-    CHECK(is_free_run(0, 4, NULL, 0));
-    CHECK(ashlar__free_bins_is_empty(&order_a.free) && ashlar__free_bins_is_empty(&order_b.free));
 }
 
-CASE_BOTH_WITH(every_offset_is_found_in_its_block, set_up_heap("memory=16MiB")) {
-    fill_four(blocks);
-    for (size_t i = 0; i < 4; i++) {
-        CHECK(ashlar__heap_find(&heap, origin() + i * UNIT) == blocks[i]);
-        CHECK(ashlar__heap_find(&heap, origin() + i * UNIT + 1) == blocks[i]);
-        CHECK(ashlar__heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
+CASE_WITH(the_more_windows_there_are_the_smaller_is_the_next, set_up_heap("memory=1GiB")) {
+    static ashlar_stream_state many[66];
+    for (size_t i = 0; i < 66; i++) {
+        init_state(&many[i], NULL);
+        const ashlar_block *gap = gap_for(&many[i], 20 * MIB);
+        CHECK_ZU(gap->bytes, (i < 4 ? 2048 : i < 64 ? 256 : 20) * MIB); /* 20: more than 1/64 */
     }
-    CHECK(ashlar__heap_find(&heap, origin() + 4 * UNIT) == NULL);
+    const ashlar_block *small = gap_for(&many[65], 512);
+    CHECK_ZU(small->bytes, 16 * MIB);
+    check_heap();
 }
 
-/* ---- host memory ---- */
-
-CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=16MiB")) {
-    ashlar_block *block = grow(4 * UNIT, &order_a);
-    for (int n = 1; n <= 2; n++) { /* the leaf of the page map; the node of the rest */
-        if (n == 2) {
-            heap.spare_count = 0; /* as if the chunk were used up */
-        }
-        ashlar__host_fail_at(1);
-        CHECK_FAILS(ashlar__heap_take(&heap, block, UNIT), ASHLAR_EHOSTMEM,
-                    n == 1 ? "leaf" : "block descriptors");
-        CHECK(is_free_run(0, 4, NULL, 0));
-        CHECK_ZU(heap.used_bytes, 0);
+CASE_WITH(a_zones_next_window_is_at_least_twice_as_large, set_up_heap("memory=64MiB")) {
+    static const size_t sizes[] = {128, 256, 512, 1024, 128}; /* the last is what is left */
+    ashlar_zone *zone = &state_a.zones[ASHLAR_ZONE_LARGE];
+    size_t offset = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CHECK(ashlar__heap_add_window(&heap, zone, 1 * MIB) == ASHLAR_OK);
+        CHECK_ZU(zone->windows->offset, offset);
+        CHECK_ZU(zone->windows->bytes, sizes[i] * MIB);
+        offset += sizes[i] * MIB;
         check_heap();
-        CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     }
-    cut(block, UNIT, &order_a);
+    CHECK_FAILS(ashlar__heap_add_window(&heap, zone, 1025 * MIB), ASHLAR_ENOMEM,
+                "1075838976 bytes exceed the reserved address range");
+    CHECK_FAILS(ashlar__heap_add_window(&heap, zone, SIZE_MAX), ASHLAR_ENOMEM, "too many");
+    CHECK_ZU(heap.window_count, 5);
 }
 
-CASE_BOTH_WITH(the_last_spare_node_is_used_before_more_are_fetched, set_up_heap("memory=16MiB")) {
-    ashlar_block *block = grow(4 * UNIT, &order_a);
-    CHECK(ashlar__page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
+CASE_WITH(where_no_addresses_are_left_an_empty_window_changes_hands, set_up_heap("memory=64MiB")) {
+    ashlar_zone *a = &state_a.zones[ASHLAR_ZONE_LARGE], *b = &state_b.zones[ASHLAR_ZONE_LARGE];
+    for (int i = 0; i < 5; i++) {
+        CHECK(ashlar__heap_add_window(&heap, a, 1 * MIB) == ASHLAR_OK);
+    }
+    take(&state_a, 1 * MIB); /* in the lowest window, of 128 MiB */
+    CHECK_ZU(gap_for(&state_b, 100 * MIB)->offset, 1920 * MIB); /* the other one of 128 */
+    CHECK_ZU(gap_for(&state_b, 129 * MIB)->offset, 128 * MIB);
+    check_heap();
+    CHECK(b->windows->next->next == NULL && heap.window_count == 5);
+    CHECK(ashlar__heap_add_window(&heap, b, 1025 * MIB) == ASHLAR_ENOMEM);
+    gap_for(&state_b, 500 * MIB);
+    gap_for(&state_b, 1000 * MIB);
+    CHECK(a->windows->next == NULL); /* where its block is */
+    CHECK(ashlar__heap_add_window(&heap, &state_b.zones[ASHLAR_ZONE_SMALL], 512) == ASHLAR_OK);
+    check_heap();
+}
+
+CASE_WITH(a_request_larger_than_a_share_gets_a_window_of_its_size, set_up_heap("memory=64MiB")) {
+    CHECK_ZU(gap_for(&state_a, 128 * MIB + 1)->bytes, 130 * MIB);
+    CHECK_ZU(gap_for(&state_b, 2048 * MIB - 130 * MIB)->bytes, 1918 * MIB); /* all there is */
+    check_heap();
+}
+
+CASE_BOTH_WITH(a_window_without_host_memory_changes_nothing, set_up_heap("memory=256MiB")) {
+    ashlar_zone *zone = &state_a.zones[ASHLAR_ZONE_LARGE];
+    static const char *const what[] = {"block descriptors", "window of", "segment of"};
+    for (unsigned long n = 1; n <= 2; n++) {
+        HOST_FAILS_AT(1, CHECK_FAILS(ashlar__heap_add_window(&heap, zone, 1 * MIB), ASHLAR_EHOSTMEM,
+                                     what[n == 1         ? 0
+                                          : use_segments ? 2
+                                                         : 1]));
+        CHECK(heap.windows == NULL && heap.zones == NULL && zone->windows == NULL);
+        CHECK(ashlar__free_bins_is_empty(&zone->gaps) && heap.range.next_offset == 0);
+        check_heap();
+        CHECK(ashlar__heap_reserve_nodes(&heap, 1) == ASHLAR_OK);
+    }
+    take(&state_a, 1 * MIB);
+}
+
+/* ---- segments ---- */
+
+static bool set_up_segments(const char *spec) {
+    use_segments = true;
+    const bool is_set_up = set_up_heap(spec);
+    use_segments = false;
+    return is_set_up;
+}
+
+CASE_WITH(a_segment_is_a_few_blocks_of_the_size_asked_for, set_up_segments("memory=256MiB")) {
+    static const size_t sizes[][2] = {{512, 2 * MIB},       /* small ones share 2 MiB */
+                                      {1 * MIB, 16 * MIB},  /* 16 of them */
+                                      {6 * MIB, 18 * MIB},  /* 3 */
+                                      {15 * MIB, 30 * MIB}, /* 2 */
+                                      {16 * MIB, 16 * MIB}, /* from here on, one */
+                                      {31 * MIB + 512, 32 * MIB}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ashlar_zone *zone = ashlar__zone_of(&state_a, sizes[i][0]);
+        CHECK(ashlar__heap_add_window(&heap, zone, sizes[i][0]) == ASHLAR_OK);
+        CHECK_ZU(zone->windows->bytes, sizes[i][1]);
+        CHECK(zone->windows->first->holes == 0);
+        check_heap();
+    }
+    heap.range.growth_min_bytes = 65 * MIB;
+    CHECK(ashlar__heap_add_window(&heap, state_a.zones, 512) == ASHLAR_OK);
+    CHECK_ZU(state_a.zones[0].windows->bytes, 66 * MIB);
+    check_heap();
+}
+
+CASE_WITH(on_a_small_device_segments_are_shared_less, set_up_segments("memory=32MiB")) {
+    CHECK_ZU(gap_for(&state_a, 1 * MIB)->bytes, 2 * MIB); /* a sixteenth of it */
+    CHECK_ZU(gap_for(&state_b, 3 * MIB)->bytes, 4 * MIB);
+}
+
+CASE_WITH(a_segment_that_is_refused_gives_way_to_the_least, set_up_segments("memory=256MiB")) {
+    CHECK_ZU(gap_for(&state_a, 240 * MIB)->bytes, 240 * MIB);
+    CHECK_ZU(gap_for(&state_b, 9 * MIB)->bytes, 10 * MIB); /* not 18: the device refuses them */
+    heap.range.limit_bytes = 255 * MIB;
+    take(&state_b, 10 * MIB);
+    CHECK_ZU(gap_for(&state_b, 3 * MIB)->bytes, 4 * MIB); /* not 18: above the limit */
+    check_heap();
+    CHECK(ashlar__heap_add_window(&heap, &state_a.zones[1], 1 * MIB) == ASHLAR_ENOMEM);
+    heap.range.limit_bytes = SIZE_MAX;
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_alloc, 1, CU_UNKNOWN);
+    CHECK(ashlar__heap_add_window(&heap, &state_a.zones[1], 1 * MIB) == ASHLAR_EDRIVER);
+    CHECK_ZU(heap.window_count, 3);
+}
+
+/* ---- taking and putting ---- */
+
+CASE_BOTH_WITH(a_block_is_cut_from_the_front_of_its_gap, set_up_heap("memory=256MiB")) {
+    take_row(&state_a, 3, 1 * MIB);
+    put(blocks[1]);
+    const size_t at = blocks[1]->offset;
+    ashlar_block *front = cut(gap_at(at), 512);
+    check_heap();
+    CHECK(front->offset == at && front->prev == blocks[0] && blocks[0]->next == front);
+    const ashlar_block *rest = front->next;
+    CHECK(rest == gap_at(at + 512) && rest->prev == front && rest->next == blocks[2]);
+    CHECK_ZU(rest->bytes, 1 * MIB - 512);
+    CHECK(ashlar__page_map_get(&heap.map, at) == front && front->state == ASHLAR_BLOCK_USED);
+    cut(gap_at(at + 512), 1 * MIB - 512); /* whole: no rest */
+    CHECK(rest->next == blocks[2]);
+    check_heap();
+}
+
+/* Free four blocks that fill a row in every order; a fifth one above them stays. */
+CASE_BOTH_WITH(what_is_put_back_is_one_gap_with_its_neighbours, set_up_heap("memory=256MiB")) {
+    for (size_t order = 0; order < 24; order++) {
+        size_t left[] = {0, 1, 2, 3}, rest = order;
+        take_row(&state_a, 5, 1 * MIB);
+        for (size_t count = 4; count > 0; count--) {
+            const size_t pick = rest % count;
+            rest /= count;
+            put(blocks[left[pick]]);
+            CHECK(ashlar__page_map_get(&heap.map, blocks[0]->offset + left[pick] * MIB) == NULL);
+            left[pick] = left[count - 1];
+            check_heap();
+        }
+        const ashlar_window *w = window_of(&state_a, 1 * MIB);
+        CHECK(w->first->bytes == 4 * MIB && w->first->next == blocks[4]);
+        put(blocks[4]);
+        CHECK(w->first == w->last && w->first->bytes == w->bytes);
+        check_heap();
+    }
+    CHECK_ZU(heap.used_bytes, 0);
+}
+
+CASE_WITH(the_lowest_of_the_smallest_gaps_serves_whether_it_has_memory_or_not,
+          set_up_heap("memory=64MiB")) {
+    static const size_t sizes[] = {6, 2, 4, 2, 4, 2}; /* MiB; every second one stays */
+    size_t moved = 0;
+    for (size_t i = 0; i < 6; i++) {
+        blocks[i] = take(&state_a, sizes[i] * MIB);
+    }
+    put(blocks[0]);
+    put(blocks[2]);
+    set_events(&state_a, 1, 1);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 5, &moved) == ASHLAR_OK && moved == 5);
+    state_a.recorded = 2;
+    put(blocks[4]); /* of the two gaps of 4 MiB the higher one has memory */
+    check_heap();
+    CHECK(gap_for(&state_a, 3 * MIB) == blocks[2] && gap_for(&state_a, 5 * MIB) == blocks[0]);
+    CHECK_ZU(ashlar__heap_missing(&heap, blocks[2], 3 * MIB), 4 * MIB);
+    CHECK_ZU(ashlar__heap_missing(&heap, blocks[4], 3 * MIB), 0);
+    CHECK_ZU(take(&state_a, 3 * MIB)->offset, 8 * MIB);
+}
+
+CASE_WITH(what_is_missing_is_counted_in_the_handles_that_are_touched, set_up_heap("memory=64MiB")) {
+    ashlar_block *front = take(&state_a, 1 * MIB); /* half of the first handle */
+    const ashlar_block *gap = front->next;
+    CHECK_ZU(gap->holes, 128 * MIB / H - 1);
+    CHECK_ZU(ashlar__heap_missing(&heap, gap, 1 * MIB), 0);
+    CHECK_ZU(ashlar__heap_missing(&heap, gap, 1 * MIB + 512), H);
+    CHECK_ZU(ashlar__heap_missing(&heap, gap, 3 * MIB), H);
+    CHECK_ZU(ashlar__heap_missing(&heap, gap, 3 * MIB + 512), 2 * H);
+    cut(front->next, 1 * MIB);
+    CHECK_ZU(take(&state_a, 3 * MIB)->offset, 2 * MIB);
+    CHECK_ZU(heap.range.mapped_bytes, 6 * MIB);
+    check_heap();
+}
+
+/* Memory behind [2, 4) and [6, 10) MiB of a gap of 12; a block above it. */
+static ashlar_block *gap_with_runs(void) {
+    static const size_t sizes[] = {2, 2, 2, 4, 2, 2};
+    size_t moved = 0;
+    for (size_t i = 0; i < 6; i++) {
+        blocks[i] = take(&state_a, sizes[i] * MIB);
+    }
+    for (size_t i = 0; i < 5; i += 2) {
+        put_past(blocks[i]);
+    }
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 3, &moved) == ASHLAR_OK && moved == 3);
+    put_past(blocks[1]);
+    put_past(blocks[3]);
+    check_heap();
+    return blocks[0];
+}
+
+CASE_WITH(a_block_is_taken_where_a_gap_has_memory, set_up_heap("memory=64MiB")) {
+    ashlar_block *gap = gap_with_runs(), *block = NULL;
+    size_t offset = 77;
+    CHECK(!ashlar__heap_find_run(&heap, gap, 4 * MIB + 512, &offset));
+    CHECK(ashlar__heap_find_run(&heap, gap, 2 * MIB, &offset) && offset == 2 * MIB);
+    CHECK(ashlar__heap_find_run(&heap, gap, 2 * MIB + 512, &offset) && offset == 6 * MIB);
+    HOST_FAILS_AT(1,
+                  CHECK(ashlar__heap_take_run(&heap, gap, offset, 3 * MIB, &block) == ASHLAR_OK));
+    block->stream_state = &state_a;
+    check_heap();
+    CHECK(block->offset == 6 * MIB && block->bytes == 3 * MIB && block->prev == gap);
+    CHECK(gap->bytes == 6 * MIB && gap->holes == 2);
+    CHECK(block->next == gap_at(9 * MIB) && block->next->holes == 1);
+    CHECK(ashlar__heap_find_run(&heap, gap, 512, &offset) && offset == 2 * MIB);
+    CHECK(ashlar__heap_find_run(&heap, block->next, 1 * MIB, &offset) && offset == 9 * MIB);
+    CHECK(ashlar__heap_take_run(&heap, block->next, 9 * MIB, 512, &block) == ASHLAR_OK);
+    CHECK(block->offset == 9 * MIB && block->next->offset == 9 * MIB + 512); /* its front */
+    block->stream_state = &state_a;
+    check_heap();
+}
+
+CASE_WITH(a_run_without_host_memory_is_not_taken, set_up_heap("memory=64MiB")) {
+    ashlar_block *gap = gap_with_runs(), *block = NULL;
     const size_t spares = heap.spare_count;
+    for (int n = 1; n <= 2; n++) { /* nodes; a table of the page map, where 512 B away is a block */
+        heap.spare_count = n == 1 ? 1 : spares;
+        if (n == 2) {
+            CHECK(ashlar__heap_take_run(&heap, gap, 6 * MIB, 512, &block) == ASHLAR_OK);
+            block->stream_state = &state_a;
+            gap = block->next;
+        }
+        const size_t bytes = gap->bytes, holes = gap->holes;
+        HOST_FAILS_AT(1, CHECK(ashlar__heap_take_run(&heap, gap, gap->offset + 512, 512, &block) ==
+                               ASHLAR_EHOSTMEM));
+        heap.spare_count = n == 1 ? spares : heap.spare_count;
+        CHECK(gap->bytes == bytes && gap->holes == holes);
+        check_heap();
+    }
+}
+
+CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
+    static ashlar_block *many[600];
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 600; i++) {
+            many[i] = take(&state_a, 512);
+        }
+        CHECK_ZU(heap.spare_count, 3 * 256 - 601); /* three chunks, in every round */
+        for (size_t i = 0; i < 600; i++) {
+            CHECK((uintptr_t)many[i] % ASHLAR_CACHE_LINE == 0);
+            put(many[i * 7 % 600]); /* 7 and 600 have no common divisor */
+        }
+        CHECK_ZU(heap.spare_count, 3 * 256 - 1);
+        check_heap();
+    }
+}
+
+CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=256MiB")) {
+    ashlar_block *gap = gap_for(&state_a, 4 * MIB);
+    CHECK(ashlar__heap_back(&heap, gap, 4 * MIB, ASHLAR_MAY_CREATE) == ASHLAR_OK);
+    const size_t spares = heap.spare_count, bytes = gap->bytes;
+    for (int n = 1; n <= 2; n++) {              /* a leaf of the page map; a node for the rest */
+        heap.spare_count = n == 2 ? 0 : spares; /* as if the chunk were used up */
+        HOST_FAILS_AT(1, CHECK_FAILS(ashlar__heap_take(&heap, gap, 1 * MIB), ASHLAR_EHOSTMEM,
+                                     n == 1 ? "leaf" : "block descriptors"));
+        CHECK(gap->bytes == bytes && gap->next == NULL && heap.used_bytes == 0);
+        check_heap();
+        CHECK(ashlar__page_map_reserve(&heap.map, gap->offset) == ASHLAR_OK);
+    }
     heap.spare_count = 1;
-    ashlar__host_fail_at(1); /* whoever asks for host memory gets none */
-    ashlar_block *rest = cut(block, UNIT, &order_a)->next;
+    HOST_FAILS_AT(1, cut(gap, 1 * MIB)); /* one spare node is enough */
     CHECK_ZU(heap.spare_count, 0);
-    cut(rest, 3 * UNIT, &order_a); /* a block that is taken whole needs no node */
-    ashlar__host_fail_at(0);
     heap.spare_count = spares - 1;
 }
 
-CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=16MiB")) {
-    ashlar_block *rest = grow(4 * UNIT, &order_a);
-    static ashlar_block *many[600];
-    const size_t used = use_segments ? 2 : 1; /* the hole below the segment */
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < 600; i++) {
-            many[i] = cut(rest, 512, &order_a);
-            rest = many[i]->next;
-        }
-        CHECK_ZU(heap.spare_count, 3 * 256 - 600 - used); /* three chunks, in every round */
-        for (size_t i = 0; i < 600; i++) {
-            put(many[i], &order_a, 0);
-        }
-        rest = heap.last;
-        CHECK(rest == block_at(0));
-        CHECK_ZU(heap.spare_count, 3 * 256 - used);
+/* ---- what the device is done with ---- */
+
+CASE_BOTH_WITH(memory_is_past_with_the_recording_behind_its_last_use,
+               set_up_heap("memory=256MiB")) {
+    set_events(&state_a, 3, 3);
+    take_row(&state_a, 5, 1 * MIB);
+    CHECK(ashlar__heap_is_past_at(&heap, blocks[0]->window, blocks[0]->offset, 5 * MIB));
+    put(blocks[0]);
+    set_events(&state_a, 5, 4);
+    put(blocks[4]);
+    const ashlar_block *low = gap_at(blocks[0]->offset), *high = gap_at(blocks[4]->offset);
+    CHECK(ashlar__heap_is_past(&heap, low, 1 * MIB)); /* recording 4 comes behind it */
+    CHECK(!ashlar__heap_is_past(&heap, high, 512) && ashlar__heap_tick_at(&heap, high->window, high->offset, 512) == 5);
+    CHECK(ashlar__heap_is_past_at(&heap, high->window, low->offset, 4 * MIB));
+    CHECK(!ashlar__heap_is_past_at(&heap, high->window, low->offset, 4 * MIB + 512));
+    state_a.completed = 3;
+    CHECK(!ashlar__heap_is_past(&heap, low, 512) && ashlar__heap_tick_at(&heap, low->window, low->offset, 512) == 3);
+    state_a.completed = state_a.recorded = 6;
+    CHECK(ashlar__heap_is_past(&heap, low, 1 * MIB) && ashlar__heap_is_past(&heap, high, 1 * MIB));
+}
+
+CASE_BOTH_WITH(a_put_past_keeps_the_stamp, set_up_heap("memory=256MiB")) {
+    set_events(&state_a, 7, 7);
+    take_row(&state_a, 3, 2 * MIB);
+    put_past(blocks[1]);
+    CHECK(ashlar__heap_is_past(&heap, blocks[1], 2 * MIB));
+    put(blocks[2]);
+    put_past(blocks[0]);
+    CHECK(!ashlar__heap_is_past(&heap, blocks[0], 6 * MIB)); /* all three, merged */
+    CHECK(ashlar__heap_is_past(&heap, blocks[0], 4 * MIB));
+    CHECK(ashlar__heap_tick_at(&heap, blocks[0]->window, blocks[0]->offset, 6 * MIB) == 7);
+    check_heap();
+}
+
+/* Otherwise nobody would ask for the recording that makes it past. */
+CASE_BOTH_WITH(the_owners_last_tick_is_that_of_its_newest_put, set_up_heap("memory=256MiB")) {
+    take_row(&state_a, 1, 1 * MIB);
+    set_events(&state_a, 9, 9);
+    put(blocks[0]);
+    CHECK(state_a.last_tick == 9 && !ashlar__heap_is_past(&heap, gap_at(blocks[0]->offset), 512));
+    take_row(&state_a, 1, 1 * MIB);
+    state_a.is_gone = true;
+    state_a.recorded = state_a.completed = 10; /* the last event covers whatever is freed later */
+    put(blocks[0]);
+    CHECK(state_a.last_tick == 9 && ashlar__heap_is_past(&heap, gap_at(blocks[0]->offset), 512));
+}
+
+/* ---- zones that change hands ---- */
+
+CASE_BOTH_WITH(a_zone_moves_with_its_gaps_and_blocks, set_up_heap("memory=256MiB")) {
+    for (int is_past = 0; is_past < 2; is_past++) {
+        ashlar_stream_state *from = is_past ? &state_b : &state_a;
+        ashlar_stream_state *to = is_past ? &state_a : &state_b;
+        ashlar_zone *zone = &to->zones[ASHLAR_ZONE_LARGE];
+        take_row(from, 3, 2 * MIB);
+        put(blocks[1]);
+        const size_t windows = heap.window_count, bytes = heap.range.mapped_bytes;
+        set_events(to, 4, 4);
+        ashlar__zone_move(&heap, &from->zones[ASHLAR_ZONE_LARGE], zone, is_past);
+        check_heap();
+        CHECK(from->zones[ASHLAR_ZONE_LARGE].windows == NULL);
+        CHECK(ashlar__free_bins_is_empty(&from->zones[ASHLAR_ZONE_LARGE].gaps));
+        CHECK(blocks[0]->window->zone == zone && heap.window_count == windows);
+        CHECK(ashlar__free_bins_has(&zone->gaps, gap_at(blocks[1]->offset)));
+        CHECK(ashlar__heap_is_past(&heap, blocks[1], 2 * MIB) == is_past);
+        CHECK(is_past || ashlar__heap_tick_at(&heap, blocks[1]->window, blocks[1]->offset, 2 * MIB) == 4);
+        CHECK_ZU(ashlar__zone_mapped_bytes(&heap, zone), bytes);
+        put(blocks[0]);
+        put(blocks[2]);
+        check_heap();
     }
+}
+
+CASE_WITH(a_zone_that_is_moved_stands_before_the_others_windows, set_up_heap("memory=64MiB")) {
+    ashlar_zone *a = &state_a.zones[ASHLAR_ZONE_LARGE], *b = &state_b.zones[ASHLAR_ZONE_LARGE];
+    CHECK(ashlar__heap_add_window(&heap, a, 1) == ASHLAR_OK);
+    CHECK(ashlar__heap_add_window(&heap, b, 1) == ASHLAR_OK);
+    CHECK(ashlar__heap_add_window(&heap, a, 1) == ASHLAR_OK);
+    ashlar_window *newest = a->windows, *oldest = newest->next, *own = b->windows;
+    ashlar__zone_move(&heap, a, b, true);
+    check_heap();
+    CHECK(b->windows == newest && newest->next == oldest && oldest->next == own);
+    CHECK(own->next == NULL && heap.zones == b && b->next == NULL);
+    CHECK(heap.windows == oldest && oldest->above == own && own->above == newest);
+}
+
+/* ---- walking and finding ---- */
+
+static const struct {
+    size_t offset, bytes;
+    bool is_free, is_mapped;
+} pieces[] = {
+    {0, 2 * MIB, false, true},           {2 * MIB, 2 * MIB, true, true},
+    {4 * MIB, 2 * MIB, true, false},     {6 * MIB, 1 * MIB, false, true},
+    {7 * MIB, 1 * MIB, true, true},      {8 * MIB, 120 * MIB, true, false},
+    {128 * MIB, 512, false, true},       {128 * MIB + 512, 2 * MIB - 512, true, true},
+    {130 * MIB, 126 * MIB, true, false},
+};
+
+CASE_WITH(pieces_are_blocks_and_the_parts_of_gaps_with_and_without_memory,
+          set_up_heap("memory=64MiB")) {
+    ashlar_heap_piece piece = {0};
+    size_t moved = 0, count = 0;
+    take(&state_a, 2 * MIB);
+    ashlar_block *freed = take(&state_a, 4 * MIB);
+    take(&state_a, 1 * MIB);
+    take(&state_b, 512);
+    put_past(freed);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 1, &moved) == ASHLAR_OK && moved == 1);
+    check_heap();
+    for (; ashlar__heap_next_piece(&heap, &piece); count++) {
+        REQUIRE(count < sizeof pieces / sizeof *pieces);
+        const size_t offset = pieces[count].offset, last = offset + pieces[count].bytes - 1;
+        CHECK_ZU(piece.offset, offset);
+        CHECK_ZU(piece.bytes, pieces[count].bytes);
+        CHECK(piece.is_mapped == pieces[count].is_mapped);
+        CHECK((piece.block->state == ASHLAR_BLOCK_FREE) == pieces[count].is_free);
+        CHECK(ashlar__heap_find(&heap, offset) == piece.block);
+        CHECK(ashlar__heap_find(&heap, last) == piece.block);
+        CHECK(ashlar__heap_is_mapped(&heap, offset) == piece.is_mapped);
+        CHECK(ashlar__heap_is_mapped(&heap, last) == piece.is_mapped);
+    }
+    CHECK_ZU(count, sizeof pieces / sizeof *pieces);
+    CHECK(ashlar__heap_find(&heap, 256 * MIB) == NULL);
+    CHECK(!ashlar__heap_is_mapped(&heap, 256 * MIB));
 }
 
 RUN_CASES()

@@ -77,10 +77,9 @@ CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
 }
 
 /* While a step is recorded, records of streams that are gone are looked for. */
-CASE_WITH(streams_may_end_while_a_step_is_recorded,
-          set_up_steps("1GiB," PLANS_WAIT_ON_DEAD_STREAMS, NULL, 1)) {
-    for (int i = 0; i < 3; i++) {
-        begin(1);
+CASE_WITH(streams_may_end_while_a_step_is_recorded, set_up_plans()) {
+    for (uint64_t key = 1; key <= 3; key++) {
+        begin(key);
         for (int k = 0; k < 40; k++) {
             put(shadow_take(1000, WORK, 1));
             renew_stream(1);

@@ -114,11 +114,11 @@ CASE(host_memory_may_fail_at_any_call) {
 
 CASE(the_driver_may_fail_at_any_call) {
     static const ashlar_driver_fn calls[] = {
-        ASHLAR_DRIVER_FN_mem_create,        ASHLAR_DRIVER_FN_mem_map,
-        ASHLAR_DRIVER_FN_mem_set_access,    ASHLAR_DRIVER_FN_event_create,
-        ASHLAR_DRIVER_FN_event_record,      ASHLAR_DRIVER_FN_event_query,
-        ASHLAR_DRIVER_FN_stream_wait_event, ASHLAR_DRIVER_FN_stream_get_id,
-        ASHLAR_DRIVER_FN_ctx_push_current,  ASHLAR_DRIVER_FN_stream_is_capturing,
+        ASHLAR_DRIVER_FN_mem_create,          ASHLAR_DRIVER_FN_mem_map,
+        ASHLAR_DRIVER_FN_mem_set_access,      ASHLAR_DRIVER_FN_event_create,
+        ASHLAR_DRIVER_FN_event_record,        ASHLAR_DRIVER_FN_event_query,
+        ASHLAR_DRIVER_FN_stream_wait_event,   ASHLAR_DRIVER_FN_ctx_push_current,
+        ASHLAR_DRIVER_FN_stream_is_capturing,
     };
     size_t failed = 0;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -151,10 +151,12 @@ CASE_WITH(without_room_for_its_region_a_key_goes_the_ordinary_way, set_up_steps(
     big_step(0, 1);
     end();
     CHECK_ZU(plans().plan_count, 1); /* 6 of 16 MiB */
-    CHECK(ashlar_alloc(allocator, 3 * MIB, streams[2], &rest) == ASHLAR_OK);
-    big_step(1, 2); /* 6 of the other 7 */
-    void *late = NULL;
-    CHECK(ashlar_alloc(allocator, 4 * MIB, streams[2], &late) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 4 * MIB, streams[2], &rest) == ASHLAR_OK);
+    big_step(1, 2); /* the other 6 */
+    void *late = NULL, *later = NULL;
+    CHECK(ashlar_alloc(allocator, 6 * MIB, streams[2], &late) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 2 * MIB, streams[2], &later) == ASHLAR_OK);
+    CHECK_ZU(plans().memory_bytes, 0); /* no step is in the first one's: 4 of 16 MiB are left */
     CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
     CHECK_ZU(plans().plan_count, 1);
     CHECK(ashlar_free(allocator, late) == ASHLAR_OK);
@@ -172,6 +174,7 @@ CASE_WITH(without_room_for_its_region_a_key_goes_the_ordinary_way, set_up_steps(
     CHECK_ZU(plans().plan_count, 2);
     CHECK_ZU(plans().hits, 8);
     CHECK_ZU(misses_now(), 0);
+    CHECK(ashlar_free(allocator, later) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
 }
 
@@ -212,37 +215,42 @@ static bool take_what_is_free(void *user, size_t bytes) {
 }
 
 /* The first one's plan memory was given up for it, and is now another's. */
-CASE_WITH(plans_whose_memory_is_gone_are_dropped, set_up_steps("16MiB", NULL, 3)) {
+CASE_WITH(plans_whose_memory_is_gone_take_it_again, set_up_steps("20MiB", NULL, 3)) {
     void *rest = NULL;
     taken = NULL;
     big_step(0, 1);
     end();
-    begin_on(1, 3); /* has nothing planned on the first stream, and keeps its plan */
+    begin_on(1, 3); /* has nothing planned on the first stream */
     shadow *kept = take_or_not(512, ASHLAR_TAG_USER, 0);
     give_untouched(take_or_not(512, ASHLAR_TAG_USER, 1));
     end();
     begin(2);
     shadow *a = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
     shadow *b = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    REQUIRE(a != NULL && b != NULL);
     give_untouched(a);
     give_untouched(b);
-    CHECK(ashlar_alloc(allocator, 8 * MIB, streams[2], &rest) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 10 * MIB, streams[2], &rest) == ASHLAR_OK);
     ashlar_allocator_set_reclaim(allocator, take_what_is_free, NULL);
     CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
     ashlar_allocator_set_reclaim(allocator, NULL, NULL);
     CHECK(taken != NULL);
-    CHECK_ZU(plans().plan_count, 1);
-    CHECK_ZU(plans().memory_bytes, 512);
+    CHECK_ZU(plans().plan_count, 2); /* of keys 1 and 3 */
     give_untouched(kept);
-    CHECK(ashlar_free(allocator, taken) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
-    big_step(0, 1);
+    begin_on(0, 1); /* no memory */
     end();
     CHECK_ZU(plans().steps_declined, 1);
-    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, taken) == ASHLAR_OK);
     big_step(0, 1);
     end();
     CHECK_ZU(plans().hits, 4);
+    begin_on(1, 3);
+    give_untouched(take_or_not(512, ASHLAR_TAG_USER, 0));
+    give_untouched(take_or_not(512, ASHLAR_TAG_USER, 1));
+    end();
+    CHECK_ZU(plans().hits, 5);
+    CHECK_ZU(plans().steps_recorded, 3);
+    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
 }
 
 RUN_CASES()

@@ -303,8 +303,9 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     }
     const ashlar_stats stats = stats_now();
     CHECK_ZU(stats.driver_calls_sealed, 0);
-    if (cache_bytes > 0) { /* not even to begin with: the rehearsals took nothing */
-        CHECK(stats.reserved_peak_bytes <= stats.live_peak_bytes + 3 * MIB);
+    if (cache_bytes > 0) { /* not even to begin with: the rehearsals took nothing. Small and large
+                            * blocks lie apart, each kind in whole handles of 2 MiB */
+        CHECK(stats.reserved_peak_bytes <= stats.live_peak_bytes + 5 * MIB);
     }
     give(words);
     give(results);

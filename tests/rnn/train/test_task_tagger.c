@@ -234,7 +234,8 @@ CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
     CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
 }
 
-/* The allocator may have mapped a piece more than there is need for; at 2 MiB each. */
+/* The allocator may have mapped more than there is need for: 2 MiB for small blocks, and for large
+ * ones. */
 CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
@@ -250,7 +251,7 @@ CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) 
     CHECK(report.step_bytes == estimate.step_bytes && report.savings_count == 0);
     CHECK((double)report.stats.live_peak_bytes <= 1.01 * (double)estimate.needed_bytes);
     CHECK((double)report.stats.reserved_peak_bytes <=
-          1.05 * (double)estimate.needed_bytes + 2 * (double)MIB);
+          1.05 * (double)estimate.needed_bytes + 4 * (double)MIB);
     ashlar__trainer_destroy(trainer);
 }
 

@@ -1,0 +1,410 @@
+/* away.c - queues of freed blocks that wait for work of other streams than their home's. */
+#include "allocator/heap/away.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* How many blocks of a queue a request looks at. */
+enum { LOOKED_AT = 16 };
+
+/* ---- uses ---- */
+
+ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state) {
+    ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL;
+    while (use != NULL && use->stream_state != state) {
+        use = use->next;
+    }
+    return use;
+}
+
+static void drop_use(ashlar_block *block, ashlar_use **link) {
+    ashlar_use *use = *link;
+    *link = use->next;
+    if (use == &block->own_use) {
+        use->stream_state = NULL;
+    } else {
+        ashlar__host_free(use);
+    }
+}
+
+static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *state) {
+    use->stream_state = state;
+    use->tick = 0;
+    use->next = ashlar__block_is_shared(block) ? block->uses : NULL;
+    block->uses = use;
+    block->marks |= ASHLAR_BLOCK_SHARED;
+}
+
+ashlar_status ashlar__away_add_use(ashlar_block *block, ashlar_stream_state *state) {
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
+    /* A use by its home counts too, if it is another stream's now: that one may be served the block
+     * again, and need not be behind its home's later work. */
+    const bool is_own = ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
+    if (is_own || ashlar__away_find_use(block, state) != NULL) {
+        return ASHLAR_OK;
+    }
+    /* Not the block's own use, which is for the stream of the free. */
+    ashlar_use *use = ashlar__host_calloc(1, sizeof *use);
+    if (use == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
+    }
+    add_use(block, use, state);
+    return ASHLAR_OK;
+}
+
+void ashlar__away_drop_uses(ashlar_block *block) {
+    while (ashlar__block_is_shared(block) && block->uses != NULL) {
+        drop_use(block, &block->uses);
+    }
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
+}
+
+/* ---- queues ---- */
+
+static void enlist(ashlar_heap *heap, ashlar_stream_state *user) {
+    if (!user->is_awaited) {
+        user->is_awaited = true;
+        user->next_awaited = NULL;
+        *(heap->awaited != NULL ? &heap->awaited_end->next_awaited : &heap->awaited) = user;
+        heap->awaited_end = user;
+    }
+}
+
+/* Returns what pointed to `user`, and now points to the next one. */
+static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user) {
+    ASHLAR_CHECK2(user->is_awaited && user->oldest_away == NULL);
+    ashlar_stream_state **at = &heap->awaited, *before = NULL;
+    while (*at != user) {
+        before = *at;
+        at = &before->next_awaited;
+    }
+    *at = user->next_awaited;
+    heap->awaited_end = heap->awaited_end == user ? before : heap->awaited_end;
+    user->is_awaited = false;
+    return at;
+}
+
+/* Put a block at the end of the queue of its first use. */
+static void hang(ashlar_heap *heap, ashlar_block *block) {
+    ashlar_stream_state *user = block->uses->stream_state;
+    ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
+    block->older = NULL;
+    if (user->oldest_away == NULL) {
+        user->oldest_away = block;
+    } else {
+        user->newest_away->older = block;
+    }
+    user->newest_away = block;
+    enlist(heap, user);
+}
+
+/* Take the block that *link points to out of a queue; `before` is the one before it, or NULL. */
+static ashlar_block *unhang(ashlar_stream_state *user, ashlar_block **link, ashlar_block *before) {
+    ashlar_block *block = *link;
+    *link = block->older;
+    if (user->newest_away == block) {
+        user->newest_away = before;
+    }
+    return block;
+}
+
+/* Send home a block that is in no queue and has no use left. */
+static void send_home(ashlar_heap *heap, ashlar_block *block) {
+    ASHLAR_CHECK2(block->uses == NULL && heap->away_bytes >= block->bytes);
+    ashlar_stream_state *home = ashlar__block_home(block);
+    ASHLAR_CHECK2(home->away_count > 0);
+    heap->away_bytes -= block->bytes;
+    home->away_count--;
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
+    if (ashlar__block_is_of_slot(block)) {
+        block->stream_state = home;
+        atomic_store_explicit(&block->taken, 0, memory_order_release);
+    } else {
+        ashlar__heap_put_stamped(heap, block, block->covered_by);
+    }
+}
+
+/* Forget the uses of a block that are past. True: none is left. */
+static bool is_done(ashlar_block *block) {
+    for (ashlar_use **link = &block->uses; *link != NULL;) {
+        if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
+            drop_use(block, link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    return block->uses == NULL;
+}
+
+/* Take out of a queue, from its front, what no longer waits for its stream. */
+static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
+    bool is_any = false;
+    while (user->oldest_away != NULL &&
+           ashlar__stream_state_is_past(user, user->oldest_away->uses->tick)) {
+        ashlar_block *block = unhang(user, &user->oldest_away, NULL);
+        if (is_done(block)) {
+            send_home(heap, block);
+            is_any = true;
+        } else {
+            hang(heap, block);
+        }
+    }
+    return is_any;
+}
+
+bool ashlar__away_settle(ashlar_heap *heap) {
+    bool is_any = false;
+    for (ashlar_stream_state **link = &heap->awaited; *link != NULL;) {
+        ashlar_stream_state *user = *link;
+        is_any |= settle_queue(heap, user);
+        if (user->oldest_away == NULL) {
+            link = delist(heap, user);
+        } else {
+            link = &user->next_awaited;
+        }
+    }
+    return is_any;
+}
+
+/* ---- freeing ---- */
+
+static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
+    return ashlar__stream_state_is_closed(use->stream_state, heap->range.client)
+               ? ASHLAR_OK
+               : ashlar__stream_state_cover(use->stream_state, heap->range.client, use->tick,
+                                            heap->events_recorded);
+}
+
+/* Stamp each use, and have an event recorded behind it. One that fails is recorded when asked. */
+static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
+    for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        use->tick = ashlar__stream_state_next(use->stream_state) - 1;
+        if (!ashlar__stream_state_is_past(use->stream_state, use->tick) &&
+            cover(heap, use) != ASHLAR_OK) {
+            continue;
+        }
+    }
+}
+
+/* Have an event recorded behind a free. If that fails, one is recorded when memory is wanted. */
+static void record_free(ashlar_heap *heap, ashlar_stream_state *home) {
+    const ashlar_use use = {.stream_state = home, .tick = home->last_tick};
+    if (!ashlar__stream_state_is_past(home, use.tick) && cover(heap, &use) != ASHLAR_OK) {
+        return;
+    }
+}
+
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                  ashlar_stream_state *state) {
+    ashlar_stream_state *home = ashlar__block_home(block);
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__stream_state_is_sound(state));
+    (void)ashlar__stream_state_next(state);
+    state->last_used = ++heap->use_clock;
+    if (state != home && ashlar__away_find_use(block, state) == NULL) {
+        ASHLAR_ASSERT(block->own_use.stream_state == NULL);
+        add_use(block, &block->own_use, state);
+    }
+    if (!ashlar__block_is_shared(block)) {
+        ASHLAR_CHECK2(!ashlar__block_is_of_slot(block)); /* nobody's free brings one here */
+        const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
+        ashlar__heap_put(heap, block);
+        if (heap->has_waited && is_large) {
+            record_free(heap, home);
+        }
+        return;
+    }
+    stamp_uses(heap, block);
+    block->covered_by = ashlar__stream_state_next(home);
+    block->stream_state = state;
+    heap->away_bytes += block->bytes;
+    home->away_count++;
+    if (is_done(block)) {
+        send_home(heap, block);
+    } else {
+        hang(heap, block);
+    }
+}
+
+/* ---- asking and waiting ---- */
+
+static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
+    if (user->oldest_away == NULL ||
+        ashlar__stream_state_is_closed(user, heap->range.client)) {
+        return ASHLAR_OK;
+    }
+    return ashlar__stream_state_is_past(user, user->last_tick)
+               ? ASHLAR_OK
+               : ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
+                                          heap->events_recorded);
+}
+
+ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
+    ashlar_status status = ASHLAR_OK;
+    ashlar_stream_state *user = heap->awaited, *asked = NULL;
+    for (; count > 0 && user != NULL && status == ASHLAR_OK; count--) {
+        status = ask(heap, user);
+        /* A block that goes on to another stream's queue is met there, further on. */
+        (void)settle_queue(heap, user);
+        asked = user;
+        user = user->next_awaited;
+    }
+    if (user != NULL && asked != NULL) {
+        /* Those that were not asked are the first to be asked next time. */
+        heap->awaited_end->next_awaited = heap->awaited;
+        heap->awaited_end = asked;
+        asked->next_awaited = NULL;
+        heap->awaited = user;
+    }
+    (void)ashlar__away_settle(heap);
+    return status;
+}
+
+ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes) {
+    ashlar_block *before = NULL;
+    ashlar_block **link = &state->oldest_away;
+    for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
+        ashlar_block *block = *link;
+        /* Freed on this stream: the work of its home and of whoever took it came before that. */
+        if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
+            block->uses == &block->own_use && block->own_use.next == NULL) {
+            (void)unhang(state, link, before);
+            heap->away_bytes -= block->bytes;
+            ashlar__block_home(block)->away_count--;
+            ashlar__away_drop_uses(block);
+            return block;
+        }
+        before = block;
+        link = &block->older;
+    }
+    return NULL;
+}
+
+static bool is_open(const ashlar_heap *heap, const ashlar_block *block) {
+    for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        if (ashlar__stream_state_is_closed(use->stream_state, heap->range.client)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Have the stream of `state` wait for every use of a block. */
+static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state,
+                                   const ashlar_block *block) {
+    ashlar_status status = ASHLAR_OK;
+    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
+         use = use->next) {
+        status = cover(heap, use);
+        if (status == ASHLAR_OK) {
+            status = ashlar__stream_state_wait_on(use->stream_state, heap->range.client,
+                                                  state->stream, use->tick);
+        }
+    }
+    return status;
+}
+
+/* Only blocks of the waiting stream's own zones: in any other gap its wait would count for nothing.
+ */
+ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+                                bool *found) {
+    *found = false;
+    for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
+        ashlar_block *before = NULL, **link = &user->oldest_away;
+        for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
+            ashlar_block *block = *link;
+            if (block->bytes >= bytes && !ashlar__block_is_of_slot(block) &&
+                ashlar__block_home(block) == state && is_open(heap, block)) {
+                const ashlar_status status = wait_for_uses(heap, state, block);
+                if (status != ASHLAR_OK) {
+                    return status;
+                }
+                (void)unhang(user, link, before);
+                while (block->uses != NULL) {
+                    drop_use(block, &block->uses);
+                }
+                /* The uses may go on; what comes behind them is the home's work from here on. */
+                block->covered_by = ashlar__stream_state_next(state);
+                send_home(heap, block);
+                *found = true;
+                return ASHLAR_OK;
+            }
+            before = block;
+            link = &block->older;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__away_cover(ashlar_heap *heap) {
+    ashlar_status status = ASHLAR_OK;
+    for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
+        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
+            for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
+                 use = use->next) {
+                status = cover(heap, use);
+            }
+        }
+    }
+    return status;
+}
+
+/* ---- queues that change hands ---- */
+
+void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
+                             ashlar_stream_state *to) {
+    ashlar_block *list = from->oldest_away;
+    from->oldest_away = from->newest_away = NULL;
+    if (from->is_awaited) {
+        delist(heap, from); /* whoever moves a queue may delete the state next */
+    }
+    while (list != NULL) {
+        ashlar_block *block = list;
+        list = block->older;
+        ashlar_use *there = ashlar__away_find_use(block, to), *use = block->uses;
+        if (ashlar__block_home(block) == to) {
+            block->covered_by = ashlar__stream_state_next(to);
+            drop_use(block, &block->uses);
+        } else if (there != NULL) {
+            drop_use(block, &block->uses);
+        } else {
+            use->stream_state = to;
+            there = use;
+        }
+        if (there != NULL) {
+            there->tick = ashlar__stream_state_next(to) - 1;
+        }
+        if (block->uses == NULL) {
+            send_home(heap, block);
+        } else {
+            hang(heap, block);
+        }
+    }
+}
+
+/* ---- checking ---- */
+
+ashlar_status ashlar__away_check(const ashlar_heap *heap) {
+    size_t bytes = 0;
+    for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
+        const ashlar_block *newest = NULL;
+        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
+            if (!user->is_awaited || !ashlar__block_is_shared(block) ||
+                ashlar__block_live_bytes(block) != 0 || block->uses == NULL ||
+                block->uses->stream_state != user) {
+                return ashlar__fail(ASHLAR_EFORMAT,
+                                    "away check: block at offset %zu is in the wrong queue",
+                                    block->offset);
+            }
+            bytes += block->bytes;
+            newest = block;
+        }
+        if (newest != user->newest_away) {
+            return ashlar__fail(ASHLAR_EFORMAT, "away check: a queue does not end where it says");
+        }
+    }
+    return bytes == heap->away_bytes
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT, "away check: %zu bytes are away, counted %zu", bytes,
+                              heap->away_bytes);
+}

@@ -1,0 +1,82 @@
+/*
+ * away.h - blocks that were freed while other streams than their home's may still use them
+ * (internal).
+ *
+ * A block's home is the stream whose zone it lies in, or whose plan memory. A block that only its
+ * home uses goes back to a gap when it is freed. A block that other streams use, since it was
+ * marked by ashlar_record_stream(), freed on another stream or borrowed, is away: it keeps a stamp
+ * for each of those uses, has an event recorded behind it, and goes home when all are past. Its
+ * gap never has a stamp of another stream, so it merges with the gaps beside it at once.
+ *
+ * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
+ * order in which its events complete. A block waits in the queue of its first use, then of the next
+ * one. So what a free, an answer of the driver or a request does about them costs no more if many
+ * blocks are away.
+ *
+ * Invariants (ashlar__away_check):
+ *   away_bytes == sum of the blocks in all queues
+ *   a block in the queue of a stream: not live, marked SHARED, uses->stream_state == that stream
+ *   away_count of a stream == blocks in all queues whose home it is
+ *   a stream whose queue is not empty is in the heap's list `awaited`
+ */
+#ifndef ASHLAR_AWAY_H
+#define ASHLAR_AWAY_H
+
+#include "allocator/heap/heap.h"
+
+/* The stream to which a block goes back in the end. */
+static inline ashlar_stream_state *ashlar__block_home(const ashlar_block *block) {
+    return ashlar__block_is_of_slot(block) ? block->prev->stream_state : block->window->zone->owner;
+}
+
+/* Note that a live block is used on a further stream than the one that it was taken for; its home
+ * may be such a stream. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_block *block,
+                                                     ashlar_stream_state *state);
+
+/* The use of a block by a stream, or NULL. */
+ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state);
+
+/* Forget all uses of a block that is in no queue; then it is not SHARED. */
+void ashlar__away_drop_uses(ashlar_block *block);
+
+/*
+ * Free a used block whose last work, queued so far, is on the stream of `state`: it goes home at
+ * once, or away, with an event recorded behind each use where that is possible now. Cannot fail.
+ */
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                  ashlar_stream_state *state);
+
+/* Send home the blocks whose uses are known to be past. True: at least one went. */
+bool ashlar__away_settle(ashlar_heap *heap);
+
+/*
+ * Ask the driver about the streams that blocks wait for, at most `count` of them, and settle.
+ * Errors: ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count);
+
+/*
+ * A block of `bytes` that was freed on `state`, and waits for no other stream: it can serve that
+ * stream again at once. It is taken out of its queue; NULL: none of the oldest few.
+ */
+ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
+
+/*
+ * Have the stream of `state` wait for all uses of the oldest block of at least `bytes` that it
+ * finds away from its home; then send the block there. *found: whether there was one.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state,
+                                                  size_t bytes, bool *found);
+
+/* Have events recorded behind all uses that blocks wait for. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
+
+/* Make what waits for `from` wait for the work of `to` up to now. */
+void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
+                             ashlar_stream_state *to);
+
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks away). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_check(const ashlar_heap *heap);
+
+#endif /* ASHLAR_AWAY_H */

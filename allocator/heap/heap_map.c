@@ -1,0 +1,317 @@
+/* heap_map.c - new windows, memory mapped behind gaps, and the devices that may use it. */
+#include "allocator/heap/heap_impl.h"
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* ---- windows ---- */
+
+/*
+ * How many bytes of addresses a new window gets, as a share of the device's memory. The first
+ * streams get windows in which all of the memory fits twice, holes included; a program with
+ * hundreds of streams has no room for that, and gives each of them less.
+ */
+static size_t window_share(const ashlar_heap *heap) {
+    const size_t memory = heap->range.memory_bytes;
+    return heap->window_count < 4    ? 2 * memory
+           : heap->window_count < 64 ? memory / 4
+                                     : memory / 64;
+}
+
+/* The smallest window of any zone that has `need` bytes, no block and no memory; NULL: none. */
+static ashlar_window *find_empty(const ashlar_heap *heap, size_t need) {
+    ashlar_window *best = NULL;
+    for (ashlar_window *w = heap->windows; w != NULL; w = w->above) {
+        if (w->mapped_count == 0 && w->bytes >= need && (best == NULL || w->bytes < best->bytes)) {
+            best = w;
+        }
+    }
+    return best;
+}
+
+static ashlar_window *new_window(const ashlar_heap *heap, size_t bytes) {
+    const size_t count = bytes / heap->range.handle_bytes;
+    return ashlar__host_calloc(1, sizeof(ashlar_window) + count * sizeof(ashlar_backing));
+}
+
+static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t need) {
+    ashlar_range *range = &heap->range;
+    const size_t left = range->bytes - range->next_offset;
+    size_t bytes = window_share(heap);
+    bytes = bytes < left / 2 ? bytes : left / 2;
+    bytes = zone->windows != NULL && bytes < 2 * zone->windows->bytes ? 2 * zone->windows->bytes
+                                                                       : bytes;
+    bytes = bytes < left ? bytes : left;
+    bytes -= bytes % range->handle_bytes;
+    bytes = bytes < need ? need : bytes;
+    if (bytes > left) {
+        ashlar_window *empty = find_empty(heap, need);
+        if (empty != NULL) {
+            ashlar__window_move(heap, empty, zone);
+            return ASHLAR_OK;
+        }
+        return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes exceed the reserved address range", need);
+    }
+    ashlar_window *w = new_window(heap, bytes);
+    if (w == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a window of %zu bytes", bytes);
+    }
+    w->offset = range->next_offset;
+    w->bytes = bytes;
+    range->next_offset += bytes;
+    ashlar__heap_link_window(heap, w, zone);
+    return ASHLAR_OK;
+}
+
+/* Blocks up to this size share segments. Larger ones get a segment of just their size. */
+#define SHARED_SEGMENT_BYTES ((size_t)16 << 20)
+/* On a small device, segments that are shared are at most this part of its memory. */
+enum { SEGMENTS_PER_DEVICE = 16 };
+/* The size of a segment for blocks that have a size class. */
+#define SMALL_SEGMENT_BYTES ((size_t)2 << 20)
+
+/* The segment for a block of `need` bytes: as many such blocks as fill it without much waste. */
+static size_t segment_bytes(const ashlar_range *range, size_t need) {
+    const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
+    const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
+    size_t bytes = need <= ASHLAR_SC_MAX_BYTES ? SMALL_SEGMENT_BYTES
+                   : need < shared             ? (shared + need - 1) / need * need
+                                               : need;
+    bytes = bytes < range->growth_min_bytes ? range->growth_min_bytes : bytes;
+    return (bytes + range->handle_bytes - 1) / range->handle_bytes * range->handle_bytes;
+}
+
+static ashlar_status add_segment_of(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
+    ashlar_status status = ashlar__range_allows(&heap->range, bytes);
+    if (status != ASHLAR_OK) {
+        return status; /* before host memory is asked for in proportion to an absurd size */
+    }
+    ashlar_window *w = new_window(heap, bytes);
+    if (w == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a segment of %zu bytes", bytes);
+    }
+    status = ashlar__range_take_segment(&heap->range, bytes, &w->offset);
+    if (status != ASHLAR_OK) {
+        ashlar__host_free(w);
+        return status;
+    }
+    w->bytes = bytes;
+    w->mapped_count = bytes / heap->range.handle_bytes;
+    for (size_t i = 0; i < w->mapped_count; i++) {
+        w->backing[i].is_mapped = 1;
+    }
+    ashlar__heap_link_window(heap, w, zone);
+    return ASHLAR_OK;
+}
+
+static ashlar_status add_segment(ashlar_heap *heap, ashlar_zone *zone, size_t need) {
+    size_t least = 0;
+    if (!ashlar__align_up(need, heap->range.handle_bytes, &least)) {
+        return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes are too many for a segment", need);
+    }
+    const size_t bytes = segment_bytes(&heap->range, need);
+    const ashlar_status status = add_segment_of(heap, zone, bytes);
+    return status == ASHLAR_ENOMEM && bytes > least ? add_segment_of(heap, zone, least) : status;
+}
+
+ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
+    size_t need = 0;
+    ashlar_status status = ashlar__heap_reserve_nodes(heap, 1);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (heap->range.segments != NULL) {
+        return add_segment(heap, zone, bytes);
+    }
+    if (!ashlar__align_up(bytes, heap->range.handle_bytes, &need)) {
+        return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes are too many for a window", bytes);
+    }
+    return add_virtual(heap, zone, need);
+}
+
+/* ---- memory behind a gap ---- */
+
+/* Create handles until `count` are spare. *created: how many were, even on failure. */
+static ashlar_status create(ashlar_range *range, size_t count, size_t *created) {
+    ashlar_status status = ASHLAR_OK;
+    *created = 0;
+    while (status == ASHLAR_OK && range->spare_count < count) {
+        status = ashlar__range_create(range);
+        *created += status == ASHLAR_OK;
+    }
+    return status;
+}
+
+/* Have `count` spare handles. */
+static ashlar_status provide(ashlar_heap *heap, const ashlar_block *gap, size_t bytes, size_t count,
+                             unsigned may) {
+    ashlar_range *range = &heap->range;
+    size_t created = 0, moved = 0;
+    ashlar_status status = ashlar__range_reserve_spare(range, count);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (count > range->spare_count && (may & ASHLAR_MAY_CREATE) == 0) {
+        status = ashlar__fail(ASHLAR_ENOMEM, "no memory may be taken from the device");
+    } else if (count > range->spare_count) {
+        /* Nothing is created in vain if the limit stands in the way. */
+        const size_t need = (count - range->spare_count) * range->handle_bytes;
+        const size_t elsewhere =
+            ashlar__heap_free_bytes(heap) - range->spare_count * range->handle_bytes;
+        const size_t most = (may & ASHLAR_MAY_MOVE) != 0 ? elsewhere : 0;
+        status = need <= most ? ASHLAR_OK : ashlar__range_allows(range, need - most);
+    }
+    if (status == ASHLAR_OK) {
+        status = create(range, count, &created);
+    }
+    if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_MOVE) != 0) {
+        const size_t lacking = count - range->spare_count;
+        const ashlar_status unmapped =
+            ashlar__heap_unmap_free(heap, gap, bytes, lacking, &moved);
+        status = unmapped != ASHLAR_OK ? unmapped : moved == lacking ? ASHLAR_OK : status;
+    }
+    while (status != ASHLAR_OK && created-- > 0 && ashlar__range_release(range) == ASHLAR_OK) {
+    }
+    return status;
+}
+
+/* Map spare handles behind the missing ones of [*at, end), the first run of them. */
+static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, size_t end) {
+    ashlar_window *w = gap->window;
+    ashlar_range *range = &heap->range;
+    while (*at < end && w->backing[*at].is_mapped) {
+        ++*at;
+    }
+    const size_t first = *at;
+    while (*at < end && !w->backing[*at].is_mapped) {
+        ++*at;
+    }
+    const size_t count = *at - first;
+    if (count == 0) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status =
+        ashlar__range_map(range, w->offset + first * range->handle_bytes, count);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        w->backing[first + i] =
+            (ashlar_backing){.handle = range->spare[range->spare_count + i], .is_mapped = 1};
+    }
+    w->mapped_count += count;
+    gap->holes -= count;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes,
+                                unsigned may) {
+    const size_t count = ashlar__heap_missing(heap, gap, bytes) / heap->range.handle_bytes;
+    if (count == 0) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = provide(heap, gap, bytes, count, may);
+    const ashlar_handle_span span =
+        ashlar__handles_touched(heap, gap->window, gap->offset, bytes);
+    for (size_t at = span.first; status == ASHLAR_OK && at < span.end;) {
+        status = map_run(heap, gap, &at, span.end);
+    }
+    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__heap_missing(heap, gap, bytes) == 0);
+    return status;
+}
+
+ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
+    ashlar_range *range = &heap->range;
+    if (bytes <= range->mapped_bytes) {
+        return ASHLAR_OK;
+    }
+    size_t lacking = 0;
+    if (!ashlar__align_up(bytes - range->mapped_bytes, range->handle_bytes, &lacking)) {
+        return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes are more than there is", bytes);
+    }
+    if (range->segments != NULL) {
+        const ashlar_status status = ashlar__heap_reserve_nodes(heap, 1);
+        return status == ASHLAR_OK ? add_segment_of(heap, zone, lacking) : status;
+    }
+    ashlar_status status = ashlar__range_allows(range, lacking);
+    size_t created = 0;
+    const size_t count = range->spare_count + lacking / range->handle_bytes;
+    if (status == ASHLAR_OK) {
+        status = ashlar__range_reserve_spare(range, count);
+    }
+    if (status == ASHLAR_OK) {
+        status = create(range, count, &created);
+    }
+    while (status != ASHLAR_OK && created-- > 0 && ashlar__range_release(range) == ASHLAR_OK) {
+    }
+    return status;
+}
+
+/* ---- peers ---- */
+
+/* The end of the run of mapped handles that starts at `first` or behind it; both are changed. */
+static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
+    while (*first < count && !w->backing[*first].is_mapped) {
+        ++*first;
+    }
+    size_t end = *first;
+    while (end < count && w->backing[end].is_mapped) {
+        end++;
+    }
+    return end;
+}
+
+/* Open what is mapped, up to the first failure, or close it. */
+static ashlar_status change_access(ashlar_heap *heap, int ordinal, bool is_open) {
+    ashlar_range *range = &heap->range;
+    const size_t size = range->handle_bytes;
+    for (const ashlar_window *w = heap->windows; w != NULL; w = w->above) {
+        const size_t count = w->bytes / size;
+        for (size_t first = 0, end; first < count; first = end) {
+            end = run_end(w, count, &first);
+            if (end == first) {
+                break;
+            }
+            const size_t offset = w->offset + first * size, bytes = (end - first) * size;
+            if (!is_open) {
+                ashlar__range_close(range, offset, bytes, ordinal);
+                continue;
+            }
+            const ashlar_status status = ashlar__range_open(range, offset, bytes, ordinal);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal) {
+    ashlar_range *range = &heap->range;
+    const int own = range->client->device->info.ordinal;
+    bool is_known = ordinal == own;
+    for (size_t i = 0; i < range->peer_count; i++) {
+        is_known = is_known || range->peers[i] == ordinal;
+    }
+    if (is_known) {
+        return ASHLAR_OK;
+    }
+    if (range->segments != NULL) {
+        return ashlar__fail(ASHLAR_ENOTSUP,
+                            "peer %d: device %d has no virtual memory management; copy between "
+                            "them instead",
+                            ordinal, own);
+    }
+    if (range->peer_count == ASHLAR_PEERS_MAX) {
+        return ashlar__fail(ASHLAR_ENOTSUP, "peer %d: at most %d devices can share an allocator",
+                            ordinal, ASHLAR_PEERS_MAX + 1);
+    }
+    const ashlar_status status = change_access(heap, ordinal, true);
+    if (status != ASHLAR_OK) {
+        (void)change_access(heap, ordinal, false);
+        return status;
+    }
+    range->peers[range->peer_count++] = ordinal;
+    return ASHLAR_OK;
+}
