@@ -97,9 +97,11 @@ fi
 measure() { # GROUP [OPTION...]
     group=$1
     shift
+    on=$device
+    [ "$group" != streams ] || on='' # it has software devices of its own
     printf '\n== %s ==\n' "$group"
     {
-        "$program" "$group" ${smoke:+"$smoke"} ${device:+--device "$device"} "$@" \
+        "$program" "$group" ${smoke:+"$smoke"} ${on:+--device "$on"} "$@" \
             --json "$made/$group.json" 2>"$scratch/stderr"
         echo $? >"$scratch/status"
     } | tee "$made/$group.txt" || exit

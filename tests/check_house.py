@@ -54,6 +54,7 @@ ROOMS = [
     ("bench/harness", "measuring, statistics, results"),
     ("bench/replay", "traces replayed"),
     ("bench/peers", "the allocators that are compared"),
+    ("bench/streams", "what streams wait for because of an allocator"),
     ("bench/arena", "the arena's benchmark"),
     ("bench/rnn", "the layers' benchmark"),
     ("bench/programs", "ashlar-bench and ashlar-replay"),

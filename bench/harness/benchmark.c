@@ -107,7 +107,9 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
                                     const ashlar_bench_request *request) {
     ashlar_rows rows = {.form = b->form}, more = {.form = b->more};
     ashlar_device *device = NULL;
-    ASHLAR_TRY(ashlar_device_open(request->device, &device));
+    if (!b->opens_devices) {
+        ASHLAR_TRY(ashlar_device_open(request->device, &device));
+    }
     ashlar_status status = b->run(request, device, &rows, &more);
     ashlar_device_close(device);
     if (status == ASHLAR_OK && rows.count > 0) {

@@ -40,6 +40,7 @@ typedef struct ashlar_benchmark {
     const ashlar_rows_form *form;
     const ashlar_rows_form *more; /* NULL, or of a second array in the JSON */
     const char *more_key;
+    bool opens_devices; /* its own: `run` is given none */
     /* The i-th workload; false: there are fewer. The i-th subject; NULL: there are fewer. */
     bool (*workload)(size_t i, ashlar_bench_name *out);
     const char *(*subject)(size_t i);

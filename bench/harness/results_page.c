@@ -50,6 +50,12 @@ static const group groups[] = {
      "ashlar",
      {"static_buffer"},
      {{"ms_step", "time of a step", "ms", 1}}},
+    {"streams",
+     "Streams beside each other",
+     "ashlar",
+     {NULL},
+     {{"time_over_ideal", "virtual time beside the ideal", "", 1},
+      {"reserved_over_need", "memory reserved for each byte that is needed", "", 1}}},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 
@@ -139,7 +145,7 @@ static ashlar_status read_all(page *p) {
     return !is_empty ? ASHLAR_OK
                      : ashlar__fail(ASHLAR_EIO,
                                     "report: %.200s has no results: none of alloc.json, "
-                                    "plan.json, arena.json, rnn.json",
+                                    "plan.json, arena.json, rnn.json, streams.json",
                                     p->folder);
 }
 

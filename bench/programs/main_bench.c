@@ -7,6 +7,7 @@
 #include "bench/harness/results.h"
 #include "bench/peers/bench_alloc.h"
 #include "bench/rnn/bench_rnn.h"
+#include "bench/streams/bench_streams.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/peers/peer_loaded.h"
@@ -21,10 +22,8 @@ static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=
 
 /* Those of the command line; the first one needs not be named. A further one is a row here. */
 static const ashlar_benchmark *const benchmarks[] = {
-    &ashlar__benchmark_alloc,
-    &ashlar__benchmark_plan,
-    &ashlar__benchmark_arena,
-    &ashlar__benchmark_rnn,
+    &ashlar__benchmark_alloc, &ashlar__benchmark_plan,    &ashlar__benchmark_arena,
+    &ashlar__benchmark_rnn,   &ashlar__benchmark_streams,
 };
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 12 };

@@ -252,6 +252,32 @@ measures_some_rnns() {
         [("lstm_T20_B8_H64_L2", "ashlar", None)]'
 }
 
+# Virtual times: the same bytes in each run. Where the device is too small, figures may be null.
+measures_streams() {
+    "$bench" streams --smoke --json "$rows" >"$scratch/table" &&
+        "$bench" streams --smoke --json "$scratch/again.json" >/dev/null || return
+    cmp "$rows" "$scratch/again.json" || return
+    grep -q '^\(met\|NOT MET\) *prefetch  *2  *waits per step' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+rows = json.load(open(sys.argv[1]))
+figures = ["time_over_ideal", "settled_over_ideal", "reserved_over_need", "waits_per_step",
+           "host_waits_per_step"]
+for r in rows:
+    sized = ["bytes"] if r["case"] in ("independent", "pipeline") else []
+    assert list(r) == ["case", "variant", "subject", "streams"] + sized + figures, r
+    if r["case"] == "models_fixed_087" and r["subject"] == "cub":
+        continue
+    assert all(r[f] is not None and r[f] >= 0 for f in figures) and r["time_over_ideal"] > 0.9, r
+cases = {r["case"] for r in rows}
+assert cases == {"independent", "models_fixed", "models_varying", "prefetch", "pipeline",
+                 "models_fixed_087"}, cases
+assert {"ashlar", "per_stream"} <= {r["subject"] for r in rows}, rows
+assert all(r["time_over_ideal"] == 1 for r in rows
+           if r["subject"] == "per_stream" and r["case"] != "models_fixed_087")
+END
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -267,6 +293,7 @@ refuses_unknown_words() {
     is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
     is_usage_error lstm_T64 rnn --workload mix || complain 'a case' || return
     is_usage_error static_buffer rnn --subject cub || complain 'a subject of alloc' || return
+    is_usage_error --device streams --device soft || complain 'a device of its own' || return
     is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
@@ -331,6 +358,7 @@ check 'files_are_packed' packs_files
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'rnns_are_measured_beside_onednn' measures_rnns
+check 'streams_are_measured_the_same_each_time' measures_streams
 check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures

@@ -72,14 +72,15 @@ static void compare_runs(const char *spec, uint64_t cache_bytes) {
     CHECK(memcmp(plain.offsets, traced.offsets, sizeof plain.offsets) == 0);
     CHECK(memcmp(&plain.stats, &traced.stats, sizeof plain.stats) == 0);
     CHECK(cache_bytes == 0 || plain.stats.served_cached > 0);
-    CHECK(plain.stats.served_same_stream > 0 && plain.stats.served_waited > 0);
+    CHECK(plain.stats.served_same_stream > 0);
+    CHECK(plain.stats.served_waited + plain.stats.served_completed > 0);
 }
 
 CASE(a_trace_changes_no_address_and_no_statistic) {
-    compare_runs("memory=64MiB", 0);
-    compare_runs("memory=64MiB", 200 * KIB); /* so small that blocks wait for the heap */
-    compare_runs("memory=64MiB,mode=adversarial", 600 * KIB);
-    compare_runs("memory=64MiB,mode=adversarial", ASHLAR_CACHE_AUTO);
+    compare_runs("memory=20MiB", 0);
+    compare_runs("memory=20MiB", 200 * KIB); /* so small that blocks wait for the heap */
+    compare_runs("memory=20MiB,mode=adversarial", 600 * KIB);
+    compare_runs("memory=20MiB,mode=adversarial", ASHLAR_CACHE_AUTO);
     compare_runs("memory=16MiB,mode=adversarial", 1 * MIB); /* some are refused */
 }
 

@@ -1,0 +1,105 @@
+/*
+ * stage.h - where a program of several streams runs: blocks of a subject, work on virtual time, and
+ * what that took (internal).
+ *
+ * A program is one thread that calls these functions. It runs on a software device of its own with
+ * time=on, from whose clocks all figures come, so that they are the same each time.
+ */
+#ifndef ASHLAR_STREAMS_STAGE_H
+#define ASHLAR_STREAMS_STAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/streams/subject.h"
+
+enum {
+    ASHLAR_STAGE_STREAMS_MAX = 8,
+    ASHLAR_STAGE_LAG_MAX = 8,   /* steps of a stream that the host can be ahead */
+    ASHLAR_STAGE_AWAY_MAX = 64, /* blocks of a stream given back while others use them */
+    ASHLAR_STAGE_SETTLE = 2,    /* steps of each stream in which memory is still taken */
+};
+
+/* Bytes that a kernel works on per ns: much arithmetic for each. */
+#define ASHLAR_STAGE_BYTES_PER_NS 25
+
+typedef struct ashlar_stage ashlar_stage;
+
+/* A block of the program. Zeros are none. */
+typedef struct ashlar_stage_block {
+    void *ptr;
+    size_t bytes;
+    size_t owner;        /* the stream it was taken for */
+    unsigned uses;       /* bits of the further streams that use it */
+    uint64_t use_end_ns; /* when those are done with it */
+} ashlar_stage_block;
+
+/* What a program took. */
+typedef struct ashlar_stage_figures {
+    uint64_t ns; /* from the first request to the end of all work, or the host's if that is later */
+    uint64_t settled_ns;   /* the same, from the end of the first ASHLAR_STAGE_SETTLE steps on */
+    size_t reserved_bytes; /* most physical memory that was taken from the device */
+    /* Sum over the streams of the most bytes that their blocks had at a time. A block that only its
+     * own stream uses counts until it is given back; another, until further streams are done with
+     * it. So an allocator without waits needs this much if its streams share nothing. */
+    size_t need_bytes;
+    /* Waits that made work of a stream later, and of the host for the device: but for the program's
+     * own, and for the first steps. */
+    double waits_per_step, host_waits_per_step;
+} ashlar_stage_figures;
+
+typedef struct ashlar_stage_program {
+    size_t streams;  /* 1 .. ASHLAR_STAGE_STREAMS_MAX */
+    size_t stepping; /* of these, how many have steps */
+    size_t variant;  /* what it means is the program's */
+    ashlar_status (*run)(ashlar_stage *stage, const struct ashlar_stage_program *program,
+                         size_t steps);
+} ashlar_stage_program;
+
+/*
+ * Configure the software devices anew, with `memory_bytes`, and run a program.
+ *
+ * Threads: no other may use software devices, of which none may be open.
+ * Errors:  ASHLAR_ENOMEM (the subject had no memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER,
+ *          ASHLAR_EFORMAT (is_proved: a block was handed out before its earlier uses were over).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
+                                                  const ashlar_streams_subject *subject,
+                                                  size_t steps, size_t memory_bytes, bool is_proved,
+                                                  ashlar_stage_figures *out);
+
+/* ---- what a program may do ---- */
+
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_take(ashlar_stage *stage, size_t bytes, size_t stream,
+                                                   ashlar_stage_block *out);
+
+/* Give a block back to its stream's pool; zeros are allowed, and what it becomes. Before that, the
+ * subject is told of each further stream. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give(ashlar_stage *stage, ashlar_stage_block *block);
+
+/* Give a block back on `stream`, whose last work comes after all other uses of the block. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give_on(ashlar_stage *stage,
+                                                      ashlar_stage_block *block, size_t stream);
+
+/* Queue a kernel that works on all bytes of the blocks. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_kernel(ashlar_stage *stage, size_t stream,
+                                                     ashlar_stage_block *const *blocks,
+                                                     size_t count);
+
+/* How long such a kernel takes. */
+uint64_t ashlar__stage_kernel_ns(size_t bytes);
+
+/* Keep a stream busy for so long. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_delay(ashlar_stage *stage, size_t stream,
+                                                    uint64_t ns);
+
+/* Make a stream wait for what is queued on another one, since data is handed on. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_follow(ashlar_stage *stage, size_t stream,
+                                                     size_t after);
+
+/* Before a step: the host waits until the stream has ended all but its newest `lag` steps. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_begin_step(ashlar_stage *stage, size_t stream,
+                                                         size_t lag);
+ASHLAR_MUST_CHECK ashlar_status ashlar__stage_end_step(ashlar_stage *stage, size_t stream);
+
+#endif /* ASHLAR_STREAMS_STAGE_H */
