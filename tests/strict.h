@@ -14,19 +14,6 @@
 /* The test looks at what happens when a new stream has the handle of an old one. */
 #define HANDLES_COME_BACK "recycle=on"
 
-/*
- * A program destroys a stream without ashlar_allocator_forget_stream(), and the allocator hands the
- * dead handle to the driver to find that out: is_lost() in allocator/heap/stream_state.c.
- */
-#define ALLOCATOR_ASKS_DEAD_STREAMS "strict=off"
-
-/*
- * Plan memory for a side stream that ended within the step is taken for the dead stream: the ladder
- * orders it behind another stream's work by a wait on the dead handle. take_block_locked() in
- * allocator/step/planner_build.c, ashlar__stream_state_wait_on() in allocator/heap/stream_state.c.
- */
-#define PLANS_WAIT_ON_DEAD_STREAMS "strict=off"
-
 /* Once the driver has refused a cuMemUnmap, a range's addresses are freed while mapped:
  * vmm_finish() in allocator/heap/range_vmm.c, and the same in allocator/guard/guard_unmap.c. */
 #define ADDRESSES_ARE_FREED_WHILE_MAPPED "strict=off"

@@ -70,7 +70,7 @@ CASE(everything_freed_becomes_one_block_again) {
 }
 
 CASE_WITH(no_more_is_reserved_than_the_peak_needs, set_up("memory=64MiB")) {
-    unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in granules of 2 */
+    unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in handles of 2 */
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
     unsigned char *b = take(MIB, streams[0]); /* from what is left of the 4 */
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);

@@ -383,9 +383,7 @@ static void between_steps(void) {
 static void diverging_episode(uint64_t seed) {
     static const int intensities[] = {10, 40, 100, 250};
     is_small = seed % 3 == 1;
-    const char *memory =
-        is_small ? "4MiB," PLANS_WAIT_ON_DEAD_STREAMS : "64MiB," PLANS_WAIT_ON_DEAD_STREAMS;
-    REQUIRE(set_up_episode(seed, memory));
+    REQUIRE(set_up_episode(seed, is_small ? "4MiB" : "64MiB"));
     const ashlar_plan_options options = {.build_after = seed % 3 == 0 ? 2 : 1,
                                          .rerecord_after = seed % 2 == 0 ? 5 : 0};
     ashlar_plan_set_options(allocator, &options);

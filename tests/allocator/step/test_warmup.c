@@ -136,7 +136,7 @@ CASE(what_is_reserved_is_what_was_live_and_the_regions) {
         CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
         const ashlar_stats stats = stats_now();
         CHECK_ZU(report.reserved_bytes, stats.reserved_bytes);
-        /* a plan's memory for each of two streams, each with less than one granule to spare. */
+        /* a plan's memory for each of two streams, each with less than one handle to spare. */
         CHECK(stats.reserved_bytes <= BLOCKS / 2 * 10 * MIB + report.plan.memory_bytes + 4 * MIB);
         CHECK_ZU(stats.driver_calls_sealed, 0);
         CHECK(report.plan.bound_bytes <= report.plan.plan_bytes &&
