@@ -339,6 +339,7 @@ static void put(ashlar_heap *heap, ashlar_block *block) {
     heap->used_bytes -= block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
+    block->stream_state = NULL; /* it may be deleted before the gap is used again */
     block->marks = 0;
     block->holes = 0;
     ashlar_block *prev = block->prev, *next = block->next;

@@ -10,7 +10,7 @@
  *   used_bytes == sum of the used blocks <= range.mapped_bytes
  *   a gap is in the bins of its window's zone, and in no other bins
  *   the page map has the used blocks, and the slot blocks of plan memory instead of that itself
- *   a used block has requested <= bytes and a stream; a gap has requested == 0
+ *   a used block has requested <= bytes and a stream; a gap has requested == 0 and none
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
@@ -185,7 +185,7 @@ size_t ashlar__zone_mapped_bytes(const ashlar_heap *heap, const ashlar_zone *zon
 
 /* ---- all blocks ---- */
 
-/* The first block of the heap, and the next one in address order, gaps included; NULL at the end. */
+/* The first block of the heap, and the next in address order, gaps included; NULL at the end. */
 static inline ashlar_block *ashlar__heap_first(const ashlar_heap *heap) {
     return heap->windows != NULL ? heap->windows->first : NULL;
 }

@@ -28,6 +28,9 @@ static ashlar_status check_gap(const ashlar_heap *heap, const ashlar_block *gap)
     if (gap->next != NULL && ashlar__block_is_free(gap->next)) {
         return broken(gap, "not merged with the gap behind it");
     }
+    if (gap->stream_state != NULL) {
+        return broken(gap, "a gap, but it has a stream");
+    }
     if (gap->requested != 0) {
         return broken(gap, "a gap, but bytes of it are asked for");
     }
