@@ -52,13 +52,13 @@ static inline const char *snapshot_difference(const ashlar_snapshot *snapshot,
         }
     }
     return sums.reserved_bytes + stats->spare_bytes != stats->reserved_bytes ? "reserved_bytes"
-           : sums.live_blocks != stats->live_blocks     ? "live_blocks"
-           : sums.live_bytes != stats->live_bytes       ? "live_bytes"
-           : sums.block_bytes != stats->block_bytes     ? "block_bytes"
-           : sums.cached_bytes != stats->cached_bytes   ? "cached_bytes"
-           : sums.planned_bytes != stats->planned_bytes ? "planned_bytes"
+           : sums.live_blocks != stats->live_blocks                          ? "live_blocks"
+           : sums.live_bytes != stats->live_bytes                            ? "live_bytes"
+           : sums.block_bytes != stats->block_bytes                          ? "block_bytes"
+           : sums.cached_bytes != stats->cached_bytes                        ? "cached_bytes"
+           : sums.planned_bytes != stats->planned_bytes                      ? "planned_bytes"
            : free_bytes != stats->reserved_bytes - stats->spare_bytes - stats->block_bytes -
-                                   stats->cached_bytes
+                               stats->cached_bytes
                ? "what is free"
                : NULL;
 }

@@ -59,8 +59,8 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
 
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
                                  ashlar_range_kind kind) {
-    ashlar_status status = ashlar__heap_init(&a->heap, &a->client, kind, (size_t)config->handle_bytes,
-                                             &a->stats.events_recorded);
+    ashlar_status status = ashlar__heap_init(
+        &a->heap, &a->client, kind, (size_t)config->handle_bytes, &a->stats.events_recorded);
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -87,8 +87,8 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
 
 /* Copy a part of a gap that has memory. */
 static ashlar_snapshot_block copy_part(const ashlar_heap *heap, const ashlar_heap_piece *part) {
-    const bool is_past = ashlar__heap_is_past_at(heap, part->block->window, part->offset,
-                                                 part->bytes);
+    const bool is_past =
+        ashlar__heap_is_past_at(heap, part->block->window, part->offset, part->bytes);
     return (ashlar_snapshot_block){
         .address = heap->range.base + part->offset,
         .bytes = part->bytes,
@@ -191,8 +191,8 @@ static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size
         if (snapshot != NULL) {
             snapshot->segments[*segment_count - 1].bytes += at.bytes;
         }
-        *block_count += copy_piece(
-            heap, &at, snapshot != NULL ? &snapshot->blocks[*block_count] : NULL);
+        *block_count +=
+            copy_piece(heap, &at, snapshot != NULL ? &snapshot->blocks[*block_count] : NULL);
     }
 }
 

@@ -3,8 +3,8 @@
  * (internal).
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
- * one larger block, the one taken last, which only a request of just its size gets. All blocks of a stream's magazines
- * were freed on that stream, so later work of the stream may use them.
+ * one larger block, the one taken last, which only a request of just its size gets. All blocks of a
+ * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
  *   its owner      between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock

@@ -154,9 +154,8 @@ static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashl
         ashlar__cache_flush_stream_locked(r->own, r->stream_state, r->bytes);
         gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     }
-    return gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0
-               ? take(a, r, gap, out)
-               : ASHLAR_OK;
+    return gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 ? take(a, r, gap, out)
+                                                                             : ASHLAR_OK;
 }
 
 /* Where the best fit has no memory, another gap of the stream's own may have. */
@@ -335,8 +334,7 @@ static ashlar_status borrow(ashlar_allocator *a, const ashlar_request *r, ashlar
 }
 
 /* Rung 4: the gap that was used longest ago. */
-static ashlar_status borrow_past(ashlar_allocator *a, const ashlar_request *r,
-                                 ashlar_block **out) {
+static ashlar_status borrow_past(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_block *best = NULL;
     for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
         ashlar_block *gap = lendable(a, zone, r, true);
@@ -345,8 +343,9 @@ static ashlar_status borrow_past(ashlar_allocator *a, const ashlar_request *r,
             best = gap;
         }
     }
-    return best != NULL ? borrow(a, r, best, ashlar__heap_lend_offset(&a->heap, best, r->bytes), out)
-                        : ASHLAR_OK;
+    return best != NULL
+               ? borrow(a, r, best, ashlar__heap_lend_offset(&a->heap, best, r->bytes), out)
+               : ASHLAR_OK;
 }
 
 /* Have the request's stream wait for the last use of memory in another stream's gap. */

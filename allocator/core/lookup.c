@@ -13,7 +13,8 @@
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
-    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY && at != ashlar__heap_next(block)) {
+    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY &&
+           at != ashlar__heap_next(block)) {
         if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
             return at;
         }

@@ -49,8 +49,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->heap.away_bytes + a->deferred_bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
-    ASHLAR_CHECK2(a->heap.used_bytes >=
-                  cached_bytes + stats->shared_bytes + stats->planned_bytes);
+    ASHLAR_CHECK2(a->heap.used_bytes >= cached_bytes + stats->shared_bytes + stats->planned_bytes);
     stats->block_bytes =
         a->heap.used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;

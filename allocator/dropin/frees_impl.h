@@ -43,8 +43,8 @@ struct ashlar_frees {
     atomic_bool is_trusting;     /* set only by tests */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
-    ashlar_lock wait_lock; /* held by a thread that waits on the host and holds blocks */
-    ashlar_lock lock;      /* guards all fields below */
+    ashlar_lock wait_lock;          /* held by a thread that waits on the host and holds blocks */
+    ashlar_lock lock;               /* guards all fields below */
     ashlar_known_stream *streams;
     ashlar_event_node *ended; /* marks behind the last work of destroyed streams */
     ashlar_event_node *spare;

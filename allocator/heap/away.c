@@ -40,7 +40,8 @@ ashlar_status ashlar__away_add_use(ashlar_block *block, ashlar_stream_state *sta
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     /* A use by its home counts too, if it is another stream's now: that one may be served the block
      * again, and need not be behind its home's later work. */
-    const bool is_own = ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
+    const bool is_own =
+        ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
     if (is_own || ashlar__away_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
@@ -229,8 +230,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
 /* ---- asking and waiting ---- */
 
 static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
-    if (user->oldest_away == NULL ||
-        ashlar__stream_state_is_closed(user, heap->range.client)) {
+    if (user->oldest_away == NULL || ashlar__stream_state_is_closed(user, heap->range.client)) {
         return ASHLAR_OK;
     }
     return ashlar__stream_state_is_past(user, user->last_tick)
@@ -293,8 +293,7 @@ static bool is_open(const ashlar_heap *heap, const ashlar_block *block) {
 static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state,
                                    const ashlar_block *block) {
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
-         use = use->next) {
+    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK; use = use->next) {
         status = cover(heap, use);
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(use->stream_state, heap->range.client,

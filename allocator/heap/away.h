@@ -73,8 +73,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stre
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
 
 /* Make what waits for `from` wait for the work of `to` up to now. */
-void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
-                             ashlar_stream_state *to);
+void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from, ashlar_stream_state *to);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks away). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_check(const ashlar_heap *heap);

@@ -332,8 +332,7 @@ static void absorb(ashlar_heap *heap, ashlar_block *gap) {
 /* Make a block part of a gap, without a stamp. */
 static void put(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
-    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 &&
-                  block->bytes <= heap->used_bytes);
+    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 && block->bytes <= heap->used_bytes);
     ashlar_free_bins *gaps = &block->window->zone->gaps;
     ashlar__page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;

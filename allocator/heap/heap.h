@@ -29,13 +29,13 @@ typedef struct ashlar_heap {
     size_t window_count;
     ashlar_zone *zones; /* those that have windows */
     size_t used_bytes;
-    size_t away_bytes;             /* of used_bytes; see away.h */
-    ashlar_stream_state *awaited;  /* streams for which blocks that are away wait; */
+    size_t away_bytes;                /* of used_bytes; see away.h */
+    ashlar_stream_state *awaited;     /* streams for which blocks that are away wait; */
     ashlar_stream_state *awaited_end; /* the last of them */
     uint64_t use_clock;               /* requests that took the lock, and frees */
     bool has_waited;                  /* memory was short: large frees record an event, so that a
                                        * wait for them is not one for all that was queued since */
-    uint64_t *events_recorded;     /* const; counts the recordings of all streams */
+    uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_block *spare; /* nodes that no block uses, linked by next */
     size_t spare_count;
     ashlar_node_chunk *nodes; /* the host memory of all nodes */
@@ -191,7 +191,7 @@ static inline ashlar_block *ashlar__heap_first(const ashlar_heap *heap) {
 }
 
 static inline ashlar_block *ashlar__heap_next(const ashlar_block *block) {
-    return block->next != NULL             ? block->next
+    return block->next != NULL            ? block->next
            : block->window->above != NULL ? block->window->above->first
                                           : NULL;
 }

@@ -149,10 +149,9 @@ ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
     }
     if (used != heap->used_bytes ||
         handles * heap->range.handle_bytes != heap->range.mapped_bytes) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "heap check: %zu bytes used and %zu mapped, counted %zu and %zu", used,
-                            handles * heap->range.handle_bytes, heap->used_bytes,
-                            heap->range.mapped_bytes);
+        return ashlar__fail(
+            ASHLAR_EFORMAT, "heap check: %zu bytes used and %zu mapped, counted %zu and %zu", used,
+            handles * heap->range.handle_bytes, heap->used_bytes, heap->range.mapped_bytes);
     }
     return check_zones(heap);
 }

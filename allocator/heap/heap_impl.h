@@ -15,9 +15,9 @@ static inline bool ashlar__block_is_free(const ashlar_block *block) {
 static inline bool ashlar__heap_is_linked(const ashlar_block *block) {
     const ashlar_window *w = block->window;
     const ashlar_block *prev = block->prev, *next = block->next;
-    const bool is_above_prev = prev != NULL ? prev->next == block &&
-                                                  prev->offset + prev->bytes == block->offset
-                                            : w->first == block && block->offset == w->offset;
+    const bool is_above_prev =
+        prev != NULL ? prev->next == block && prev->offset + prev->bytes == block->offset
+                     : w->first == block && block->offset == w->offset;
     const bool is_below_next =
         next != NULL ? next->prev == block && block->offset + block->bytes == next->offset
                      : w->last == block && block->offset + block->bytes == w->offset + w->bytes;
@@ -60,8 +60,8 @@ typedef struct ashlar_handle_span {
 } ashlar_handle_span;
 
 static inline ashlar_handle_span ashlar__handles_touched(const ashlar_heap *heap,
-                                                         const ashlar_window *window,
-                                                         size_t offset, size_t bytes) {
+                                                         const ashlar_window *window, size_t offset,
+                                                         size_t bytes) {
     const size_t from = offset - window->offset, size = heap->range.handle_bytes;
     ASHLAR_CHECK2(bytes > 0 && from + bytes <= window->bytes);
     return (ashlar_handle_span){from / size, (from + bytes - 1) / size + 1};

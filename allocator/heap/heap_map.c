@@ -14,9 +14,7 @@
  */
 static size_t window_share(const ashlar_heap *heap) {
     const size_t memory = heap->range.memory_bytes;
-    return heap->window_count < 4    ? 2 * memory
-           : heap->window_count < 64 ? memory / 4
-                                     : memory / 64;
+    return heap->window_count < 4 ? 2 * memory : heap->window_count < 64 ? memory / 4 : memory / 64;
 }
 
 /* The smallest window of any zone that has `need` bytes, no block and no memory; NULL: none. */
@@ -41,7 +39,7 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
     size_t bytes = window_share(heap);
     bytes = bytes < left / 2 ? bytes : left / 2;
     bytes = zone->windows != NULL && bytes < 2 * zone->windows->bytes ? 2 * zone->windows->bytes
-                                                                       : bytes;
+                                                                      : bytes;
     bytes = bytes < left ? bytes : left;
     bytes -= bytes % range->handle_bytes;
     bytes = bytes < need ? need : bytes;
@@ -167,8 +165,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_block *gap, size_t 
     }
     if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_MOVE) != 0) {
         const size_t lacking = count - range->spare_count;
-        const ashlar_status unmapped =
-            ashlar__heap_unmap_free(heap, gap, bytes, lacking, &moved);
+        const ashlar_status unmapped = ashlar__heap_unmap_free(heap, gap, bytes, lacking, &moved);
         status = unmapped != ASHLAR_OK ? unmapped : moved == lacking ? ASHLAR_OK : status;
     }
     while (status != ASHLAR_OK && created-- > 0 && ashlar__range_release(range) == ASHLAR_OK) {
@@ -205,15 +202,13 @@ static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, s
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes,
-                                unsigned may) {
+ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
     const size_t count = ashlar__heap_missing(heap, gap, bytes) / heap->range.handle_bytes;
     if (count == 0) {
         return ASHLAR_OK;
     }
     ashlar_status status = provide(heap, gap, bytes, count, may);
-    const ashlar_handle_span span =
-        ashlar__handles_touched(heap, gap->window, gap->offset, bytes);
+    const ashlar_handle_span span = ashlar__handles_touched(heap, gap->window, gap->offset, bytes);
     for (size_t at = span.first; status == ASHLAR_OK && at < span.end;) {
         status = map_run(heap, gap, &at, span.end);
     }

@@ -14,8 +14,7 @@ static bool is_kept(const ashlar_heap *heap, const kept *k, const ashlar_window 
     if (k->gap == NULL || k->gap->window != w) {
         return false;
     }
-    const ashlar_handle_span span =
-        ashlar__handles_touched(heap, w, k->gap->offset, k->bytes);
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, k->gap->offset, k->bytes);
     return idx >= span.first && idx < span.end;
 }
 
@@ -26,8 +25,7 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap, const ke
     const ashlar_handle_span span = ashlar__handles_inside(heap, gap);
     for (size_t i = span.end; i-- > span.first && *count > 0;) {
         ashlar_backing *backing = &w->backing[i];
-        if (!backing->is_mapped || !ashlar__backing_is_past(w, backing) ||
-            is_kept(heap, k, w, i)) {
+        if (!backing->is_mapped || !ashlar__backing_is_past(w, backing) || is_kept(heap, k, w, i)) {
             continue;
         }
         const ashlar_status status = ashlar__range_unmap(
@@ -77,8 +75,8 @@ ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const ashlar_block *gap
     const kept k = {gap, bytes};
     size_t left = count;
     *moved = 0;
-    ashlar_status status = ashlar__range_reserve_spare(&heap->range,
-                                                       heap->range.spare_count + count);
+    ashlar_status status =
+        ashlar__range_reserve_spare(&heap->range, heap->range.spare_count + count);
     if (status == ASHLAR_OK) {
         status = unmap_of_zones(heap, ENDED, &k, &left);
     }

@@ -127,8 +127,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, size_t 
                                                     cu_mem_handle handle);
 
 /* Let a device use [offset, offset + bytes), all of which is mapped; or no longer. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__range_open(ashlar_range *range, size_t offset,
-                                                   size_t bytes, int ordinal);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_open(ashlar_range *range, size_t offset, size_t bytes,
+                                                   int ordinal);
 void ashlar__range_close(ashlar_range *range, size_t offset, size_t bytes, int ordinal);
 
 /* ---- segments: only without virtual memory ---- */

@@ -12,7 +12,7 @@ typedef struct ashlar_pack_budget {
     const ashlar_pack_options *options;
     uint64_t begin_ms, told_ms; /* monotonic clock: start of the call, last progress report */
     ashlar_pack_progress now;   /* the packer sets plan_bytes, bound_bytes and strategy */
-    bool has_deadline; /* false: the time budget is ignored, as for the greedy orders */
+    bool has_deadline;          /* false: the time budget is ignored, as for the greedy orders */
     bool is_stopped;
 } ashlar_pack_budget;
 

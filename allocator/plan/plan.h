@@ -55,8 +55,8 @@ static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
 
 typedef struct ashlar_stream_plan {
     ashlar_stream_state *stream_state; /* whose work uses it */
-    size_t plan_bytes;   /* the highest end of the stream's slots */
-    size_t bound_bytes;  /* the peak of the stream's live bytes: no packing needs less */
+    size_t plan_bytes;                 /* the highest end of the stream's slots */
+    size_t bound_bytes; /* the peak of the stream's live bytes: no packing needs less */
 } ashlar_stream_plan;
 
 typedef struct ashlar_plan {

@@ -33,7 +33,7 @@ struct ashlar_plan_memory {
                           * freed since they were put here */
     size_t late_count;
     uint64_t used_at; /* when the newest step on it began; counted as `last_used` of a stream */
-    bool is_busy;   /* a step uses it */
+    bool is_busy;     /* a step uses it */
     bool is_unused; /* no plan uses it: it goes when its last live block is freed */
 };
 

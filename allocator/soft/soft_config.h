@@ -29,8 +29,8 @@ typedef struct soft_config {
     bool has_clocks; /* soft_oracle.c records the order of work */
     bool is_strict;  /* what is undefined ends the process (soft_strict.h) */
     soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */
-    bool has_time;   /* soft_time.c dates calls and work */
-    bool has_costs;  /* copies, fills and host functions take time on the virtual clock */
+    bool has_time;        /* soft_time.c dates calls and work */
+    bool has_costs;       /* copies, fills and host functions take time on the virtual clock */
     uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: added to each call; at most 10^9 */
     uint32_t cost_ns[ASHLAR_DRIVER_FN_COUNT];    /* [fn]: of each call on the virtual clock */
 } soft_config;

@@ -70,27 +70,27 @@ typedef enum ashlar_guard {
  *          CHOICE    one of the words; word i stands for value i
  *   words  CHOICE: the words; BYTES, COUNT: the default's name if the default is out of the range
  */
-#define ASHLAR_CONFIG_MAP(X)                                                                       \
-    X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX,     \
-      0, "0", "most memory taken from the driver; 0: as much as the device has")                   \
-    X(double, limit_fraction, "fraction", FRACTION, 0, 1,                                          \
-      1, NULL, "the same as a part of the device's memory; the smaller of the two binds")          \
-    X(uint64_t, reserve_bytes, "reserve", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX,                       \
-      0, NULL, "memory taken when the allocator is made")                                          \
-    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX,                           \
-      ASHLAR_CACHE_AUTO, "auto", "most that one thread's cache holds; 0: no thread caches")        \
-    X(uint64_t, trace_events, "trace", COUNT, 0, ASHLAR_CONFIG_EVENTS_MAX,                         \
-      0, NULL, "how many events the trace holds; 0: no trace")                                     \
-    X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR,                              \
-      ASHLAR_SEAL_COUNT, "count|warn|error", "what a driver allocation after sealing is")          \
-    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP,                                 \
-      ASHLAR_GUARD_OFF, "off|fill|unmap", "what is done to freed memory to find stray accesses")   \
-    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,               \
-      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")        \
-    X(bool, virtual_memory, "vmm", CHOICE, 0, 1,                                                   \
-      true, "off|on", "virtual memory management where there is any; off: plain segments")         \
-    X(bool, report_leaks, "leaks", CHOICE, 0, 1,                                                   \
-      false, "off|on", "a report of the live blocks when the allocator, or the process, ends")
+#define ASHLAR_CONFIG_MAP(X)                                                                      \
+    X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX, 0, \
+      "0", "most memory taken from the driver; 0: as much as the device has")                     \
+    X(double, limit_fraction, "fraction", FRACTION, 0, 1, 1, NULL,                                \
+      "the same as a part of the device's memory; the smaller of the two binds")                  \
+    X(uint64_t, reserve_bytes, "reserve", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, 0, NULL,             \
+      "memory taken when the allocator is made")                                                  \
+    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, ASHLAR_CACHE_AUTO,       \
+      "auto", "most that one thread's cache holds; 0: no thread caches")                          \
+    X(uint64_t, trace_events, "trace", COUNT, 0, ASHLAR_CONFIG_EVENTS_MAX, 0, NULL,               \
+      "how many events the trace holds; 0: no trace")                                             \
+    X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR, ASHLAR_SEAL_COUNT,          \
+      "count|warn|error", "what a driver allocation after sealing is")                            \
+    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP, ASHLAR_GUARD_OFF,              \
+      "off|fill|unmap", "what is done to freed memory to find stray accesses")                    \
+    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
+      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
+    X(bool, virtual_memory, "vmm", CHOICE, 0, 1, true, "off|on",                                  \
+      "virtual memory management where there is any; off: plain segments")                        \
+    X(bool, report_leaks, "leaks", CHOICE, 0, 1, false, "off|on",                                 \
+      "a report of the live blocks when the allocator, or the process, ends")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;

@@ -107,8 +107,8 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
 CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
                                              s->state + p * h, s->doutput + p * h))
 
-/* Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in the
- * row of gates. */
+/* Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in
+ * the row of gates. */
 
 static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
                              real *restrict output) {

@@ -80,7 +80,8 @@ CASE_WITH(a_block_freed_on_another_stream_waits_for_that_streams_work, set_up_aw
     CHECK(ashlar__away_settle(&heap) && !ashlar__away_settle(&heap));
     CHECK(is_home(block) && heap.away_bytes == 0 && state_a.away_count == 0);
     CHECK(heap.awaited == NULL && !state_b.is_awaited);
-    CHECK(ashlar__heap_tick_at(&heap, block->window, block->offset, 512) == 4); /* the home's last use: the free */
+    CHECK(ashlar__heap_tick_at(&heap, block->window, block->offset, 512) ==
+          4); /* the home's last use: the free */
     check_heap();
 }
 
@@ -337,7 +338,8 @@ CASE_WITH(what_waits_for_one_stream_can_wait_for_another, set_up_away()) {
     CHECK(heap.awaited == &state_c && state_c.next_awaited == NULL && !state_b.is_awaited);
     set_events(&state_a, 7, 7);
     ashlar__away_move_queue(&heap, &state_c, &state_a); /* home */
-    CHECK(ashlar__heap_tick_at(&heap, (gap_at(alone->offset))->window, (gap_at(alone->offset))->offset, 512) == 7);
+    CHECK(ashlar__heap_tick_at(&heap, (gap_at(alone->offset))->window,
+                               (gap_at(alone->offset))->offset, 512) == 7);
     CHECK(is_home(alone) && is_home(both) && heap.away_bytes == 0 && state_a.away_count == 0);
     CHECK(heap.awaited == NULL && !state_c.is_awaited); /* either state may be deleted now */
     check_heap();

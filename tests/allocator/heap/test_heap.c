@@ -343,11 +343,13 @@ CASE_BOTH_WITH(memory_is_past_with_the_recording_behind_its_last_use,
     put(blocks[4]);
     const ashlar_block *low = gap_at(blocks[0]->offset), *high = gap_at(blocks[4]->offset);
     CHECK(ashlar__heap_is_past(&heap, low, 1 * MIB)); /* recording 4 comes behind it */
-    CHECK(!ashlar__heap_is_past(&heap, high, 512) && ashlar__heap_tick_at(&heap, high->window, high->offset, 512) == 5);
+    CHECK(!ashlar__heap_is_past(&heap, high, 512) &&
+          ashlar__heap_tick_at(&heap, high->window, high->offset, 512) == 5);
     CHECK(ashlar__heap_is_past_at(&heap, high->window, low->offset, 4 * MIB));
     CHECK(!ashlar__heap_is_past_at(&heap, high->window, low->offset, 4 * MIB + 512));
     state_a.completed = 3;
-    CHECK(!ashlar__heap_is_past(&heap, low, 512) && ashlar__heap_tick_at(&heap, low->window, low->offset, 512) == 3);
+    CHECK(!ashlar__heap_is_past(&heap, low, 512) &&
+          ashlar__heap_tick_at(&heap, low->window, low->offset, 512) == 3);
     state_a.completed = state_a.recorded = 6;
     CHECK(ashlar__heap_is_past(&heap, low, 1 * MIB) && ashlar__heap_is_past(&heap, high, 1 * MIB));
 }
@@ -396,7 +398,8 @@ CASE_BOTH_WITH(a_zone_moves_with_its_gaps_and_blocks, set_up_heap("memory=256MiB
         CHECK(blocks[0]->window->zone == zone && heap.window_count == windows);
         CHECK(ashlar__free_bins_has(&zone->gaps, gap_at(blocks[1]->offset)));
         CHECK(ashlar__heap_is_past(&heap, blocks[1], 2 * MIB) == is_past);
-        CHECK(is_past || ashlar__heap_tick_at(&heap, blocks[1]->window, blocks[1]->offset, 2 * MIB) == 4);
+        CHECK(is_past ||
+              ashlar__heap_tick_at(&heap, blocks[1]->window, blocks[1]->offset, 2 * MIB) == 4);
         CHECK_ZU(ashlar__zone_mapped_bytes(&heap, zone), bytes);
         put(blocks[0]);
         put(blocks[2]);
