@@ -10,7 +10,7 @@
 #include "bench/streams/programs.h"
 
 /* LeakSanitizer asks for this. CUB keeps an event for itself where the driver refuses memory. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
     return "leak:CachingDeviceAllocator::DeviceAllocate";
 }
