@@ -128,17 +128,23 @@ static ashlar_block *mapped_gap(const ashlar_allocator *a, const ashlar_zone *zo
     return NULL;
 }
 
-/* Take a gap behind which all memory is there. */
-static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
-                          ashlar_block **out) {
-    const ashlar_status status = ashlar__heap_take(&a->heap, gap, r->bytes);
+/* Take the bytes of a gap at `offset`, behind which all memory is there. */
+static ashlar_status take_at(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                             size_t offset, ashlar_block **out) {
+    ashlar_block *block = NULL;
+    const ashlar_status status = ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, &block);
     if (status == ASHLAR_OK) {
-        if (gap->window->zone->owner != r->stream_state) {
-            gap->marks |= ASHLAR_BLOCK_BORROWED;
+        if (block->window->zone->owner != r->stream_state) {
+            block->marks |= ASHLAR_BLOCK_BORROWED;
         }
-        *out = gap;
+        *out = block;
     }
     return status;
+}
+
+static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                          ashlar_block **out) {
+    return take_at(a, r, gap, gap->offset, out);
 }
 
 /*
@@ -291,11 +297,25 @@ static ashlar_status map_free(ashlar_allocator *a, const ashlar_request *r, ashl
 
 /* ---- other streams' memory ---- */
 
-static ashlar_block *lendable(const ashlar_allocator *a, const ashlar_zone *zone,
-                              const ashlar_request *r, bool is_past_only) {
-    return zone->owner == r->stream_state || zone->owner->is_pool
-               ? NULL
-               : mapped_gap(a, zone, r, is_past_only);
+/*
+ * A gap of the other stream that was used longest ago; NULL: none has one. If its last use need not
+ * be over, an event must be able to come behind it.
+ */
+static ashlar_block *oldest_gap(const ashlar_allocator *a, const ashlar_request *r,
+                                bool is_past_only) {
+    ashlar_block *best = NULL;
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        if (zone->owner == r->stream_state || zone->owner->is_pool ||
+            (!is_past_only && ashlar__stream_state_is_closed(zone->owner, &a->client))) {
+            continue;
+        }
+        ashlar_block *gap = mapped_gap(a, zone, r, is_past_only);
+        if (gap != NULL &&
+            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
+            best = gap;
+        }
+    }
+    return best;
 }
 
 /*
@@ -321,31 +341,11 @@ static ashlar_status ask_all(ashlar_allocator *a) {
     return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, SIZE_MAX) : status;
 }
 
-/* Take bytes of another stream's gap at `offset`. */
-static ashlar_status borrow(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
-                            size_t offset, ashlar_block **out) {
-    const ashlar_status status = ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, out);
-    if (status == ASHLAR_OK) {
-        (*out)->marks |= ASHLAR_BLOCK_BORROWED;
-    } else {
-        *out = NULL;
-    }
-    return status;
-}
-
-/* Rung 4: the gap that was used longest ago. */
+/* Rung 4. */
 static ashlar_status borrow_past(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    ashlar_block *best = NULL;
-    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
-        ashlar_block *gap = lendable(a, zone, r, true);
-        if (gap != NULL &&
-            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
-            best = gap;
-        }
-    }
-    return best != NULL
-               ? borrow(a, r, best, ashlar__heap_lend_offset(&a->heap, best, r->bytes), out)
-               : ASHLAR_OK;
+    ashlar_block *gap = oldest_gap(a, r, true);
+    return gap != NULL ? take_at(a, r, gap, ashlar__heap_lend_offset(&a->heap, gap, r->bytes), out)
+                       : ASHLAR_OK;
 }
 
 /* Have the request's stream wait for the last use of memory in another stream's gap. */
@@ -364,30 +364,21 @@ static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
                : status;
 }
 
-/* Rung 5: the gap of the stream that was used longest ago, behind its last use. */
+/* Rung 5, behind the memory's last use. */
 static ashlar_status borrow_waited(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
-    ashlar_block *best = NULL;
     bool found = false;
     ashlar_status status = ashlar__away_wait(&a->heap, r->stream_state, r->bytes, &found);
     if (status != ASHLAR_OK || found) {
         return status == ASHLAR_OK ? take_own(a, r, out) : status;
     }
-    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
-        ashlar_block *gap = ashlar__stream_state_is_closed(zone->owner, &a->client)
-                                ? NULL
-                                : lendable(a, zone, r, false);
-        if (gap != NULL &&
-            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
-            best = gap;
-        }
-    }
-    if (best == NULL) {
+    ashlar_block *gap = oldest_gap(a, r, false);
+    if (gap == NULL) {
         return ASHLAR_OK;
     }
-    const size_t offset = ashlar__heap_lend_offset(&a->heap, best, r->bytes);
-    status = wait_for_gap(a, r, best, offset);
-    return status == ASHLAR_OK ? borrow(a, r, best, offset, out) : status;
+    const size_t offset = ashlar__heap_lend_offset(&a->heap, gap, r->bytes);
+    status = wait_for_gap(a, r, gap, offset);
+    return status == ASHLAR_OK ? take_at(a, r, gap, offset, out) : status;
 }
 
 /* Rungs 4 to 6. Captured work may not wait for other work, nor may a block for all streams. */
@@ -565,13 +556,7 @@ static ashlar_status take_anywhere(ashlar_allocator *a, const ashlar_request *r,
             if (ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset) &&
                 (owner == r->stream_state ||
                  ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes))) {
-                const ashlar_status status =
-                    ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, out);
-                if (status == ASHLAR_OK && owner != r->stream_state) {
-                    (*out)->marks |= ASHLAR_BLOCK_BORROWED;
-                }
-                *out = status == ASHLAR_OK ? *out : NULL;
-                return status;
+                return take_at(a, r, gap, offset, out);
             }
         }
     }
