@@ -177,22 +177,18 @@ static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
                                             heap->events_recorded);
 }
 
-/* Stamp each use, and have an event recorded behind it. One that fails is recorded when asked. */
-static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
-    for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        use->tick = ashlar__stream_state_next(use->stream_state) - 1;
-        if (!ashlar__stream_state_is_past(use->stream_state, use->tick) &&
-            cover(heap, use) != ASHLAR_OK) {
-            continue;
-        }
+/* Have an event recorded behind a use. If that fails, one is recorded when memory is wanted. */
+static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
+    if (!ashlar__stream_state_is_past(use->stream_state, use->tick)) {
+        const ashlar_status unused = cover(heap, use);
+        (void)unused;
     }
 }
 
-/* Have an event recorded behind a free. If that fails, one is recorded when memory is wanted. */
-static void record_free(ashlar_heap *heap, ashlar_stream_state *home) {
-    const ashlar_use use = {.stream_state = home, .tick = home->last_tick};
-    if (!ashlar__stream_state_is_past(home, use.tick) && cover(heap, &use) != ASHLAR_OK) {
-        return;
+static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
+    for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        use->tick = ashlar__stream_state_next(use->stream_state) - 1;
+        try_cover(heap, use);
     }
 }
 
@@ -211,7 +207,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
         const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
         ashlar__heap_put(heap, block);
         if (heap->has_waited && is_large) {
-            record_free(heap, home);
+            try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
         }
         return;
     }

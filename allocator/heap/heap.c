@@ -170,12 +170,6 @@ void ashlar__window_move(ashlar_heap *heap, ashlar_window *w, ashlar_zone *to) {
     ashlar__free_bins_insert(&to->gaps, w->first);
 }
 
-uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
-    state->last_tick = ashlar__stream_state_stamp(state);
-    state->has_freed = true;
-    return state->last_tick + 1;
-}
-
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past) {
     ASHLAR_CHECK2(from != to && from->windows != NULL);
     const uint64_t covered_by = is_past ? 0 : ashlar__stream_state_next(to->owner);
@@ -208,14 +202,6 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
     ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->gaps));
 }
 
-size_t ashlar__zone_mapped_bytes(const ashlar_heap *heap, const ashlar_zone *zone) {
-    size_t count = 0;
-    for (const ashlar_window *w = zone->windows; w != NULL; w = w->next) {
-        count += w->mapped_count;
-    }
-    return count * heap->range.handle_bytes;
-}
-
 /* ---- taking and putting ---- */
 
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
@@ -223,12 +209,8 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
     if (gap->holes == 0) {
         return 0;
     }
-    const ashlar_window *w = gap->window;
-    const ashlar_handle_span span = ashlar__handles_touched(heap, w, gap->offset, bytes);
-    size_t count = 0;
-    for (size_t i = span.first; i < span.end; i++) {
-        count += !w->backing[i].is_mapped;
-    }
+    const size_t count = ashlar__holes_in(
+        gap->window, ashlar__handles_touched(heap, gap->window, gap->offset, bytes));
     ASHLAR_CHECK2(count <= gap->holes);
     return count * heap->range.handle_bytes;
 }
@@ -307,16 +289,6 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
     ASHLAR_CHECK2(heap->used_bytes <= heap->range.mapped_bytes);
     return ASHLAR_OK;
-}
-
-/* The handles in a gap that are not mapped. */
-static size_t count_holes(const ashlar_heap *heap, const ashlar_block *gap) {
-    const ashlar_handle_span span = ashlar__handles_inside(heap, gap);
-    size_t count = 0;
-    for (size_t i = span.first; i < span.end; i++) {
-        count += !gap->window->backing[i].is_mapped;
-    }
-    return count;
 }
 
 /* Extend a gap over the gap behind it, whose node becomes spare; neither is in a bin. */
@@ -472,7 +444,7 @@ ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t
     ashlar__free_bins_remove(gaps, gap);
     const size_t holes = gap->holes;
     ashlar_block *rest = split(heap, gap, offset - gap->offset);
-    gap->holes = count_holes(heap, gap);
+    gap->holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
     rest->holes = holes - gap->holes;
     *out = rest;
     ashlar__free_bins_insert(gaps, rest);

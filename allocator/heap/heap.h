@@ -95,9 +95,6 @@ void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
  * queued work uses the block. */
 void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
 
-/* The number of a stream's next recording, which comes behind all that was queued so far. */
-uint64_t ashlar__stream_state_next(ashlar_stream_state *state);
-
 /* Whether the device is done with all memory of a window's [offset, offset + bytes). */
 bool ashlar__heap_is_past_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                              size_t bytes);
@@ -179,9 +176,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const
  * the gaps: they are stamped with its work up to now, or as past if `is_past`.
  */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
-
-/* Bytes that are mapped in a zone's windows. O(windows). */
-size_t ashlar__zone_mapped_bytes(const ashlar_heap *heap, const ashlar_zone *zone);
 
 /* ---- all blocks ---- */
 

@@ -13,14 +13,6 @@ static ashlar_status broken_window(const ashlar_window *w, const char *what) {
                         w->offset, w->bytes, what);
 }
 
-static size_t count_holes(const ashlar_window *w, ashlar_handle_span span) {
-    size_t count = 0;
-    for (size_t i = span.first; i < span.end; i++) {
-        count += !w->backing[i].is_mapped;
-    }
-    return count;
-}
-
 static ashlar_status check_gap(const ashlar_heap *heap, const ashlar_block *gap) {
     if (!ashlar__free_bins_has(&gap->window->zone->gaps, gap)) {
         return broken(gap, "a gap, but not in its zone's bins");
@@ -34,7 +26,7 @@ static ashlar_status check_gap(const ashlar_heap *heap, const ashlar_block *gap)
     if (gap->requested != 0) {
         return broken(gap, "a gap, but bytes of it are asked for");
     }
-    return gap->holes == count_holes(gap->window, ashlar__handles_inside(heap, gap))
+    return gap->holes == ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap))
                ? ASHLAR_OK
                : broken(gap, "its holes are miscounted");
 }
@@ -47,7 +39,7 @@ static ashlar_status check_used(const ashlar_heap *heap, const ashlar_block *blo
     if (block->requested > block->bytes || block->stream_state == NULL) {
         return broken(block, "used, with a wrong size or no stream");
     }
-    return count_holes(w, ashlar__handles_touched(heap, w, block->offset, block->bytes)) == 0
+    return ashlar__holes_in(w, ashlar__handles_touched(heap, w, block->offset, block->bytes)) == 0
                ? ASHLAR_OK
                : broken(block, "used, but memory is missing behind it");
 }
@@ -97,7 +89,7 @@ static ashlar_status check_window(const ashlar_heap *heap, const ashlar_window *
         return broken_window(w, "its blocks do not end where it does");
     }
     const size_t count = w->bytes / heap->range.handle_bytes;
-    if (w->mapped_count != count - count_holes(w, (ashlar_handle_span){0, count})) {
+    if (w->mapped_count != count - ashlar__holes_in(w, (ashlar_handle_span){0, count})) {
         return broken_window(w, "its mapped handles are miscounted");
     }
     if (!is_covered(w, count)) {

@@ -75,6 +75,15 @@ static inline ashlar_handle_span ashlar__handles_inside(const ashlar_heap *heap,
     return (ashlar_handle_span){first, end > first ? end : first};
 }
 
+/* How many handles of a span are not mapped. */
+static inline size_t ashlar__holes_in(const ashlar_window *window, ashlar_handle_span span) {
+    size_t count = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        count += !window->backing[i].is_mapped;
+    }
+    return count;
+}
+
 /* Whether the device is done with the memory of a handle of `window`. */
 static inline bool ashlar__backing_is_past(const ashlar_window *window,
                                            const ashlar_backing *backing) {

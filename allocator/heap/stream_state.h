@@ -105,6 +105,16 @@ static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *sta
 }
 
 /*
+ * Note a use that ends now. Returns the number of the stream's next recording, which comes behind
+ * all that was queued so far.
+ */
+static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
+    state->last_tick = ashlar__stream_state_stamp(state);
+    state->has_freed = true;
+    return state->last_tick + 1;
+}
+
+/*
  * Whether no event can be recorded here now, so that no other stream can have the blocks last used
  * here. That holds for a graph's pool, for a stream under capture and for one that was lost. While
  * any stream is under capture, it also holds for the legacy default stream, which may be ordered
