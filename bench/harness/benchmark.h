@@ -74,18 +74,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_write(const ashlar_benchmark *
                                                         const char *path, const ashlar_rows *rows,
                                                         const ashlar_rows *more);
 
+typedef struct ashlar_instructions_job {
+    const char *device;         /* the argument of --device; NULL: the option is left out */
+    ashlar_bench_name workload; /* of `ashlar-bench alloc` */
+    const char *subject;
+    size_t few, many; /* pairs of the two runs: multiples of those in the list's body */
+} ashlar_instructions_job;
+
 /*
- * Run this program twice under valgrind's callgrind, as `ashlar-bench alloc --pairs N --subject
- * SUBJECT` with two values of N, and divide the difference in instructions by the difference in
- * pairs. The result does not depend on the machine's load.
+ * Run this program twice under valgrind's callgrind, as `ashlar-bench alloc --pairs N --workload
+ * WORKLOAD --subject SUBJECT` with two values of N, and divide the difference in instructions by
+ * the difference in pairs. The result does not depend on the machine's load.
  *
- * device   the argument of --device; NULL: the option is left out
  * out      instructions per pair
  *
  * Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (a run failed or left no count),
  *         ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const char *device,
-                                                             const char *subject, double *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const ashlar_instructions_job *job,
+                                                             double *out);
 
 #endif /* ASHLAR_BENCHMARK_H */

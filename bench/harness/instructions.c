@@ -14,9 +14,6 @@
 
 #include "allocator/base/error.h"
 
-/* Multiples of the pairs in the recorded list, so that exactly this many pairs run. */
-enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
-
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
 
 extern char **environ;
@@ -83,22 +80,23 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
                : ashlar__fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
 }
 
-static ashlar_status count_into(const char *path, const char *device, const char *subject,
-                                unsigned pairs, uint64_t *out) {
+static ashlar_status count_into(const char *path, const ashlar_instructions_job *job, size_t pairs,
+                                uint64_t *out) {
     char self[PATH_BYTES], out_file[PATH_BYTES + ARGUMENT_BYTES], pairs_text[ARGUMENT_BYTES];
+    char list[ARGUMENT_BYTES];
     ASHLAR_TRY(find_self(self));
     snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
-    snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
-    const char *device_option = device != NULL ? "--device" : NULL; /* NULL ends the list */
-    const char *arguments[] = {
-        "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
-        "--subject", subject, device_option,      device,   NULL};
+    snprintf(pairs_text, sizeof pairs_text, "%zu", pairs);
+    snprintf(list, sizeof list, "%s/%s", job->workload.name, job->workload.variant);
+    const char *device_option = job->device != NULL ? "--device" : NULL; /* NULL ends the list */
+    const char *arguments[] = {"valgrind",  "-q",         "--tool=callgrind", out_file,     self,
+                               "alloc",     "--pairs",    pairs_text,         "--workload", list,
+                               "--subject", job->subject, device_option,      job->device,  NULL};
     ASHLAR_TRY(run_valgrind((char *const *)(uintptr_t)arguments)); /* nobody writes to them */
     return read_count(path, out);
 }
 
-static ashlar_status count_pairs(const char *device, const char *subject, unsigned pairs,
-                                 uint64_t *out) {
+static ashlar_status count_pairs(const ashlar_instructions_job *job, size_t pairs, uint64_t *out) {
     const char *folder = getenv("TMPDIR");
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/ashlar-instructions-XXXXXX", folder != NULL ? folder : "/tmp");
@@ -107,15 +105,15 @@ static ashlar_status count_pairs(const char *device, const char *subject, unsign
         return ashlar__fail(ASHLAR_EIO, "--instructions: %s: %s", path, strerror(errno));
     }
     (void)close(fd);
-    const ashlar_status status = count_into(path, device, subject, pairs, out);
+    const ashlar_status status = count_into(path, job, pairs, out);
     (void)unlink(path);
     return status;
 }
 
-ashlar_status ashlar__instructions_of_pair(const char *device, const char *subject, double *out) {
+ashlar_status ashlar__instructions_of_pair(const ashlar_instructions_job *job, double *out) {
     uint64_t few, many;
-    ASHLAR_TRY(count_pairs(device, subject, PAIRS_FEW, &few));
-    ASHLAR_TRY(count_pairs(device, subject, PAIRS_MANY, &many));
-    *out = ((double)many - (double)few) / (PAIRS_MANY - PAIRS_FEW);
+    ASHLAR_TRY(count_pairs(job, job->few, &few));
+    ASHLAR_TRY(count_pairs(job, job->many, &many));
+    *out = ((double)many - (double)few) / (double)(job->many - job->few);
     return ASHLAR_OK;
 }

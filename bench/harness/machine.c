@@ -2,7 +2,9 @@
 #include "bench/harness/machine.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,6 +39,29 @@ void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]) {
     if (!find_line("/proc/cpuinfo", "model name", ':', name)) {
         (void)snprintf(name, ASHLAR_MACHINE_TEXT_BYTES, "unknown");
     }
+}
+
+/* The C library has malloc_trim(), and jemalloc, if it is malloc() here, mallctl(). */
+static void trim(void) {
+    static const char purge_all[] = "arena.4096.purge"; /* 4096: MALLCTL_ARENAS_ALL */
+    int (*control)(const char *, void *, size_t *, void *, size_t) = NULL;
+    int (*malloc_trim_here)(size_t) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "mallctl");
+    memcpy(&control, &symbol, sizeof control);
+    if (control != NULL) {
+        (void)control(purge_all, NULL, NULL, NULL, 0);
+    }
+    symbol = dlsym(RTLD_DEFAULT, "malloc_trim");
+    memcpy(&malloc_trim_here, &symbol, sizeof malloc_trim_here);
+    if (malloc_trim_here != NULL) {
+        (void)malloc_trim_here(0);
+    }
+}
+
+double ashlar__machine_host_bytes(void) {
+    char text[ASHLAR_MACHINE_TEXT_BYTES];
+    trim();
+    return find_line("/proc/self/status", "RssAnon", ':', text) ? 1024 * strtod(text, NULL) : NAN;
 }
 
 static void add_line(ashlar_json_writer *w, const char *key, const char *path, const char *name,

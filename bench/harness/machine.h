@@ -38,4 +38,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_confi
 /* The processor's name from /proc/cpuinfo, or "unknown". */
 void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
+/* Bytes of this process's memory that is no file's, after malloc() has given back what it holds
+ * free; memory of a software device is a file's. NaN: not known. */
+double ashlar__machine_host_bytes(void);
+
 #endif /* ASHLAR_MACHINE_H */

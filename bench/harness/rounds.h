@@ -10,7 +10,7 @@
 
 #include <ashlar/status.h>
 
-enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 3 };
+enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 5 };
 
 typedef struct ashlar_rounds {
     size_t most, least; /* limits of the number of rounds, 1 .. ASHLAR_ROUNDS_MAX */

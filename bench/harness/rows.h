@@ -13,7 +13,7 @@
 
 #include "allocator/base/json.h"
 
-enum { ASHLAR_ROWS_COLUMNS_MAX = 12 };
+enum { ASHLAR_ROWS_COLUMNS_MAX = 24 };
 
 /* What is in a column; of a number NaN is "not known": "-" in the table, null in the JSON. */
 typedef enum ashlar_rows_kind {

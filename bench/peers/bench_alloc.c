@@ -17,68 +17,6 @@
 enum { ROUNDS = 61, SMOKE_ROUNDS = 1, PACKING_TRIES = 5 };
 static const double round_ns = 1e6, smoke_round_ns = 1e5;
 
-/* ---- the rows ---- */
-
-static const ashlar_rows_column columns[] = {
-    [ASHLAR_ALLOC_WORKLOAD] = {"workload", "workload", ASHLAR_ROWS_TEXT, 9, 0, 0},
-    [ASHLAR_ALLOC_VARIANT] = {"variant", "variant", ASHLAR_ROWS_TEXT, 16, 0, 0},
-    [ASHLAR_ALLOC_THREADS] = {"threads", "threads", ASHLAR_ROWS_NUMBER, 7, 0, 0},
-    [ASHLAR_ALLOC_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 9, 0, 0},
-    [ASHLAR_ALLOC_NS_PAIR] = {"ns_pair", "ns/pair", ASHLAR_ROWS_NUMBER, 10, 1, 0},
-    [ASHLAR_ALLOC_DRIVER_CALLS] = {"driver_calls", "driver calls", ASHLAR_ROWS_NUMBER, 13, 0, 0},
-    [ASHLAR_ALLOC_RESERVED_OVER_LIVE] = {"reserved_over_live", "reserved/live", ASHLAR_ROWS_NUMBER,
-                                         14, 3, 0},
-    [ASHLAR_ALLOC_OVER_FLOOR] = {"over_floor", "x floor", ASHLAR_ROWS_NUMBER, 9, 2, 0},
-    [ASHLAR_ALLOC_OVER_ASHLAR] = {"over_ashlar", "x ashlar", ASHLAR_ROWS_NUMBER, 9, 2, 0},
-    [ASHLAR_ALLOC_INSTRUCTIONS] = {"instructions", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_STEP] = {"ns_step", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_THROUGHPUT] = {NULL, NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-};
-ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ALLOC_COLUMNS);
-
-#define ON(of_threads, of_workload) .threads = (of_threads), .names = {of_workload}
-#define C(column) ASHLAR_ALLOC_##column
-#define FRAGMENTED "4096-fragmented" /* has no target */
-
-static const ashlar_rows_target targets[] = {
-    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 2, ON(1, "one_size"), .except = FRAGMENTED},
-    {"CUB / ashlar", "cub", C(OVER_ASHLAR), 5, true, ON(1, "one_size"), .except = FRAGMENTED},
-    {"throughput / that of one thread", "ashlar", C(THROUGHPUT), 1.8, true, ON(2, "one_size"),
-     .except = FRAGMENTED},
-    {"CUB / ashlar", "cub", C(OVER_ASHLAR), 15, true, ON(2, "one_size"), .except = FRAGMENTED},
-    {"instructions of a pair", "ashlar", C(INSTRUCTIONS), 130, ON(1, "one_size")},
-    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "mix")},
-    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "mix")},
-    {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "random")},
-    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "random")},
-    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "rnn_cold")},
-    {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.02, ON(1, "rnn_warm")},
-    {"driver calls after the first step", "ashlar", C(DRIVER_CALLS), 3, ON(1, "rnn_warm")},
-    {"plan's reserved / peak live", "plan", C(RESERVED_OVER_LIVE), 1.02, ON(0, "rnn_warm")},
-    {"driver calls of the plan's steps", "plan", C(DRIVER_CALLS), 0, ON(0, "rnn_warm")},
-    {"replayed pair / thread cache's", "plan", C(OVER_ASHLAR), 1, .except = "rnn_warm"},
-    {"instructions replayed / cache's", "plan", C(INSTRUCTIONS), 1, .base = "ashlar"},
-};
-
-static const ashlar_rows_form form = {columns, ASHLAR_ALLOC_COLUMNS, ASHLAR_ALLOC_SUBJECT, targets,
-                                      sizeof targets / sizeof targets[0]};
-
-void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
-    ashlar__rows_fill_ratios(rows, first, ASHLAR_ALLOC_OVER_FLOOR, ASHLAR_ALLOC_NS_PAIR, "floor");
-    ashlar__rows_fill_ratios(rows, first, ASHLAR_ALLOC_OVER_ASHLAR, ASHLAR_ALLOC_NS_PAIR, "ashlar");
-    for (size_t i = first; i < rows->count; i++) {
-        ashlar_rows_cell *cells = rows->items[i].cells;
-        const ashlar_row *one =
-            ashlar__rows_find(rows, &rows->items[i], cells[ASHLAR_ALLOC_SUBJECT].text, 1);
-        /* What n threads do / what one does: n if a pair costs each thread the same. */
-        cells[ASHLAR_ALLOC_THROUGHPUT].number = one == NULL
-                                                    ? NAN
-                                                    : cells[ASHLAR_ALLOC_THREADS].number *
-                                                          one->cells[ASHLAR_ALLOC_NS_PAIR].number /
-                                                          cells[ASHLAR_ALLOC_NS_PAIR].number;
-    }
-}
-
 /* ---- names ---- */
 
 static bool name_of(const ashlar_workload_spec *spec, ashlar_bench_name *out) {
@@ -113,16 +51,15 @@ static bool is_usual(bool is_of_plans, const ashlar_device *device, const ashlar
     return peer != &ashlar__peer_plan && peer != &ashlar__peer_none;
 }
 
-/* The chosen peers, in the order of the rows, which the order of the options does not change. */
-static size_t choose_peers(const ashlar_bench_request *request, bool is_of_plans,
-                           const ashlar_device *device, const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
+size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
+                                  const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX];
     const size_t all_count = ashlar__peers(all);
     size_t count = 0;
     for (size_t i = 0; i < all_count; i++) {
         const ashlar_bench_name name = {all[i]->name, NULL};
-        if (request->subjects.count == 0 ? is_usual(is_of_plans, device, all[i])
-                                         : ashlar__bench_wants(&request->subjects, name)) {
+        if (b->request->subjects.count == 0 ? is_usual(b->is_of_plans, b->device, all[i])
+                                            : ashlar__bench_wants(&b->request->subjects, name)) {
             out[count++] = all[i];
         }
     }
@@ -131,17 +68,22 @@ static size_t choose_peers(const ashlar_bench_request *request, bool is_of_plans
 
 /* ---- time ---- */
 
-/* One run of the benchmark. */
-typedef struct bench {
-    const ashlar_bench_request *request;
-    bool is_of_plans; /* it runs the lists with steps */
-    ashlar_device *device;
-    ashlar_rows *rows;
-} bench;
-
 /* Pairs per step, on average. The list must have steps. */
 static double pairs_of_step(const ashlar_workload *w) {
     return (double)w->body_pairs / (double)ashlar__workload_body_steps(w);
+}
+
+static size_t choose_able_peers(const ashlar_alloc_bench *b, const ashlar_workload *w,
+                                const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
+    const ashlar_peer *chosen[ASHLAR_PEERS_MAX];
+    const size_t chosen_count = ashlar__alloc_choose_peers(b, chosen);
+    size_t count = 0;
+    for (size_t i = 0; i < chosen_count; i++) {
+        if (ashlar__measure_can(w, chosen[i])) {
+            out[count++] = chosen[i];
+        }
+    }
+    return count;
 }
 
 static void print_steps(FILE *out, const ashlar_workload *w, const ashlar_rows *rows,
@@ -156,7 +98,55 @@ static void print_steps(FILE *out, const ashlar_workload *w, const ashlar_rows *
     fflush(out);
 }
 
-static ashlar_status measure_one(const bench *b, const ashlar_workload *workload, size_t threads) {
+/* What only lists of this kind have. */
+static void print_more(FILE *out, ashlar_workload_kind kind, const ashlar_rows *rows,
+                       size_t first) {
+    for (size_t i = first; i < rows->count; i++) {
+        const ashlar_rows_cell *cells = rows->items[i].cells;
+        const char *subject = cells[ASHLAR_ALLOC_SUBJECT].text;
+        if (kind == ASHLAR_WORKLOAD_LATENCY) {
+            fprintf(out,
+                    "  %s: half of the pairs within %.0f ns, 99 %% %.0f, 99.9 %% %.0f, all %.0f\n",
+                    subject, cells[ASHLAR_ALLOC_NS_P50].number, cells[ASHLAR_ALLOC_NS_P99].number,
+                    cells[ASHLAR_ALLOC_NS_P999].number, cells[ASHLAR_ALLOC_NS_MAX].number);
+        } else if (kind == ASHLAR_WORKLOAD_LIVE) {
+            fprintf(out, "  %s: %.1f bytes of host memory for each live block\n", subject,
+                    cells[ASHLAR_ALLOC_HOST_BYTES].number);
+        } else if (ashlar__workload_marks(kind)) {
+            fprintf(out,
+                    "  %s: call 100 %.1f ns, the last ones %.1f ns, %.2f bytes of host memory "
+                    "left by each\n",
+                    subject, cells[ASHLAR_ALLOC_NS_EARLY].number,
+                    cells[ASHLAR_ALLOC_NS_LATE].number, cells[ASHLAR_ALLOC_HOST_BYTES].number);
+        }
+    }
+    fflush(out);
+}
+
+static ashlar_row row_of(const ashlar_alloc_bench *b, const ashlar_workload *w, size_t threads,
+                         const ashlar_peer *peer, const ashlar_measurement *m) {
+    return (ashlar_row){{
+        [ASHLAR_ALLOC_WORKLOAD].text = w->name,
+        [ASHLAR_ALLOC_VARIANT].text = w->variant,
+        [ASHLAR_ALLOC_THREADS].number = (double)threads,
+        [ASHLAR_ALLOC_SUBJECT].text = peer->name,
+        [ASHLAR_ALLOC_NS_PAIR].number = m->ns_pair,
+        [ASHLAR_ALLOC_DRIVER_CALLS].number = peer->hides_calls ? NAN : (double)m->driver_calls,
+        [ASHLAR_ALLOC_RESERVED_OVER_LIVE].number = m->reserved_over_live,
+        [ASHLAR_ALLOC_INSTRUCTIONS].number = NAN,
+        [ASHLAR_ALLOC_NS_STEP].number = b->is_of_plans ? m->ns_pair * pairs_of_step(w) : NAN,
+        [ASHLAR_ALLOC_NS_P50].number = m->ns_p50,
+        [ASHLAR_ALLOC_NS_P99].number = m->ns_p99,
+        [ASHLAR_ALLOC_NS_P999].number = m->ns_p999,
+        [ASHLAR_ALLOC_NS_MAX].number = m->ns_max,
+        [ASHLAR_ALLOC_NS_EARLY].number = m->ns_early,
+        [ASHLAR_ALLOC_NS_LATE].number = m->ns_late,
+        [ASHLAR_ALLOC_HOST_BYTES].number = m->host_bytes,
+    }};
+}
+
+static ashlar_status measure_one(const ashlar_alloc_bench *b, const ashlar_workload *workload,
+                                 size_t threads) {
     const bool is_smoke = b->request->is_smoke;
     const ashlar_measure_config how = {
         .device = b->device,
@@ -166,41 +156,30 @@ static ashlar_status measure_one(const bench *b, const ashlar_workload *workload
     };
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(b->request, b->is_of_plans, b->device, peers);
+    const size_t count = choose_able_peers(b, workload, peers);
     const size_t first = b->rows->count;
-    ASHLAR_TRY(ashlar__measure(&how, workload, peers, count, results));
+    ASHLAR_TRY(count > 0 ? ashlar__measure(&how, workload, peers, count, results) : ASHLAR_OK);
     for (size_t i = 0; i < count; i++) {
-        const double ns = results[i].ns_pair;
-        const ashlar_row row = {{
-            [ASHLAR_ALLOC_WORKLOAD].text = workload->name,
-            [ASHLAR_ALLOC_VARIANT].text = workload->variant,
-            [ASHLAR_ALLOC_THREADS].number = (double)threads,
-            [ASHLAR_ALLOC_SUBJECT].text = peers[i]->name,
-            [ASHLAR_ALLOC_NS_PAIR].number = ns,
-            [ASHLAR_ALLOC_DRIVER_CALLS].number =
-                peers[i]->hides_calls ? NAN : (double)results[i].driver_calls,
-            [ASHLAR_ALLOC_RESERVED_OVER_LIVE].number = results[i].reserved_over_live,
-            [ASHLAR_ALLOC_INSTRUCTIONS].number = NAN,
-            [ASHLAR_ALLOC_NS_STEP].number = b->is_of_plans ? ns * pairs_of_step(workload) : NAN,
-        }};
+        const ashlar_row row = row_of(b, workload, threads, peers[i], &results[i]);
         ASHLAR_TRY(ashlar__rows_add(b->rows, &row));
     }
     ashlar__alloc_fill(b->rows, first);
     ashlar__rows_print(b->request->out, b->rows, first);
+    print_more(b->request->out, workload->kind, b->rows, first);
     if (b->is_of_plans) {
         print_steps(b->request->out, workload, b->rows, first);
     }
     return ASHLAR_OK;
 }
 
-/* Runs on request->threads threads; if that is 0, on one, and on two if the spec has_threads. */
-static ashlar_status measure_spec(const bench *b, const ashlar_workload_spec *spec) {
+/* A plain list runs on request->threads threads, unless that is 0. */
+static ashlar_status measure_spec(const ashlar_alloc_bench *b, const ashlar_workload_spec *spec) {
     ashlar_workload workload;
-    const size_t asked = b->request->threads;
-    const size_t first = asked != 0 ? asked : 1;
-    const size_t last = asked != 0 ? asked : spec->has_threads ? 2 : 1;
+    const size_t asked = spec->kind == ASHLAR_WORKLOAD_LIST ? b->request->threads : 0;
+    const size_t first = asked != 0 ? asked : spec->threads_least;
+    const size_t last = asked != 0 ? asked : spec->threads_most;
     ashlar_status status = ASHLAR_OK;
-    ASHLAR_TRY(ashlar__workload_init(&workload, spec));
+    ASHLAR_TRY(ashlar__workload_init(&workload, spec, b->request->is_smoke));
     for (size_t threads = first; threads <= last && status == ASHLAR_OK; threads++) {
         status = measure_one(b, &workload, threads);
     }
@@ -208,7 +187,7 @@ static ashlar_status measure_spec(const bench *b, const ashlar_workload_spec *sp
     return status;
 }
 
-static ashlar_status measure_specs(const bench *b) {
+static ashlar_status measure_specs(const ashlar_alloc_bench *b) {
     const ashlar_workload_spec *spec;
     ashlar__rows_print_head(b->request->out, b->rows);
     for (size_t i = 0; (spec = ashlar__workload_spec(b->is_of_plans, i)) != NULL; i++) {
@@ -217,77 +196,22 @@ static ashlar_status measure_specs(const bench *b) {
             ASHLAR_TRY(measure_spec(b, spec));
         }
     }
-    return ASHLAR_OK;
-}
-
-/* ---- instructions ---- */
-
-/* Run at least request->pairs pairs of 4 KiB: the program that callgrind counts. */
-static ashlar_status run_pairs(const bench *b) {
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(b->request, b->is_of_plans, b->device, peers);
-    size_t spec = 0;
-    ashlar_workload workload;
-    ashlar_status status = ASHLAR_OK;
-    while (strcmp(ashlar__workload_spec(false, spec)->variant, "4096") != 0) {
-        spec++;
-    }
-    ASHLAR_TRY(ashlar__workload_init(&workload, ashlar__workload_spec(false, spec)));
-    const size_t times = (b->request->pairs + workload.body_pairs - 1) / workload.body_pairs;
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = ashlar__measure_repeat(b->device, &workload, peers[i], times);
-    }
-    ashlar__workload_finish(&workload);
-    return status;
-}
-
-/*
- * Count the instructions of a malloc + free pair of 4 KiB on every chosen subject, by running this
- * program twice under valgrind's callgrind with different numbers of pairs. The difference is
- * exact, whatever else the machine does. The loop's own instructions, counted with a subject that
- * does nothing, are subtracted.
- */
-static ashlar_status count_instructions(const bench *b) {
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(b->request, b->is_of_plans, NULL, peers);
-    double of_loop = 0, counted = 0;
-    ASHLAR_TRY(ashlar__instructions_of_pair(b->request->device, ashlar__peer_none.name, &of_loop));
-    fprintf(b->request->out, "%-9s %20s  (without the loop's own %.2f)\n", "subject",
-            "instructions/pair", of_loop);
-    for (size_t i = 0; i < count; i++) {
-        if (peers[i] == &ashlar__peer_driver && b->request->subjects.count == 0) {
-            continue; /* the driver has no cache, so a pair is never a hit */
-        }
-        ASHLAR_TRY(ashlar__instructions_of_pair(b->request->device, peers[i]->name, &counted));
-        ashlar_row row = {{
-            [ASHLAR_ALLOC_WORKLOAD].text = "one_size",
-            [ASHLAR_ALLOC_VARIANT].text = "4096-instructions",
-            [ASHLAR_ALLOC_THREADS].number = 1,
-            [ASHLAR_ALLOC_SUBJECT].text = peers[i]->name,
-        }};
-        for (size_t column = ASHLAR_ALLOC_NS_PAIR; column < ASHLAR_ALLOC_COLUMNS; column++) {
-            row.cells[column].number = NAN;
-        }
-        row.cells[ASHLAR_ALLOC_INSTRUCTIONS].number = counted - of_loop;
-        ASHLAR_TRY(ashlar__rows_add(b->rows, &row));
-        fprintf(b->request->out, "%-9s %20.2f\n", peers[i]->name, counted - of_loop);
-        fflush(b->request->out);
-    }
+    ashlar__alloc_fill(b->rows, 0); /* for the JSON: some rows came before the one they are over */
     return ASHLAR_OK;
 }
 
 /* ---- the benchmarks ---- */
 
-static ashlar_status run(const bench *b) {
-    return b->request->counts_instructions ? count_instructions(b)
-           : b->request->pairs != 0        ? run_pairs(b)
+static ashlar_status run(const ashlar_alloc_bench *b) {
+    return b->request->counts_instructions ? ashlar__alloc_count_instructions(b)
+           : b->request->pairs != 0        ? ashlar__alloc_run_pairs(b)
                                            : measure_specs(b);
 }
 
 static ashlar_status run_alloc(const ashlar_bench_request *request, ashlar_device *device,
                                ashlar_rows *rows, ashlar_rows *more) {
     (void)more;
-    return run(&(bench){.request = request, .device = device, .rows = rows});
+    return run(&(ashlar_alloc_bench){.request = request, .device = device, .rows = rows});
 }
 
 static ashlar_status add_packing(FILE *out, ashlar_rows *packings, const ashlar_packing *packing) {
@@ -310,7 +234,8 @@ static ashlar_status pack_file(const ashlar_bench_request *r, const char *path,
 /* Files are packed, and nothing else is done; training steps are packed if all is measured. */
 static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
                               ashlar_rows *rows, ashlar_rows *packings) {
-    const bench b = {.request = r, .is_of_plans = true, .device = device, .rows = rows};
+    const ashlar_alloc_bench b = {
+        .request = r, .is_of_plans = true, .device = device, .rows = rows};
     ashlar_packing packing;
     for (size_t i = 0; i < r->file_count; i++) {
         ASHLAR_TRY(pack_file(r, r->files[i], packings));
@@ -343,9 +268,29 @@ static void print_alloc_help(FILE *out) {
         "context (rnn_*: of the 1000 steps; rnn_warm runs one of full length before them).\n"
         "Reserved/live compares the peaks. `floor` is the least work that any allocator of\n"
         "device memory has: a thread's own free list, and a page map to find the block.\n"
+        "x 1 thread is the throughput of all threads over that of one, x 4 KiB the pair over the\n"
+        "same subject's of one_size/4096 on one thread, where these were measured before.\n"
+        "  mix, random       on one thread, and on two with a stream each\n"
+        "  latency           of each pair of random by itself, without the clock's own time\n"
+        "  handoff           one thread takes 4 KiB, a second one gives them back\n"
+        "  streams_64, _512  a thread that takes and gives 4 KiB on each stream in turn\n"
+        "  record_stream     a block of 4 KiB taken, marked for a further stream, and given, "
+        "100000\n"
+        "                    times by a new instance: ns/pair is of the last calls. unfinished: "
+        "that\n"
+        "                    stream has work until the end, so no block can be used again\n"
+        "  live_1e6          a million live blocks of 512 B to 4 KiB, of which any is given and "
+        "one of\n"
+        "                    its size taken; host_bytes: by which the process grew for each\n"
+        "A subject is left out where it cannot run a list: the floor of handoff, the driver, CUB "
+        "and\n"
+        "glibc of live_1e6, all but ashlar of record_stream.\n"
         "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
-        "reserved_over_live, over_floor, over_ashlar}, null where it is not known; with\n"
-        "--instructions also that.\n"
+        "reserved_over_live, over_floor, over_ashlar}, null where it is not known; where they "
+        "are,\n"
+        "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, ns_early (call 100),\n"
+        "ns_late (the last ones), host_bytes (of each live block; left by each call); and with\n"
+        "--instructions that, of a pair of one_size/4096 and one of random.\n"
         "Of plan: {rows, packings}, rows with ns_step. There `ashlar` is the thread cache where\n"
         "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
         "ends within what is timed), and `plan` the same with its steps replayed.\n"
@@ -367,7 +312,7 @@ static void print_alloc_help(FILE *out) {
 
 const ashlar_benchmark ashlar__benchmark_alloc = {
     .name = "alloc",
-    .form = &form,
+    .form = &ashlar__alloc_form,
     .workload = workload_of_alloc,
     .subject = subject_name,
     .run = run_alloc,
@@ -376,7 +321,7 @@ const ashlar_benchmark ashlar__benchmark_alloc = {
 
 const ashlar_benchmark ashlar__benchmark_plan = {
     .name = "plan",
-    .form = &form,
+    .form = &ashlar__alloc_form,
     .more = &ashlar__packing_form,
     .more_key = "packings",
     .workload = workload_of_plan,

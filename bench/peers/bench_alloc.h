@@ -6,6 +6,7 @@
 #define ASHLAR_BENCH_ALLOC_H
 
 #include "bench/harness/benchmark.h"
+#include "bench/peers/peer.h"
 
 /* The columns of both; a row's figures are for its number of threads. */
 enum {
@@ -20,13 +21,47 @@ enum {
     ASHLAR_ALLOC_OVER_ASHLAR,
     ASHLAR_ALLOC_INSTRUCTIONS, /* of one pair */
     ASHLAR_ALLOC_NS_STEP,
-    ASHLAR_ALLOC_THROUGHPUT, /* of all threads / that of one */
+    ASHLAR_ALLOC_THROUGHPUT,    /* of all threads / that of one */
+    ASHLAR_ALLOC_OVER_ONE_SIZE, /* of NS_PAIR / the same subject's with 4 KiB on one thread */
+    ASHLAR_ALLOC_NS_P50,        /* of each pair by itself, as are the next ones */
+    ASHLAR_ALLOC_NS_P99,
+    ASHLAR_ALLOC_NS_P999,
+    ASHLAR_ALLOC_NS_MAX,
+    ASHLAR_ALLOC_NS_EARLY, /* of a call with a mark: around the 100th */
+    ASHLAR_ALLOC_NS_LATE,  /* and the last ones */
+    ASHLAR_ALLOC_LATE_OVER_EARLY,
+    ASHLAR_ALLOC_HOST_BYTES, /* of each live block; or left by each call */
     ASHLAR_ALLOC_COLUMNS
 };
 
 extern const ashlar_benchmark ashlar__benchmark_alloc, ashlar__benchmark_plan;
 
-/* Set what follows from other rows: OVER_FLOOR, OVER_ASHLAR and THROUGHPUT from row `first` on. */
+extern const ashlar_rows_form ashlar__alloc_form;
+
+/* Set what follows from other figures: OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE, THROUGHPUT and
+ * LATE_OVER_EARLY from row `first` on. */
 void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
+
+/* ---- between the files of the two ---- */
+
+/* One run of one of them. */
+typedef struct ashlar_alloc_bench {
+    const ashlar_bench_request *request;
+    bool is_of_plans; /* it runs the lists with steps */
+    ashlar_device *device;
+    ashlar_rows *rows;
+} ashlar_alloc_bench;
+
+/* The chosen peers, in the order of the rows, which the order of the options does not change.
+ * Returns their number. */
+size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
+                                  const ashlar_peer *out[ASHLAR_PEERS_MAX]);
+
+/* Run at least request->pairs pairs of the first list that is asked for, or of 4 KiB: the program
+ * that callgrind counts. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_run_pairs(const ashlar_alloc_bench *b);
+
+/* Errors: those of ashlar__instructions_of_pair(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_count_instructions(const ashlar_alloc_bench *b);
 
 #endif /* ASHLAR_BENCH_ALLOC_H */

@@ -2,166 +2,72 @@
 #include "bench/peers/measure.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "bench/harness/thread_team.h"
-#include "bench/harness/rounds.h"
+#include "bench/harness/machine.h"
+#include "bench/peers/turn.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in rounds.h */
 
-/* One subject: an instance of a peer, and the blocks that its threads hold. */
+/* A subject, and what is known of it beside its time. */
 typedef struct subject {
-    const ashlar_peer *peer;
-    void *self;
-    bool is_created;
-    void **variables; /* [threads, variable_stride]: blocks; NULL: the variable is free */
-    size_t *sizes;    /* laid out like `variables`: the size of the block in each, in bytes; NULL
-                         unless the peer has give_sized */
-    bool has_run;     /* the prologue and once the body */
+    ashlar_turn_subject base;
+    bool has_run;          /* the prologue and once the body */
     uint64_t driver_calls; /* of that run of the body */
+    double host_bytes; /* of ASHLAR_WORKLOAD_LIVE: by which the prologue made the process grow */
 } subject;
 
 typedef struct bench {
     const ashlar_measure_config *config;
     const ashlar_workload *workload;
     ashlar_thread_team *team;
-    ashlar_stream streams[ASHLAR_PEER_THREADS_MAX];
+    ashlar_stream *streams; /* [threads, workload->streams] */
     subject *subjects;
     size_t count;
 } bench;
 
-/* What the threads are to do next: operations [begin, end) of the list, `repeats` times. */
-typedef struct stretch {
-    const bench *bench;
-    subject *subject;
-    size_t begin, end;
-    size_t repeats;
-} stretch;
-
-/* Variables per thread, padded by two cache lines so that no two threads write into one line. */
-static size_t variable_stride(const ashlar_workload *w) {
-    return w->variable_count + 16;
+static ashlar_turn turn_of(const bench *b, const subject *s) {
+    return (ashlar_turn){.workload = b->workload,
+                         .subject = &s->base,
+                         .device = b->config->device,
+                         .streams = b->streams,
+                         .begin = b->workload->body_begin,
+                         .end = b->workload->body_end,
+                         .repeats = 1};
 }
 
-/*
- * The loop that is timed. False: the peer had no block for operation *at. is_sized, which is a
- * constant, and so are the branches on it: the peer has give_sized(), and each block's size is
- * remembered in `sizes`.
- */
-static ASHLAR_ALWAYS_INLINE bool run_ops(const subject *s, ashlar_stream stream, void **variables,
-                                         size_t *sizes, bool is_sized, const ashlar_op **at,
-                                         const ashlar_op *end) {
-    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
-    void (*const give)(void *, void *) = s->peer->give;
-    void (*const give_sized)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
-    void *const self = s->self;
-    for (const ashlar_op *op = *at; op != end; op++) {
-        void **variable = &variables[op->variable];
-        if (op->bytes == 0) {
-            if (is_sized) {
-                give_sized(self, *variable, sizes[op->variable], stream);
-            } else {
-                give(self, *variable);
-            }
-            *variable = NULL;
-            continue;
-        }
-        *variable = take(self, op->bytes, stream);
-        if (is_sized) {
-            sizes[op->variable] = op->bytes;
-        }
-        if (*variable == NULL) {
-            *at = op;
-            return false;
-        }
-    }
-    return true;
-}
-
-static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
-                               size_t end) {
-    const ashlar_workload *w = b->workload;
-    const ashlar_stream stream = b->streams[thread];
-    const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
-    const size_t first = thread * variable_stride(w);
-    void **variables = s->variables + first;
-    const bool is_done = s->sizes == NULL
-                             ? run_ops(s, stream, variables, NULL, false, &at, stop)
-                             : run_ops(s, stream, variables, s->sizes + first, true, &at, stop);
-    return is_done ? ASHLAR_OK
-                   : ashlar__fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
-                                  s->peer->name, at->bytes, w->name);
-}
-
-/* Run operations [begin, end) as one step. The step is ended even if an operation fails. */
-static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
-                              size_t end) {
-    ASHLAR_TRY(s->peer->begin_step(s->self, b->streams[thread]));
-    const ashlar_status status = run_range(s, b, thread, begin, end);
-    const ashlar_status ended = s->peer->end_step(s->self);
-    return status == ASHLAR_OK ? ended : status;
-}
-
-/* Run a stretch on a subject that has begin_step() and end_step(). */
-static ashlar_status run_steps(const stretch *turn, size_t thread) {
-    const ashlar_workload *w = turn->bench->workload;
-    ashlar_status status = ASHLAR_OK;
-    size_t step = 0, at = turn->begin;
-    while (step < w->step_count && w->steps[step] < at) {
-        step++;
-    }
-    while (at < turn->end && status == ASHLAR_OK) {
-        const bool is_step = step < w->step_count && w->steps[step] == at;
-        step += is_step;
-        const size_t end =
-            step < w->step_count && w->steps[step] < turn->end ? w->steps[step] : turn->end;
-        status = (is_step ? run_step : run_range)(turn->subject, turn->bench, thread, at, end);
-        at = end;
-    }
-    return status;
-}
-
-static ashlar_status enter(const subject *s, size_t thread) {
-    return s->peer->enter != NULL ? s->peer->enter(s->self, thread) : ASHLAR_OK;
-}
-
-static void leave(const subject *s) {
-    if (s->peer->leave != NULL) {
-        s->peer->leave(s->self);
-    }
-}
-
-static ashlar_status run_stretch(void *arg, size_t thread) {
-    const stretch *turn = arg;
-    const subject *s = turn->subject;
-    ASHLAR_TRY(enter(s, thread));
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < turn->repeats && status == ASHLAR_OK; i++) {
-        status = s->peer->begin_step != NULL
-                     ? run_steps(turn, thread)
-                     : run_range(s, turn->bench, thread, turn->begin, turn->end);
-    }
-    leave(s);
-    return status;
-}
-
-static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, size_t repeats,
-                         double *wall_ns) {
-    stretch turn = {b, s, begin, end, repeats};
-    *wall_ns = 0;
-    return begin < end ? ashlar__thread_team_run(b->team, run_stretch, &turn, wall_ns) : ASHLAR_OK;
+static ashlar_status run_prologue(const bench *b, const subject *s) {
+    ashlar_turn turn = turn_of(b, s);
+    double wall_ns = 0;
+    turn.begin = 0;
+    turn.end = b->workload->body_begin;
+    return turn.end > 0 ? ashlar__turn_list(b->team, &turn, &wall_ns) : ASHLAR_OK;
 }
 
 /* --- set-up and end -------------------------------------------------------------------------- */
 
-static ashlar_status create_subject(const bench *b, subject *s, const ashlar_peer *peer) {
-    const size_t count = b->config->threads * variable_stride(b->workload);
+static ashlar_status create_instance(const bench *b, ashlar_turn_subject *s) {
+    s->self = s->peer->origin;
+    const ashlar_status status =
+        s->peer->create != NULL ? s->peer->create(b->config->device, &s->self) : ASHLAR_OK;
+    s->is_created = status == ASHLAR_OK;
+    return status;
+}
+
+static void destroy_instance(ashlar_turn_subject *s) {
+    if (s->is_created && s->peer->destroy != NULL) {
+        s->peer->destroy(s->self);
+    }
+    s->is_created = false;
+}
+
+static ashlar_status create_subject(const bench *b, ashlar_turn_subject *s,
+                                    const ashlar_peer *peer) {
+    const size_t count = b->config->threads * ashlar__turn_stride(b->workload);
     s->peer = peer;
-    s->self = peer->origin;
     s->variables = ashlar__host_calloc(count, sizeof s->variables[0]);
     if (peer->give_sized != NULL) {
         s->sizes = ashlar__host_calloc(count, sizeof s->sizes[0]);
@@ -169,61 +75,41 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     if (s->variables == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the variables");
     }
-    const ashlar_status status =
-        peer->create != NULL ? peer->create(b->config->device, &s->self) : ASHLAR_OK;
-    s->is_created = status == ASHLAR_OK;
-    return status;
+    return create_instance(b, s);
 }
 
 /* Instead of the epilogue: give back every block that the prologue or a failed run still holds. */
 static ashlar_status give_rest(void *arg, size_t thread) {
-    const stretch *turn = arg;
-    const subject *s = turn->subject;
-    const size_t variable_count = turn->bench->workload->variable_count;
-    const size_t first = thread * variable_stride(turn->bench->workload);
-    const ashlar_status status = enter(s, thread);
-    for (size_t i = 0; i < variable_count && status == ASHLAR_OK; i++) {
-        void **variable = &s->variables[first + i];
-        if (*variable != NULL && s->sizes == NULL) {
-            s->peer->give(s->self, *variable);
-        } else if (*variable != NULL) {
-            s->peer->give_sized(s->self, *variable, s->sizes[first + i],
-                                turn->bench->streams[thread]);
-        }
-        *variable = NULL;
-    }
-    if (status == ASHLAR_OK) {
-        leave(s);
-    }
-    return status;
+    return ashlar__turn_give_rest(arg, thread);
 }
 
 static void destroy_subject(const bench *b, subject *s) {
-    if (s->is_created && b->team != NULL) {
-        stretch turn = {.bench = b, .subject = s};
+    if (s->base.is_created && b->team != NULL) {
+        ashlar_turn turn = turn_of(b, s);
         double wall_ns;
         const ashlar_status status = ashlar__thread_team_run(b->team, give_rest, &turn, &wall_ns);
         (void)status; /* fails only if enter() does, and then the thread holds no blocks */
     }
-    if (s->is_created && s->peer->destroy != NULL) {
-        s->peer->destroy(s->self);
-    }
-    ashlar__host_free(s->variables);
-    ashlar__host_free(s->sizes);
+    destroy_instance(&s->base);
+    ashlar__host_free(s->base.variables);
+    ashlar__host_free(s->base.sizes);
+}
+
+static size_t stream_count(const bench *b) {
+    return b->config->threads * b->workload->streams;
 }
 
 static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t count) {
-    b->subjects = ashlar__host_calloc(count, sizeof b->subjects[0]);
-    if (b->subjects == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
-    }
-    ASHLAR_TRY(ashlar__thread_team_create(b->config->threads, &b->team));
-    for (size_t i = 0; i < b->config->threads; i++) {
+    ASHLAR_HOST_NEW(b->subjects, count, "bench: no host memory for %zu subjects", count);
+    ASHLAR_HOST_NEW(b->streams, stream_count(b), "bench: no host memory for the streams");
+    ASHLAR_TRY(ashlar__thread_team_create(
+        b->config->threads + ashlar__turn_helpers(b->workload->kind), &b->team));
+    for (size_t i = 0; i < stream_count(b); i++) {
         ASHLAR_TRY(ashlar_stream_create(b->config->device, &b->streams[i]));
     }
     for (size_t i = 0; i < count; i++) {
         b->count++;
-        ASHLAR_TRY(create_subject(b, &b->subjects[i], peers[i]));
+        ASHLAR_TRY(create_subject(b, &b->subjects[i].base, peers[i]));
     }
     return ASHLAR_OK;
 }
@@ -233,9 +119,10 @@ static void tear_down(bench *b) {
         destroy_subject(b, &b->subjects[i]);
     }
     ashlar__thread_team_destroy(b->team);
-    for (size_t i = 0; i < b->config->threads; i++) {
+    for (size_t i = 0; b->streams != NULL && i < stream_count(b); i++) {
         ashlar_stream_destroy(b->config->device, b->streams[i]);
     }
+    ashlar__host_free(b->streams);
     ashlar__host_free(b->subjects);
 }
 
@@ -247,30 +134,63 @@ static uint64_t driver_calls(const ashlar_device *device) {
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 
+static ashlar_status run_body(const bench *b, ashlar_turn *turn, double *wall_ns) {
+    static ashlar_status (*const run[])(ashlar_thread_team *, ashlar_turn *, double *) = {
+        [ASHLAR_WORKLOAD_LIST] = ashlar__turn_list,
+        [ASHLAR_WORKLOAD_LIVE] = ashlar__turn_list,
+        [ASHLAR_WORKLOAD_LATENCY] = ashlar__turn_latency,
+        [ASHLAR_WORKLOAD_HANDOFF] = ashlar__turn_handoff,
+        [ASHLAR_WORKLOAD_MARKED] = ashlar__turn_marked,
+        [ASHLAR_WORKLOAD_MARKED_UNFINISHED] = ashlar__turn_marked,
+    };
+    ASHLAR_TABLE_IS_FULL(run, ASHLAR_WORKLOAD_KINDS);
+    return run[b->workload->kind](b->team, turn, wall_ns);
+}
+
+/* Every call is to find what the calls before it left behind, and nothing else. */
+static ashlar_status renew(const bench *b, subject *s) {
+    if (s->has_run && ashlar__workload_marks(b->workload->kind)) {
+        destroy_instance(&s->base);
+        ASHLAR_TRY(create_instance(b, &s->base));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status begin(const bench *b, subject *s) {
+    const bool counts_host = b->workload->kind == ASHLAR_WORKLOAD_LIVE;
+    if (counts_host) { /* the variables are not the peer's: they are there before */
+        memset(s->base.variables, 0, b->workload->variable_count * sizeof s->base.variables[0]);
+        s->host_bytes = -ashlar__machine_host_bytes();
+    }
+    ASHLAR_TRY(run_prologue(b, s));
+    s->host_bytes += counts_host ? ashlar__machine_host_bytes() : NAN;
+    return ASHLAR_OK;
+}
+
 /* A subject's turn; its first run begins with the prologue, and its driver calls are counted. */
 static ashlar_status take_turn(void *context, size_t index, size_t repeats,
                                double figures[static ASHLAR_ROUNDS_FIGURES]) {
     const bench *b = context;
-    const ashlar_workload *w = b->workload;
     subject *s = &b->subjects[index];
-    double wall_ns;
-    if (!s->has_run) {
-        ASHLAR_TRY(run(b, s, 0, w->body_begin, 1, &wall_ns));
-    }
+    ashlar_turn turn = turn_of(b, s);
+    double wall_ns = 0;
+    turn.repeats = repeats;
+    ASHLAR_TRY(s->has_run ? renew(b, s) : begin(b, s));
     const uint64_t before = driver_calls(b->config->device);
-    ASHLAR_TRY(run(b, s, w->body_begin, w->body_end, repeats, &wall_ns));
+    ASHLAR_TRY(run_body(b, &turn, &wall_ns));
     if (!s->has_run) {
         s->driver_calls = driver_calls(b->config->device) - before;
         s->has_run = true;
     }
+    memcpy(figures, turn.figures, sizeof turn.figures);
     figures[0] = wall_ns / 1e9 / (double)repeats;
     return ASHLAR_OK;
 }
 
 static double reserved_over_live(const bench *b, const subject *s) {
     ashlar_peer_usage usage = {0};
-    if (s->peer->usage != NULL) {
-        s->peer->usage(s->self, &usage);
+    if (s->base.peer->usage != NULL) {
+        s->base.peer->usage(s->base.self, &usage);
     }
     if (usage.live_peak_bytes == 0 && b->config->threads == 1) {
         usage.live_peak_bytes = b->workload->peak_bytes;
@@ -280,6 +200,31 @@ static double reserved_over_live(const bench *b, const subject *s) {
                : (double)usage.reserved_peak_bytes / (double)usage.live_peak_bytes;
 }
 
+/* The medians of what a turn of this kind tells. */
+static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_measurement *out) {
+    const ashlar_workload_kind kind = b->workload->kind;
+    const double pairs = (double)b->workload->body_pairs;
+    *out = (ashlar_measurement){
+        .ns_pair = ashlar__turns_median(turns, 0) * 1e9 / pairs,
+        .driver_calls = s->driver_calls,
+        .reserved_over_live = reserved_over_live(b, s),
+    };
+    out->ns_p50 = out->ns_p99 = out->ns_p999 = out->ns_max = NAN;
+    out->ns_early = out->ns_late = NAN;
+    out->host_bytes = s->host_bytes / (double)b->workload->live_max;
+    if (kind == ASHLAR_WORKLOAD_LATENCY) {
+        out->ns_p50 = ashlar__turns_median(turns, ASHLAR_TURN_P50);
+        out->ns_p99 = ashlar__turns_median(turns, ASHLAR_TURN_P99);
+        out->ns_p999 = ashlar__turns_median(turns, ASHLAR_TURN_P999);
+        out->ns_max = ashlar__turns_median(turns, ASHLAR_TURN_MAX);
+    } else if (ashlar__workload_marks(kind)) {
+        out->ns_early = ashlar__turns_median(turns, ASHLAR_TURN_EARLY);
+        out->ns_late = ashlar__turns_median(turns, ASHLAR_TURN_LATE);
+        out->host_bytes = ashlar__turns_median(turns, ASHLAR_TURN_HOST);
+        out->ns_pair = out->ns_late; /* short enough to run uninterrupted in most rounds */
+    }
+}
+
 static ashlar_status run_all(bench *b, ashlar_measurement *out) {
     const ashlar_rounds rounds = {.most = b->config->rounds,
                                   .least = b->config->rounds,
@@ -287,19 +232,35 @@ static ashlar_status run_all(bench *b, ashlar_measurement *out) {
                                   .slow_rounds = ROUNDS_OF_SLOW,
                                   .run = take_turn,
                                   .context = b};
-    ashlar_turns *turns = ashlar__host_calloc(b->count, sizeof *turns);
-    if (turns == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", b->count);
-    }
+    ashlar_turns *turns = NULL;
+    ASHLAR_HOST_NEW(turns, b->count, "bench: no host memory for %zu subjects", b->count);
     const ashlar_status status = ashlar__rounds_run(&rounds, b->count, turns);
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
-        const double ns = ashlar__turns_median(&turns[i], 0) * 1e9;
-        out[i] = (ashlar_measurement){.ns_pair = ns / (double)b->workload->body_pairs,
-                                      .driver_calls = b->subjects[i].driver_calls,
-                                      .reserved_over_live = reserved_over_live(b, &b->subjects[i])};
+        fill(b, &b->subjects[i], &turns[i], &out[i]);
     }
     ashlar__host_free(turns);
     return status;
+}
+
+bool ashlar__measure_can(const ashlar_workload *workload, const ashlar_peer *peer) {
+    bool can = true;
+    switch (workload->kind) {
+    case ASHLAR_WORKLOAD_LIST:
+    case ASHLAR_WORKLOAD_LATENCY:
+    case ASHLAR_WORKLOAD_KINDS:
+        break;
+    case ASHLAR_WORKLOAD_LIVE:
+        can = !peer->has_few_blocks;
+        break;
+    case ASHLAR_WORKLOAD_HANDOFF:
+        can = !peer->is_per_thread;
+        break;
+    case ASHLAR_WORKLOAD_MARKED:
+    case ASHLAR_WORKLOAD_MARKED_UNFINISHED:
+        can = peer->mark != NULL;
+        break;
+    }
+    return can;
 }
 
 ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_workload *workload,
@@ -321,10 +282,12 @@ ashlar_status ashlar__measure_repeat(ashlar_device *device, const ashlar_workloa
     double wall_ns;
     ashlar_status status = set_up(&b, &peer, 1);
     if (status == ASHLAR_OK) {
-        status = run(&b, &b.subjects[0], 0, workload->body_begin, 1, &wall_ns);
+        status = run_prologue(&b, &b.subjects[0]);
     }
     if (status == ASHLAR_OK) {
-        status = run(&b, &b.subjects[0], workload->body_begin, workload->body_end, times, &wall_ns);
+        ashlar_turn turn = turn_of(&b, &b.subjects[0]);
+        turn.repeats = times;
+        status = ashlar__turn_list(b.team, &turn, &wall_ns);
     }
     tear_down(&b);
     return status;

@@ -2,7 +2,8 @@
  * measure.h - measures what a workload costs each subject, in rounds that take turns (internal).
  *
  * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds (harness/rounds.h).
+ * to count driver calls, then the body in timed rounds (harness/rounds.h). Of a marked list each
+ * run of the body has a new instance.
  */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H
@@ -12,20 +13,29 @@
 
 typedef struct ashlar_measure_config {
     ashlar_device *device;
-    size_t threads;  /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on its own stream */
+    size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on streams of its own.
+                     * Of ASHLAR_WORKLOAD_HANDOFF 2; 1 of other kinds */
     size_t rounds;   /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
     double round_ns; /* about how long one subject's turn takes, by repeating the body */
 } ashlar_measure_config;
 
 typedef struct ashlar_measurement {
     double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
-                                * perfect scaling keeps constant for any number of threads */
+                                * perfect scaling keeps constant for any number of threads. Of a
+                                * marked list: ns_late */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
     double reserved_over_live; /* peak of reserved bytes / peak of live bytes; NaN: not known */
+    /* Medians over the rounds too; NaN: the list is of another kind. */
+    double ns_p50, ns_p99, ns_p999, ns_max; /* ASHLAR_WORKLOAD_LATENCY: of the body's pairs */
+    double ns_early, ns_late; /* a marked list: around call 100, and of the last 100 calls */
+    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: of each live block; a marked list: left by a call */
 } ashlar_measurement;
 
+/* Whether the peer can run a list of this kind. */
+bool ashlar__measure_can(const ashlar_workload *workload, const ashlar_peer *peer);
+
 /*
- * Measure `count` peers, each as one subject.
+ * Measure `count` peers, each as one subject; all of them can run the list.
  *
  * out       [count], in the order of `peers`; not to be read after a failure
  *

@@ -23,8 +23,8 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
  * `end_step`. A peer without a function, such as `enter`, has NULL for it. A peer has either `give`
  * or `give_sized`.
  *
- * Threads: take, give, give_sized, begin_step and end_step may run in several threads at once; the
- * other functions in one at a time.
+ * Threads: take, give, give_sized, mark, begin_step and end_step may run in several threads at
+ * once; the other functions in one at a time.
  */
 typedef struct ashlar_peer {
     const char *name;
@@ -41,6 +41,12 @@ typedef struct ashlar_peer {
     void (*give_sized)(void *self, void *ptr, size_t bytes, ashlar_stream stream); /* as taken */
     void *origin;     /* passed to `create`: the library of a loaded peer; else NULL */
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
+    /* A thread takes again what it has given back itself: blocks cannot be handed over. */
+    bool is_per_thread;
+    /* Each block is an allocation of the driver, or is written to: there cannot be a million. */
+    bool has_few_blocks;
+    /* A further stream uses the block. NULL: the peer cannot be told. */
+    ashlar_status (*mark)(void *self, void *ptr, ashlar_stream stream);
 } ashlar_peer;
 
 extern const ashlar_peer ashlar__peer_ashlar;

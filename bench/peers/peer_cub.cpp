@@ -62,5 +62,5 @@ const char *version() {
 } // namespace
 
 extern "C" const ashlar_peer ashlar__peer_cub = {
-    "cub", version(), create,  destroy, nullptr, nullptr, take,
-    give,  usage,     nullptr, nullptr, nullptr, nullptr, false};
+    "cub",   version(), create,  destroy, nullptr, nullptr, take, give,   usage,
+    nullptr, nullptr,   nullptr, nullptr, false,   false,   true, nullptr};

@@ -290,4 +290,5 @@ const ashlar_peer ashlar__peer_floor = {
     .leave = leave,
     .take = take,
     .give = give,
+    .is_per_thread = true,
 };

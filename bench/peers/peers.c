@@ -44,6 +44,7 @@ const ashlar_peer ashlar__peer_driver = {
     .leave = leave_driver,
     .take = take_driver,
     .give = give_driver,
+    .has_few_blocks = true,
 };
 
 /* --- the C library --------------------------------------------------------------------------- */
@@ -84,6 +85,7 @@ const ashlar_peer ashlar__peer_glibc = {
     .create = create_glibc,
     .take = take_glibc,
     .give = give_glibc,
+    .has_few_blocks = true,
 };
 
 /* --- nothing: what the loop itself costs ----------------------------------------------------- */

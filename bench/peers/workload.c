@@ -19,15 +19,29 @@ static bool has_room(ashlar_workload *w) {
     return !w->has_failed;
 }
 
+static void append(ashlar_workload *w, uint32_t variable, uint32_t bytes) {
+    static const uint32_t variable_mask = (1u << ASHLAR_OP_VARIABLE_BITS) - 1;
+    static const uint32_t stream_mask = (1u << ASHLAR_OP_STREAM_BITS) - 1;
+    const uint32_t stream = w->variables[variable].stream;
+    ASHLAR_ASSERT(variable <= variable_mask && stream <= stream_mask);
+    w->ops[w->count++] = (ashlar_op){
+        .variable = variable & variable_mask, .stream = stream & stream_mask, .bytes = bytes};
+}
+
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes) {
-    ASHLAR_ASSERT(bytes > 0);
+    return ashlar__workload_take_on(w, bytes, 0);
+}
+
+uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream) {
+    ASHLAR_ASSERT(bytes > 0 && stream < w->streams);
     if (!has_room(w)) {
         return 0;
     }
     const uint32_t variable =
         w->free_count > 0 ? w->variables[--w->free_count].free : (uint32_t)w->variable_count++;
-    w->ops[w->count++] = (ashlar_op){variable, bytes};
     w->variables[variable].taken = bytes;
+    w->variables[variable].stream = stream;
+    append(w, variable, bytes);
     w->live_bytes += bytes;
     const size_t live = w->variable_count - w->free_count;
     w->live_max = live > w->live_max ? live : w->live_max;
@@ -38,7 +52,7 @@ uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes) {
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable) {
     if (has_room(w)) {
         ASHLAR_ASSERT(variable < w->variable_count && w->variables[variable].taken != 0);
-        w->ops[w->count++] = (ashlar_op){variable, 0};
+        append(w, variable, 0);
         w->live_bytes -= w->variables[variable].taken;
         w->variables[variable].taken = 0;
         w->variables[w->free_count++].free = variable;
@@ -59,9 +73,14 @@ void ashlar__workload_end_body(ashlar_workload *w) {
     w->body_end = w->count;
 }
 
-ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_spec *spec) {
-    ashlar_workload w = {.name = spec->name, .variant = spec->variant};
-    spec->record(&w, spec->bytes);
+ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_spec *spec,
+                                    bool is_smoke) {
+    ashlar_workload w = {.name = spec->name,
+                         .variant = spec->variant,
+                         .kind = spec->kind,
+                         .streams = spec->streams != 0 ? spec->streams : 1};
+    ASHLAR_ASSERT(w.streams <= (size_t)1 << ASHLAR_OP_STREAM_BITS);
+    spec->record(&w, is_smoke && spec->amount_smoke != 0 ? spec->amount_smoke : spec->amount);
     if (w.has_failed) {
         ashlar__workload_finish(&w);
         return ASHLAR_EHOSTMEM; /* its detail is make_room()'s */

@@ -14,6 +14,7 @@
  *   peak_bytes == the largest sum of bytes taken at a time
  *   live_max == the largest number of variables taken at a time
  *   steps ascend, steps[i] < body_end; if there are steps, one begins at body_begin
+ *   an operation's stream is below `streams`; the one that gives a block has the block's
  */
 #ifndef ASHLAR_WORKLOAD_H
 #define ASHLAR_WORKLOAD_H
@@ -24,15 +25,37 @@
 
 #include <ashlar/status.h>
 
+enum { ASHLAR_OP_VARIABLE_BITS = 22, ASHLAR_OP_STREAM_BITS = 10 };
+
 typedef struct ashlar_op {
-    uint32_t variable;
+    uint32_t variable : ASHLAR_OP_VARIABLE_BITS;
+    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* of the thread's streams, the one of the block */
     uint32_t bytes; /* > 0: take a block of this size into the variable; 0: give its block back */
 } ashlar_op;
 
+/* What the threads do with a list, and what is measured. turn.h has the loops. */
+typedef enum ashlar_workload_kind {
+    ASHLAR_WORKLOAD_LIST,    /* each thread runs it on streams of its own */
+    ASHLAR_WORKLOAD_LIVE,    /* the same, and the host memory of the prologue's blocks counts */
+    ASHLAR_WORKLOAD_LATENCY, /* each operation is timed by itself */
+    ASHLAR_WORKLOAD_HANDOFF, /* one thread takes the blocks, a second one gives them back */
+    ASHLAR_WORKLOAD_MARKED,  /* each block is marked for a further stream; the cost of early calls
+                              * counts, and that of late ones */
+    ASHLAR_WORKLOAD_MARKED_UNFINISHED, /* the same, and that stream's work ends after the body */
+    ASHLAR_WORKLOAD_KINDS
+} ashlar_workload_kind;
+
+/* Whether blocks are marked. */
+static inline bool ashlar__workload_marks(ashlar_workload_kind kind) {
+    return kind == ASHLAR_WORKLOAD_MARKED || kind == ASHLAR_WORKLOAD_MARKED_UNFINISHED;
+}
+
 /* Only workload.c writes the fields; everybody may read them. */
 typedef struct ashlar_workload {
-    const char *name;    /* "one_size", "mix", "random", "rnn_warm", "rnn_cold" */
+    const char *name;    /* "one_size", "mix", "random", "rnn_warm", "streams_64", ... */
     const char *variant; /* "4096", "reverse", ...; "" if the workload has only one variant */
+    ashlar_workload_kind kind;
+    size_t streams; /* that each thread has, 1 .. 2^ASHLAR_OP_STREAM_BITS */
     ashlar_op *ops;
     size_t count, capacity;
     size_t body_begin, body_end;
@@ -44,8 +67,9 @@ typedef struct ashlar_workload {
     size_t step_count, step_capacity;
     /* The fields below are used only while the list is recorded. */
     struct {
-        uint32_t taken; /* size of the variable's block; 0: free */
-        uint32_t free;  /* of the first free_count entries: a stack of free variables */
+        uint32_t taken;  /* size of the variable's block; 0: free */
+        uint32_t stream; /* of the variable's block */
+        uint32_t free;   /* of the first free_count entries: a stack of free variables */
     } * variables;      /* [variable_count] */
     size_t variable_capacity;
     size_t free_count;
@@ -57,9 +81,12 @@ typedef struct ashlar_workload {
 typedef struct ashlar_workload_spec {
     const char *name;
     const char *variant;
-    bool has_threads; /* the report shows scaling: by default, run on one thread and on two */
-    void (*record)(ashlar_workload *w, uint32_t bytes);
-    uint32_t bytes; /* the argument of `record`: a size, or what else distinguishes variants */
+    ashlar_workload_kind kind;
+    size_t threads_least, threads_most; /* it runs once on each number of these */
+    size_t streams;                     /* 0: one */
+    void (*record)(ashlar_workload *w, uint32_t amount);
+    uint32_t amount;       /* the argument of `record`: a size, or what else makes a variant */
+    uint32_t amount_smoke; /* the same where only a smoke run is wanted; 0: no other */
 } ashlar_workload_spec;
 
 /* The i-th list that compares allocators, or (is_of_plans) a plan with the ordinary path, in the
@@ -67,13 +94,14 @@ typedef struct ashlar_workload_spec {
 const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
 
 /*
- * Record the list of a spec.
+ * Record the list of a spec, or (is_smoke) a short one of the same kind.
  *
  * Ownership: the caller ends *out with ashlar__workload_finish().
  * Errors:    ASHLAR_EHOSTMEM; *out is then unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
-                                                      const ashlar_workload_spec *spec);
+                                                      const ashlar_workload_spec *spec,
+                                                      bool is_smoke);
 void ashlar__workload_finish(ashlar_workload *w);
 
 /* How many steps begin in the body. */
@@ -81,8 +109,10 @@ size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
 /* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
-/* Take `bytes` > 0 into a free variable, preferably the one given back last, and return it. */
+/* Take `bytes` > 0 into a free variable, preferably the one given back last, and return it. The
+ * block is for the thread's first stream, or for the one of that number. */
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
+uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
 
 /* The body begins or ends here; by default it begins and ends with the list. */

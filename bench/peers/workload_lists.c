@@ -136,12 +136,49 @@ enum {
     RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
     RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
     TAKES_PER_FIVE = 3, /* 3 of 5 random operations take: mostly nearly RANDOM_LIVE are live */
+    LIVE_PAIRS = 20000, /* in the body of a list with many live blocks */
+    ROUNDS_OF_STREAMS = 16, /* in the body of a list with many streams */
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {
     ashlar__workload_begin_step(w);
     for (int i = 0; i < PAIRS; i++) {
         ashlar__workload_give(w, ashlar__workload_take(w, bytes));
+    }
+}
+
+/* The cost of each call from the first to the last counts, so the list has them all. */
+static void record_calls(ashlar_workload *w, uint32_t pairs) {
+    for (uint32_t i = 0; i < pairs; i++) {
+        ashlar__workload_give(w, ashlar__workload_take(w, 4 * KIB));
+    }
+}
+
+/* A pair on each stream in turn. */
+static void record_streams(ashlar_workload *w, uint32_t bytes) {
+    for (uint32_t i = 0; i < ROUNDS_OF_STREAMS * w->streams; i++) {
+        const uint32_t stream = i % (uint32_t)w->streams;
+        ashlar__workload_give(w, ashlar__workload_take_on(w, bytes, stream));
+    }
+}
+
+/* Any of `count` live blocks of 512 B to 4 KiB is given back, and one of its size taken again. */
+static void record_live(ashlar_workload *w, uint32_t count) {
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)ashlar__workload_take(w, 512 * (1 + (uint32_t)ashlar__random_below(&random, 8)));
+    }
+    ashlar__workload_begin_body(w);
+    for (int i = 0; i < LIVE_PAIRS && !w->has_failed; i++) {
+        const uint32_t variable = (uint32_t)ashlar__random_below(&random, count);
+        const uint32_t bytes = w->variables[variable].taken;
+        ashlar__workload_give(w, variable);
+        (void)ashlar__workload_take(w, bytes); /* into the same variable */
+    }
+    ashlar__workload_end_body(w);
+    for (uint32_t i = 0; i < count; i++) {
+        ashlar__workload_give(w, i);
     }
 }
 
@@ -216,25 +253,38 @@ static void record_random(ashlar_workload *w, uint32_t bytes_max) {
     }
 }
 
+#define LIST ASHLAR_WORKLOAD_LIST
+#define ONE 1, 1
+#define ONE_AND_TWO 1, 2
+#define TWO 2, 2
+
 static const ashlar_workload_spec specs[] = {
-    {"one_size", "512", true, record_pairs, 512},
-    {"one_size", "4096", true, record_pairs, 4 * KIB},
-    {"one_size", "65536", true, record_pairs, 64 * KIB},
-    {"one_size", "1048576", true, record_pairs, MIB},
-    {"one_size", "67108864", true, record_pairs, 64 * MIB},
-    {"one_size", "4096-fragmented", true, record_fragmented, 4 * KIB},
-    {"mix", "reverse", false, record_mix, 0},
-    {"mix", "shuffled", false, record_mix, 1},
-    {"random", "", false, record_random, MIB},
-    {"rnn_warm", "", false, record_rnn, 1},
-    {"rnn_cold", "", false, record_rnn, 0},
+    {"one_size", "512", LIST, ONE_AND_TWO, 0, record_pairs, 512, 0},
+    {"one_size", "4096", LIST, ONE_AND_TWO, 0, record_pairs, 4 * KIB, 0},
+    {"one_size", "65536", LIST, ONE_AND_TWO, 0, record_pairs, 64 * KIB, 0},
+    {"one_size", "1048576", LIST, ONE_AND_TWO, 0, record_pairs, MIB, 0},
+    {"one_size", "67108864", LIST, ONE_AND_TWO, 0, record_pairs, 64 * MIB, 0},
+    {"one_size", "4096-fragmented", LIST, ONE_AND_TWO, 0, record_fragmented, 4 * KIB, 0},
+    {"mix", "reverse", LIST, ONE_AND_TWO, 0, record_mix, 0, 0},
+    {"mix", "shuffled", LIST, ONE_AND_TWO, 0, record_mix, 1, 0},
+    {"random", "", LIST, ONE_AND_TWO, 0, record_random, MIB, 0},
+    {"latency", "random", ASHLAR_WORKLOAD_LATENCY, ONE, 0, record_random, MIB, 0},
+    {"handoff", "", ASHLAR_WORKLOAD_HANDOFF, TWO, 0, record_pairs, 4 * KIB, 0},
+    {"streams_64", "", LIST, ONE, 64, record_streams, 4 * KIB, 0},
+    {"streams_512", "", LIST, ONE, 512, record_streams, 4 * KIB, 0},
+    {"record_stream", "", ASHLAR_WORKLOAD_MARKED, ONE, 2, record_calls, 100000, 1000},
+    {"record_stream", "unfinished", ASHLAR_WORKLOAD_MARKED_UNFINISHED, ONE, 2, record_calls, 100000,
+     1000},
+    {"live_1e6", "", ASHLAR_WORKLOAD_LIVE, ONE, 0, record_live, 1000000, 1000},
+    {"rnn_warm", "", LIST, ONE, 0, record_rnn, 1, 0},
+    {"rnn_cold", "", LIST, ONE, 0, record_rnn, 0, 0},
 };
 
 static const ashlar_workload_spec plan_specs[] = {
-    {"one_size", "4096", false, record_pairs, 4 * KIB},
-    {"rnn_step", "1", false, record_rnn_step, 1},
-    {"rnn_step", "64", false, record_rnn_step, 64},
-    {"rnn_warm", "", false, record_rnn, 1},
+    {"one_size", "4096", LIST, ONE, 0, record_pairs, 4 * KIB, 0},
+    {"rnn_step", "1", LIST, ONE, 0, record_rnn_step, 1, 0},
+    {"rnn_step", "64", LIST, ONE, 0, record_rnn_step, 64, 0},
+    {"rnn_warm", "", LIST, ONE, 0, record_rnn, 1, 0},
 };
 
 const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i) {

@@ -4,23 +4,17 @@
  */
 #include "bench/peers/measure.h"
 
-#include <stdatomic.h>
-
 #include "bench/harness/rounds.h"
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/bench/peers/counting_peer.h"
 #include "allocator/base/error.h"
 
-static const ashlar_workload_spec *spec_of(const char *variant) {
+static ashlar_workload record(const char *variant) {
+    ashlar_workload w = {0};
     size_t i = 0;
     while (strcmp(ashlar__workload_spec(false, i)->variant, variant) != 0) {
         i++;
     }
-    return ashlar__workload_spec(false, i);
-}
-
-static ashlar_workload record(const char *variant) {
-    ashlar_workload w = {0};
-    CHECK(ashlar__workload_init(&w, spec_of(variant)) == ASHLAR_OK);
+    CHECK(ashlar__workload_init(&w, ashlar__workload_spec(false, i), false) == ASHLAR_OK);
     return w;
 }
 
@@ -32,102 +26,6 @@ CASE(the_median_is_the_one_in_the_middle) {
     CHECK_NEAR(ashlar__median(odd, 5), 5, 0, 0);
     CHECK_NEAR(ashlar__median(even, 4), 3.5, 0, 0);
     CHECK_NEAR(ashlar__median(equal, 3), 2, 0, 0);
-}
-
-/* --- a subject that counts ------------------------------------------------------------------- */
-
-enum { THREADS = 2 };
-
-typedef struct counter {
-    atomic_size_t takes, gives, other_takes; /* other: not of 4096 B */
-    atomic_size_t enters, leaves, wrong;
-    atomic_size_t creates, destroys;
-    size_t refuse_at; /* the take that fails, from 1; 0: none */
-    ashlar_stream streams[THREADS];
-} counter;
-
-static counter counts;
-static _Thread_local size_t my_number;
-static char block[1];
-
-static ashlar_status counter_create(ashlar_device *of, void **self) {
-    atomic_fetch_add(&counts.wrong, of != device);
-    atomic_fetch_add(&counts.creates, 1);
-    *self = &counts;
-    return ASHLAR_OK;
-}
-
-static void counter_destroy(void *self) {
-    atomic_fetch_add(&counts.wrong, self != &counts);
-    atomic_fetch_add(&counts.destroys, 1);
-}
-
-static ashlar_status counter_enter(void *self, size_t thread) {
-    atomic_fetch_add(&counts.wrong, self != &counts || thread >= THREADS);
-    atomic_fetch_add(&counts.enters, 1);
-    my_number = thread;
-    return ASHLAR_OK;
-}
-
-static void counter_leave(void *self) {
-    atomic_fetch_add(&counts.wrong, self != &counts);
-    atomic_fetch_add(&counts.leaves, 1);
-}
-
-static void *counter_take(void *self, size_t bytes, ashlar_stream stream) {
-    atomic_fetch_add(&counts.wrong, self != &counts);
-    counts.streams[my_number] = stream;
-    if (atomic_fetch_add(&counts.takes, 1) + 1 == counts.refuse_at) {
-        atomic_fetch_sub(&counts.takes, 1);
-        return NULL;
-    }
-    atomic_fetch_add(&counts.other_takes, bytes != 4096);
-    return block;
-}
-
-static void counter_give(void *self, void *ptr) {
-    atomic_fetch_add(&counts.wrong, self != &counts || ptr != block);
-    atomic_fetch_add(&counts.gives, 1);
-}
-
-static void counter_usage(void *self, ashlar_peer_usage *out) {
-    atomic_fetch_add(&counts.wrong, self != &counts);
-    *out = (ashlar_peer_usage){.reserved_peak_bytes = 300, .live_peak_bytes = 200};
-}
-
-static const ashlar_peer counting = {
-    .name = "counting",
-    .create = counter_create,
-    .destroy = counter_destroy,
-    .enter = counter_enter,
-    .leave = counter_leave,
-    .take = counter_take,
-    .give = counter_give,
-    .usage = counter_usage,
-};
-
-/* One that is told the bytes and the stream: those of the take. */
-static void counter_give_sized(void *self, void *ptr, size_t bytes, ashlar_stream stream) {
-    atomic_fetch_add(&counts.wrong, stream == NULL || stream != counts.streams[my_number]);
-    atomic_fetch_sub(&counts.other_takes, bytes != 4096);
-    counter_give(self, ptr);
-}
-
-static const ashlar_peer sized = {
-    .name = "sized",
-    .create = counter_create,
-    .destroy = counter_destroy,
-    .enter = counter_enter,
-    .leave = counter_leave,
-    .take = counter_take,
-    .give_sized = counter_give_sized,
-};
-
-static void check_counts_balance(void) {
-    CHECK_ZU(counts.wrong, 0);
-    CHECK_ZU(counts.gives, counts.takes);
-    CHECK_ZU(counts.leaves, counts.enters);
-    CHECK_ZU(counts.destroys, counts.creates);
 }
 
 CASE_WITH(every_part_of_the_list_is_run_on_every_thread, set_up_device("")) {
@@ -229,7 +127,7 @@ static ashlar_workload record_steps(const char *name) {
     while (strcmp(ashlar__workload_spec(true, i)->name, name) != 0) {
         i++;
     }
-    CHECK(ashlar__workload_init(&w, ashlar__workload_spec(true, i)) == ASHLAR_OK);
+    CHECK(ashlar__workload_init(&w, ashlar__workload_spec(true, i), false) == ASHLAR_OK);
     return w;
 }
 

@@ -30,7 +30,7 @@ static const ashlar_workload_spec *spec_of(const char *name, const char *variant
 static ashlar_workload record(const char *name, const char *variant) {
     ashlar_workload w = {0};
     const ashlar_workload_spec *spec = spec_of(name, variant);
-    CHECK(spec != NULL && ashlar__workload_init(&w, spec) == ASHLAR_OK);
+    CHECK(spec != NULL && ashlar__workload_init(&w, spec, false) == ASHLAR_OK);
     return w;
 }
 
@@ -45,7 +45,8 @@ typedef struct account {
 static void run_on_paper(const ashlar_workload *w, account *a, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const ashlar_op op = w->ops[i];
-        if (op.variable >= w->variable_count || (op.bytes != 0) == (a->taken[op.variable] != 0)) {
+        if (op.variable >= w->variable_count || op.stream >= w->streams ||
+            (op.bytes != 0) == (a->taken[op.variable] != 0)) {
             a->wrong++;
             continue;
         }
@@ -93,7 +94,7 @@ static void check_specs(bool is_of_plans) {
     const ashlar_workload_spec *spec;
     for (size_t i = 0; (spec = ashlar__workload_spec(is_of_plans, i)) != NULL; i++) {
         ashlar_workload w;
-        REQUIRE(ashlar__workload_init(&w, spec) == ASHLAR_OK);
+        REQUIRE(ashlar__workload_init(&w, spec, false) == ASHLAR_OK);
         CHECK(strcmp(w.name, spec->name) == 0 && strcmp(w.variant, spec->variant) == 0);
         CHECK(w.body_begin < w.body_end && w.body_end <= w.count);
         CHECK(w.body_pairs > 0);
@@ -113,7 +114,7 @@ CASE(every_list_can_be_run_again_and_again) {
 static ashlar_workload record_for_plan(const char *name, const char *variant) {
     ashlar_workload w = {0};
     const ashlar_workload_spec *spec = find_spec(true, name, variant);
-    CHECK(spec != NULL && ashlar__workload_init(&w, spec) == ASHLAR_OK);
+    CHECK(spec != NULL && ashlar__workload_init(&w, spec, false) == ASHLAR_OK);
     return w;
 }
 
@@ -154,13 +155,19 @@ CASE(all_that_is_to_be_measured_is_there) {
         {"one_size", "512"},     {"one_size", "4096"},     {"one_size", "65536"},
         {"one_size", "1048576"}, {"one_size", "67108864"}, {"one_size", "4096-fragmented"},
         {"mix", "reverse"},      {"mix", "shuffled"},      {"random", ""},
-        {"rnn_warm", ""},        {"rnn_cold", ""},
+        {"latency", "random"},   {"handoff", ""},          {"streams_64", ""},
+        {"streams_512", ""},     {"record_stream", ""},    {"record_stream", "unfinished"},
+        {"live_1e6", ""},        {"rnn_warm", ""},         {"rnn_cold", ""},
     };
     CHECK(ashlar__workload_spec(false, sizeof wanted / sizeof wanted[0]) == NULL);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         const ashlar_workload_spec *spec = spec_of(wanted[i][0], wanted[i][1]);
         REQUIRE(spec != NULL);
-        CHECK(spec->has_threads == (strcmp(spec->name, "one_size") == 0));
+        const bool scales = strcmp(spec->name, "one_size") == 0 || strcmp(spec->name, "mix") == 0 ||
+                            strcmp(spec->name, "random") == 0;
+        const bool is_handed = spec->kind == ASHLAR_WORKLOAD_HANDOFF;
+        CHECK_ZU(spec->threads_least, is_handed ? 2 : 1);
+        CHECK_ZU(spec->threads_most, is_handed || scales ? 2 : 1);
     }
 }
 
@@ -177,6 +184,67 @@ CASE(one_size_is_pairs_of_that_size) {
         CHECK_ZU(w.live_max, 1);
         CHECK_ZU(w.body_pairs * 2, w.count);
         ashlar__workload_finish(&w);
+    }
+}
+
+CASE(streams_have_a_pair_in_turn) {
+    static const char *const names[] = {"streams_64", "streams_512"};
+    static const size_t counts[] = {64, 512};
+    for (size_t i = 0; i < 2; i++) {
+        ashlar_workload w = record(names[i], "");
+        size_t wrong = 0;
+        CHECK_ZU(w.streams, counts[i]);
+        CHECK_ZU(w.count % (2 * counts[i]), 0);
+        for (size_t op = 0; op < w.count; op++) {
+            wrong += w.ops[op].bytes != (op % 2 == 0 ? 4096 : 0);
+            wrong += w.ops[op].stream != op / 2 % counts[i];
+        }
+        CHECK_ZU(wrong, 0);
+        ashlar__workload_finish(&w);
+    }
+}
+
+CASE(marked_blocks_are_as_many_as_the_figures_need) {
+    ashlar_workload w = record("record_stream", "");
+    CHECK_ZU(w.body_pairs, 100000);
+    CHECK_ZU(w.live_max, 1);
+    CHECK_ZU(w.streams, 2);
+    ashlar__workload_finish(&w);
+}
+
+/* Of all sizes, and given back from anywhere among them. */
+CASE(a_million_blocks_are_live) {
+    ashlar_workload w = record("live_1e6", "");
+    size_t by_size[8] = {0}, wrong = 0, near = 0;
+    CHECK_ZU(w.body_begin, 1000000);
+    CHECK_ZU(w.live_max, 1000000);
+    for (size_t i = 0; i < w.body_begin; i++) {
+        REQUIRE(w.ops[i].bytes >= 512 && w.ops[i].bytes <= 4096 && w.ops[i].bytes % 512 == 0);
+        by_size[w.ops[i].bytes / 512 - 1]++;
+    }
+    for (size_t i = 0; i < 8; i++) {
+        CHECK(by_size[i] > 120000 && by_size[i] < 130000);
+    }
+    for (size_t i = w.body_begin; i < w.body_end; i += 2) {
+        wrong += w.ops[i].bytes != 0 || w.ops[i + 1].bytes == 0 ||
+                 w.ops[i].variable != w.ops[i + 1].variable;
+        near += w.ops[i].variable < 100000;
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(near > w.body_pairs / 10 - w.body_pairs / 50 &&
+          near < w.body_pairs / 10 + w.body_pairs / 50);
+    ashlar__workload_finish(&w);
+}
+
+CASE(a_smoke_runs_list_is_short_where_the_other_is_long) {
+    static const char *const names[] = {"live_1e6", "record_stream", "random"};
+    for (size_t i = 0; i < 3; i++) {
+        ashlar_workload full = record(names[i], ""), smoke = {0};
+        REQUIRE(ashlar__workload_init(&smoke, spec_of(names[i], ""), true) == ASHLAR_OK);
+        CHECK(i < 2 ? smoke.count < full.count / 20 : smoke.count == full.count);
+        check_list(&smoke);
+        ashlar__workload_finish(&full);
+        ashlar__workload_finish(&smoke);
     }
 }
 
@@ -349,7 +417,7 @@ CASE(any_lack_of_host_memory_is_reported) {
     ashlar_status status;
     do {
         ashlar__host_fail_at(++n);
-        status = ashlar__workload_init(&w, spec);
+        status = ashlar__workload_init(&w, spec, false);
         CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && w.count == 7));
     } while (status != ASHLAR_OK && n < 1000);
     ashlar__host_fail_at(0);
