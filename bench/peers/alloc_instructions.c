@@ -67,7 +67,7 @@ static ashlar_status add_instructions(const ashlar_alloc_bench *b, const struct 
         row.cells[column].number = NAN;
     }
     row.cells[ASHLAR_ALLOC_INSTRUCTIONS].number = instructions;
-    fprintf(b->request->out, "%-9s %-9s %20.2f\n", c->name.name, subject, instructions);
+    fprintf(b->request->out, "%-13s %-9s %20.2f\n", c->name.name, subject, instructions);
     fflush(b->request->out);
     return ashlar__rows_add(b->rows, &row);
 }
@@ -93,7 +93,7 @@ static ashlar_status count_list(const ashlar_alloc_bench *b, const struct counte
                                    .many = c->bodies_many * w.body_pairs};
     ashlar__workload_finish(&w);
     ASHLAR_TRY(ashlar__instructions_of_pair(&job, &of_loop));
-    fprintf(b->request->out, "%-9s %-9s %20s  (without the loop's own %.2f)\n", "workload",
+    fprintf(b->request->out, "%-13s %-9s %20s  (without the loop's own %.2f)\n", "workload",
             "subject", "instructions/pair", of_loop);
     for (size_t i = 0; i < count; i++) {
         if (peers[i] == &ashlar__peer_driver && b->request->subjects.count == 0) {

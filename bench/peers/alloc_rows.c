@@ -6,7 +6,7 @@
 #include "allocator/base/compiler.h"
 
 static const ashlar_rows_column columns[] = {
-    [ASHLAR_ALLOC_WORKLOAD] = {"workload", "workload", ASHLAR_ROWS_TEXT, 9, 0, 0},
+    [ASHLAR_ALLOC_WORKLOAD] = {"workload", "workload", ASHLAR_ROWS_TEXT, 13, 0, 0},
     [ASHLAR_ALLOC_VARIANT] = {"variant", "variant", ASHLAR_ROWS_TEXT, 16, 0, 0},
     [ASHLAR_ALLOC_THREADS] = {"threads", "threads", ASHLAR_ROWS_NUMBER, 7, 0, 0},
     [ASHLAR_ALLOC_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 9, 0, 0},

@@ -74,7 +74,7 @@ END
 prints_a_table_and_targets() {
     grep -q '^workload .* x floor ' "$scratch/table" || complain 'no head' || return
     [ "$(grep -c '^rnn_cold  ' "$scratch/table")" -ge 4 ] || complain 'no rows' || return
-    grep -q '^\(met\|NOT MET\) *one_size  4096 .*pair cost / floor' "$scratch/table" || return
+    grep -q '^\(met\|NOT MET\) *one_size  *4096 .*pair cost / floor' "$scratch/table" || return
     grep -q '^  cub: half of the pairs within ' "$scratch/table" ||
         ! grep -q '^one_size .* cub ' "$scratch/table" || complain 'no latencies' || return
     grep -q '^  ashlar: call 100 .* the last ones .* host memory left' "$scratch/table" &&

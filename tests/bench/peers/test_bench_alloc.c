@@ -182,11 +182,11 @@ static const char *judge_plan(double ns, double reserved, double calls) {
 CASE(a_plan_is_held_against_the_cache_and_to_memory) {
     const char *text = judge_plan(20, 1.02, 1);
     CHECK_ZU(lines_of(text), 3);
-    CHECK(has_line(text, "met      rnn_step  64", "replayed pair", "1.000  (at most 1)"));
+    CHECK(has_line(text, "met      rnn_step      64", "replayed pair", "1.000  (at most 1)"));
     CHECK(has_line(text, "met      rnn_warm", "plan's reserved / peak", "1.020  (at most 1.02)"));
     CHECK(has_line(text, "NOT MET  rnn_warm", "driver calls", "1.000  (at most 0)"));
     text = judge_plan(20.1, 1.021, 0);
-    CHECK(has_line(text, "NOT MET  rnn_step  64", "replayed pair", "1.005  (at most 1)"));
+    CHECK(has_line(text, "NOT MET  rnn_step      64", "replayed pair", "1.005  (at most 1)"));
     CHECK(has_line(text, "NOT MET  rnn_warm", "plan's reserved / peak", "1.021  (at most 1.02)"));
     CHECK(has_line(text, "met      rnn_warm", "driver calls", "0.000  (at most 0)"));
 }
