@@ -18,7 +18,7 @@ typedef struct counter {
     size_t refuse_at; /* the take that fails, from 1; 0: none */
     size_t bar;       /* the thread that cannot enter, from 1; 0: none */
     atomic_size_t takes_of[THREADS], gives_of[THREADS];
-    ashlar_stream streams[THREADS];
+    _Atomic(ashlar_stream) streams[THREADS];
 } counter;
 
 static counter counts;
