@@ -1,6 +1,7 @@
 /* optimizer.c - the optimizer of an arena: its device memory, its checks and its launches. */
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
@@ -246,5 +247,8 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
                             "fp32 can hold",
                             copy.loss_scale);
     }
-    return ashlar_copy_to_device(o->device, &o->scalars->state, &copy, sizeof copy, stream);
+    /* The sum begins anew: a step that failed between its sums and its decision is over. */
+    const ashlar_optimizer_scalars head = {.state = copy};
+    return ashlar_copy_to_device(o->device, o->scalars, &head,
+                                 offsetof(ashlar_optimizer_scalars, sum), stream);
 }

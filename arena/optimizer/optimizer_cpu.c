@@ -81,7 +81,7 @@ static void add_partials(const ashlar_optimizer_job *job) {
     for (size_t chunk = job->first_chunk; chunk < job->end_chunk; chunk++) {
         sum += job->partials[chunk];
     }
-    job->scalars->sum = sum;
+    ashlar__formula_add_sum(job->passes, sum, job->scalars);
 }
 
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
             }
         }
         if (threadIdx.x == 0) {
-            job.scalars->sum = sums[0];
+            ashlar__formula_add_sum(job.passes, sums[0], job.scalars);
         }
     }
     if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {

@@ -72,6 +72,16 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
+/* The end of the pass SUM: `sum` is that of the job's elements. Ranks that own a part of each
+ * bucket launch a SUM for each part, so launches up to the decision add up. A job that decides has
+ * all there is to sum: what a step that was given up left does not count. */
+ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
+                                              ashlar_optimizer_scalars *scalars) {
+    const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
+    scalars->sum = is_first ? sum : scalars->sum + sum;
+    scalars->sum_count++;
+}
+
 /* The pass DECIDE, from scalars->sum. A skipped step sets no factors, since nobody reads them. */
 ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
                                              ashlar_algorithm algorithm, double gradient_scale,
@@ -85,6 +95,7 @@ ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *conf
     const bool is_good = norm <= DBL_MAX && factor <= (double)FLT_MAX; /* false for a NaN */
     state->norm = norm;
     state->is_skipped = !is_good;
+    scalars->sum_count = 0;
     if (is_good) {
         const bool is_adam = algorithm == ASHLAR_ALGORITHM_ADAM;
         state->step++;

@@ -3,7 +3,8 @@
  *
  * One launch is a job of up to three passes, one after the other:
  *
- *   SUM      sets scalars->sum to the sum of the squares of the gradients, as they are stored
+ *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; the first SUM
+ *            after a decision, and one of a job that decides, begins at 0
  *   DECIDE   sets scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
  *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
  *            scalars->state.step is 1, masters are first made from their parameters.
@@ -69,10 +70,11 @@ typedef struct ashlar_optimizer_run {
 /* The head of an optimizer's one block of device memory. */
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
-    double sum;    /* of the squared gradients as stored; SUM or the program writes it */
-    double factor; /* UPDATE multiplies gradients by it; includes all scales, and clipping */
-    double bias1;  /* 1 - beta1^step for Adam and AdamW, else 1 */
-    double bias2;  /* 1 - beta2^step for Adam and AdamW, else 1 */
+    uint64_t sum_count; /* launches of SUM since the last decision, whose squares `sum` has */
+    double sum;         /* of the squared gradients as stored; SUM or the program writes it */
+    double factor;      /* UPDATE multiplies gradients by it; includes all scales, and clipping */
+    double bias1;       /* 1 - beta1^step for Adam and AdamW, else 1 */
+    double bias2;       /* 1 - beta2^step for Adam and AdamW, else 1 */
 } ashlar_optimizer_scalars;
 
 enum {
@@ -83,7 +85,7 @@ enum {
 
 /* One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
  * The job covers elements from `first` on in the first run, and those before `end` in the last;
- * both may lie inside a chunk. With run_count 0, the sum is 0 and nothing is updated. */
+ * both may lie inside a chunk. With run_count 0, SUM adds 0 and nothing is updated. */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
     unsigned passes; /* a set of bits */

@@ -87,7 +87,7 @@ static ashlar_status launch_lists(ashlar_per_tensor *t, unsigned pass, double le
 
 typedef struct addition {
     ashlar_optimizer_scalars *total;
-    const ashlar_optimizer_scalars *sums;
+    ashlar_optimizer_scalars *sums;
     size_t count;
 } addition;
 
@@ -96,6 +96,7 @@ static void add_up(void *args) {
     double sum = 0;
     for (size_t i = 0; i < a->count; i++) {
         sum += a->sums[i].sum;
+        a->sums[i].sum_count = 0; /* as by a decision: the next norm begins at 0 */
     }
     a->total->sum = sum;
 }

@@ -146,10 +146,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
                                                                  ashlar_stream stream);
 
 /*
- * The same in three calls, for ranks that each own a range of the arena. A step is
+ * The same in three calls, for ranks that each own ranges of the arena, such as a shard of each
+ * bucket. A step is
  *
- *     sum        the squares of the range's gradients, as they are stored, into
- *                ashlar_optimizer_sum_address(), where the ranks add them up
+ *     sum        for each of the rank's ranges: adds the squares of its gradients, as they are
+ *                stored, to ashlar_optimizer_sum_address(). The first sum after a decision begins
+ *                at 0. The ranks then add up theirs, in place
  *     decide     the norm, whether to skip, and the factors from that sum; once a step
  *     update     any ranges, but each element at most once a step
  *
@@ -179,7 +181,8 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * Queue a copy of the state to the host or to the device. The host may read it after
  * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
  * returns. Parameters, moments, masters and this state are all that a resumed training needs to
- * continue with the same bits. A state with step 0 makes the next step the first one.
+ * continue with the same bits. A state with step 0 makes the next step the first one. Sums that
+ * were not decided on, of a step that failed, are forgotten when a state goes to the device.
  *
  * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale of 0, or one that fp32
  *         cannot hold), and those of ashlar_copy_to_host() and ashlar_copy_to_device().

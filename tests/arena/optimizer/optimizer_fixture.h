@@ -98,8 +98,9 @@ static inline void close_optimizer(void) {
     tear_down();
 }
 
-static inline bool open_arena(const char *spec, const tensor_case *tensors, size_t count,
-                              unsigned regions) {
+/* With buckets of 300 bytes or more, which `ranks` ranks share; 0: as by default. */
+static inline bool open_arena_of_ranks(const char *spec, const tensor_case *tensors, size_t count,
+                                       unsigned regions, size_t ranks) {
     cases = tensors;
     case_count = count;
     if (!set_up(spec) || ashlar_arena_create(&arena) != ASHLAR_OK) {
@@ -110,8 +111,14 @@ static inline bool open_arena(const char *spec, const tensor_case *tensors, size
               ASHLAR_OK);
         CHECK(ashlar_arena_set_options(arena, i, &cases[i].options) == ASHLAR_OK);
     }
+    CHECK(ranks == 0 || ashlar_arena_set_buckets(arena, 300, ranks) == ASHLAR_OK);
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK &&
            check_at_end(close_optimizer);
+}
+
+static inline bool open_arena(const char *spec, const tensor_case *tensors, size_t count,
+                              unsigned regions) {
+    return open_arena_of_ranks(spec, tensors, count, regions, 0);
 }
 
 /* With drawn parameters. */

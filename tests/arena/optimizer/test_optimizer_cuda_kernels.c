@@ -215,6 +215,35 @@ CASE(the_sum_has_every_chunk_once_and_is_the_same_each_time) {
     }
 }
 
+/* Launches of SUM alone add up to the next decision; the one after it begins anew. */
+CASE(sums_before_a_decision_add_up) {
+    const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
+    static double partials[1000];
+    for (size_t i = 0; i < 1000; i++) {
+        partials[i] = (double)(i + 1); /* whole numbers have an exact sum */
+    }
+    ashlar_optimizer_scalars scalars = {.sum = 99, .state.loss_scale = 1};
+    for (size_t step = 1; step <= 3; step++) {
+        for (size_t begin = 0; begin < 1000; begin += 125 * step) {
+            const size_t end = begin + 125 * step < 1000 ? begin + 125 * step : 1000;
+            const ashlar_optimizer_job job = {.rule = {.config = config},
+                                              .passes = ASHLAR_OPTIMIZER_SUM,
+                                              .first_chunk = begin,
+                                              .end_chunk = end,
+                                              .scalars = &scalars,
+                                              .partials = partials};
+            run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
+            CHECK(scalars.sum == (double)(end * (end + 1) / 2));
+        }
+        const ashlar_optimizer_job job = {.rule = {.config = config},
+                                          .passes = ASHLAR_OPTIMIZER_DECIDE,
+                                          .scalars = &scalars,
+                                          .gradient_scale = 1};
+        run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
+        CHECK(scalars.sum == 500500 && scalars.state.step == step);
+    }
+}
+
 CASE(a_skipped_step_touches_no_array) {
     const run_spec specs[] = {{ASHLAR_F32, 5000, {0}}, {ASHLAR_F16, 70, {0}}};
     for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
