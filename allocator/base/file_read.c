@@ -36,17 +36,8 @@ static ashlar_status read_into(int fd, const char *path, char *text, size_t *byt
     return ASHLAR_OK;
 }
 
-static ashlar_status read_open_file(int fd, const char *path, char **out, size_t *bytes) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return fail_errno(path);
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
-                            path);
-    }
-    ASHLAR_CHECK2(info.st_size >= 0);
-    size_t got = (size_t)info.st_size;
+static ashlar_status read_open_file(int fd, const char *path, size_t got, char **out,
+                                    size_t *bytes) {
     char *text = ashlar__host_calloc(got + 1, 1);
     if (text == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the %zu bytes of %s", got, path);
@@ -62,14 +53,62 @@ static ashlar_status read_open_file(int fd, const char *path, char **out, size_t
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
-    /* Non-blocking: if `path` is a pipe, a blocking open would wait for the pipe's writer. For a
-     * regular file it makes no difference. */
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
+static ashlar_status check_open_file(int fd, const char *path, size_t *bytes) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
         return fail_errno(path);
     }
-    const ashlar_status status = read_open_file(fd, path, out, bytes);
+    if (!S_ISREG(info.st_mode)) {
+        return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
+                            path);
+    }
+    ASHLAR_CHECK2(info.st_size >= 0);
+    *bytes = (size_t)info.st_size;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_open(const char *path, int *fd, size_t *bytes) {
+    /* Non-blocking: if `path` is a pipe, a blocking open would wait for the pipe's writer. For a
+     * regular file it makes no difference. */
+    const int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0) {
+        return fail_errno(path);
+    }
+    const ashlar_status status = check_open_file(opened, path, bytes);
+    if (status != ASHLAR_OK) {
+        (void)close(opened);
+        return status;
+    }
+    *fd = opened;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_read_at(int fd, const char *path, size_t offset, void *out,
+                                   size_t bytes) {
+    char *next = out;
+    while (bytes > 0) {
+        const ssize_t part = pread(fd, next, bytes, (off_t)offset);
+        if (part < 0 && errno != EINTR) {
+            return fail_errno(path);
+        }
+        if (part == 0) {
+            return ashlar__fail(ASHLAR_EIO, "cannot read %s: it is shorter than when it was opened",
+                                path);
+        }
+        if (part > 0) {
+            next += part;
+            bytes -= (size_t)part;
+            offset += (size_t)part;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
+    int fd = -1;
+    size_t size = 0;
+    ASHLAR_TRY(ashlar__file_open(path, &fd, &size));
+    const ashlar_status status = read_open_file(fd, path, size, out, bytes);
     (void)close(fd); /* nothing was written: close has nothing to report */
     return status;
 }

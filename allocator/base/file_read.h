@@ -1,4 +1,9 @@
-/* file_read.h - reading a file whole (internal). */
+/*
+ * file_read.h - reading a file, whole or in parts (internal).
+ *
+ * No file is mapped: a mapping changes when somebody writes to the file, also between a check and
+ * the use of what was checked, and reading it ends the process when somebody has cut the file.
+ */
 #ifndef ASHLAR_FILE_READ_H
 #define ASHLAR_FILE_READ_H
 
@@ -18,5 +23,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, 
 /* The same for anything that can be opened, such as a pipe: it is read to its end. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
                                                          size_t *bytes);
+
+/*
+ * Open a regular file, to read parts of it.
+ *
+ * fd      the caller closes it
+ * bytes   the file's size now
+ * Errors: ASHLAR_EIO (no such file, no permission, not a regular file).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_open(const char *path, int *fd, size_t *bytes);
+
+/* Read the `bytes` bytes at `offset` of an open file. `path` is for messages.
+ * Errors: ASHLAR_EIO (also if the file ends before that). Threads: any. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_at(int fd, const char *path, size_t offset,
+                                                     void *out, size_t bytes);
 
 #endif /* ASHLAR_FILE_READ_H */

@@ -154,7 +154,7 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
-    char *path; /* owned; as the caller gave it, for messages */
+    const char *path; /* of `tensors`, for messages */
 };
 
 /* One load: the entries of the file for each region and tensor. */
@@ -169,27 +169,23 @@ typedef struct loading {
 
 /* --- the file ------------------------------------------------------------------------------- */
 
+static ashlar_status open_file(ashlar_checkpoint *file, const char *path) {
+    ASHLAR_TRY(ashlar__safetensors_open(path, &file->tensors));
+    file->path = ashlar__safetensors_path(file->tensors);
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) {
-    ashlar_checkpoint *file = ashlar__host_calloc(1, sizeof *file);
-    char *copy = ashlar__host_calloc(strlen(path) + 1, 1);
-    if (file == NULL || copy == NULL) {
-        ashlar__host_free(file);
-        ashlar__host_free(copy);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
-    }
-    memcpy(copy, path, strlen(path));
-    file->path = copy;
-    ASHLAR_HAND_OUT(ashlar__safetensors_open(path, &file->tensors), file, ashlar_checkpoint_close,
-                    out);
+    ashlar_checkpoint *file;
+    ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
+    ASHLAR_HAND_OUT(open_file(file, path), file, ashlar_checkpoint_close, out);
 }
 
 void ashlar_checkpoint_close(ashlar_checkpoint *file) {
-    if (file == NULL) {
-        return;
+    if (file != NULL) {
+        ashlar__safetensors_close(file->tensors);
+        ashlar__host_free(file);
     }
-    ashlar__safetensors_close(file->tensors);
-    ashlar__host_free(file->path);
-    ashlar__host_free(file);
 }
 
 const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key) {
@@ -300,8 +296,28 @@ static ashlar_status check_tensors(loading *l) {
 
 /* --- filling -------------------------------------------------------------------------------- */
 
+/* Read a tensor's elements as elements of `dtype`. */
+static ashlar_status read_elements(const ashlar_safetensors *file,
+                                   const ashlar_safetensors_entry *entry, size_t elements,
+                                   ashlar_dtype dtype, char *to) {
+    enum { PIECE = 2048 };
+    double piece[PIECE]; /* of the widest type */
+    const size_t from_bytes = ashlar_dtype_bytes(entry->dtype), bytes = ashlar_dtype_bytes(dtype);
+    if (entry->dtype == dtype) {
+        return ashlar__safetensors_read(file, entry, 0, elements * bytes, to);
+    }
+    ASHLAR_CHECK2(from_bytes <= sizeof *piece);
+    for (size_t i = 0; i < elements; i += PIECE) {
+        const size_t count = elements - i < PIECE ? elements - i : PIECE;
+        ASHLAR_TRY(
+            ashlar__safetensors_read(file, entry, i * from_bytes, count * from_bytes, piece));
+        ashlar__convert(dtype, to + i * bytes, entry->dtype, piece, count);
+    }
+    return ASHLAR_OK;
+}
+
 /* Build the region's new contents in `image`. */
-static void gather(const loading *l, ashlar_region region, char *image) {
+static ashlar_status gather(const loading *l, ashlar_region region, char *image) {
     const ashlar_layout layout = ashlar__region_layout(region);
     memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* with the padding */
     for (size_t i = 0; i < l->count; i++) {
@@ -318,15 +334,17 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
         ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
                       ashlar_arena_region_bytes(l->arena, region));
-        ashlar__convert(ashlar__layout_dtype(info.dtype, layout), image + info.offset[layout],
-                        from->dtype, from->data, info.elements);
+        ASHLAR_TRY(read_elements(l->file->tensors, from, info.elements,
+                                 ashlar__layout_dtype(info.dtype, layout),
+                                 image + info.offset[layout]));
     }
+    return ASHLAR_OK;
 }
 
 static ashlar_status fill_region(const loading *l, ashlar_region region, char *image,
                                  ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(l->arena));
-    gather(l, region, image);
+    ASHLAR_TRY(gather(l, region, image));
     const ashlar_status status =
         ashlar_copy_to_device(device, ashlar_arena_region(l->arena, region), image,
                               ashlar_arena_region_bytes(l->arena, region), stream);

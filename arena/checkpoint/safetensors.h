@@ -29,7 +29,8 @@ typedef struct ashlar_safetensors_entry {
     ashlar_dtype dtype;
     size_t rank;                               /* 0: one element */
     size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
-    const void *data;                          /* the elements; may be NULL if there are none */
+    const void *data; /* to be written: the elements; may be NULL if there are none */
+    size_t offset;    /* in a file: where the elements begin, counted from the first tensor's */
 } ashlar_safetensors_entry;
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
@@ -52,12 +53,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
 typedef struct ashlar_safetensors ashlar_safetensors;
 
 /*
- * Map a file and check all of it, except the elements' values.
+ * Open a file and check all of it, except the elements' values. The header is copied before it is
+ * checked, so that nothing that happens to the file later makes it wrong.
  *
  * Ownership: the caller owns *out until ashlar__safetensors_close(); every pointer that the
- *            functions below return is valid until then. Nobody may shorten the file meanwhile
- *            (ashlar itself never changes a file in place; it replaces it).
- * Threads:   any may read an open file, which never changes.
+ *            functions below return is valid until then.
+ * Threads:   any may read an open file.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
  *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
@@ -66,12 +67,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
-/*
- * The number of tensors; and tensor `i`, below that number, in the order of the data. In a file
- * that another program wrote, the data may be unaligned: copy it before using it as elements.
- */
+/* The path, as it was given. */
+const char *ashlar__safetensors_path(const ashlar_safetensors *file);
+
+/* The number of tensors; and tensor `i`, below that number, in the order of the data. */
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
+
+/* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor has so many.
+ * Errors: ASHLAR_EIO (also if the file is now shorter than when it was opened). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
+                                                         const ashlar_safetensors_entry *entry,
+                                                         size_t first, size_t bytes, void *out);
 
 /* The metadata's text for `key`, or NULL. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);

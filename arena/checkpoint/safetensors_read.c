@@ -1,19 +1,16 @@
-/* safetensors_read.c - maps a file of the safetensors format, and checks all of it before use. */
+/* safetensors_read.c - opens a file of the safetensors format, and checks its header before use. */
 #include "arena/checkpoint/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 
@@ -24,8 +21,9 @@ static const char dtype_reason[] = "has a dtype that is none of" ASHLAR_DTYPE_MA
 #undef X
 
 struct ashlar_safetensors {
-    unsigned char *map;
-    size_t map_bytes;
+    char *path;
+    int fd;
+    size_t data_at;                    /* where the first tensor's elements begin in the file */
     ashlar_json *header;               /* owns all names, keys and texts */
     ashlar_safetensors_entry *entries; /* [count], in the order of the data */
     size_t count;
@@ -36,51 +34,12 @@ struct ashlar_safetensors {
 /* A file being checked. */
 typedef struct check {
     const char *path;
-    const unsigned char *data; /* the first tensor's first byte */
-    size_t data_bytes;
+    size_t data_bytes; /* behind the header */
 } check;
 
 static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
     return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
                         path, name, reason);
-}
-
-/* --- mapping -------------------------------------------------------------------------------- */
-
-static ashlar_status fail_errno(const char *path) {
-    const int error = errno;
-    return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
-                        strerror(error));
-}
-
-static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char *path) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return fail_errno(path);
-    }
-    if (!S_ISREG(info.st_mode) || info.st_size < LENGTH_BYTES) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "%s: too short or not a regular file; give a safetensors file", path);
-    }
-    const size_t bytes = (size_t)info.st_size;
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        return fail_errno(path);
-    }
-    file->map = map;
-    file->map_bytes = bytes;
-    return ASHLAR_OK;
-}
-
-static ashlar_status map_file(ashlar_safetensors *file, const char *path) {
-    /* Without O_NONBLOCK, open() of a pipe would wait for a writer; a file ignores the flag. */
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        return fail_errno(path);
-    }
-    const ashlar_status status = map_open_file(file, fd, path);
-    (void)close(fd);
-    return status;
 }
 
 /* --- one tensor ----------------------------------------------------------------------------- */
@@ -152,19 +111,19 @@ static ashlar_status parse_entry(const check *file, const ashlar_json *member,
         return fail_format(file->path, name, "has a shape that does not match its data_offsets");
     }
     ASHLAR_CHECK2(span[0] + bytes <= file->data_bytes);
-    entry->data = file->data + span[0];
+    entry->offset = span[0];
     return ASHLAR_OK;
 }
 
 /* --- the whole header ----------------------------------------------------------------------- */
 
-static int compare_data(const void *a, const void *b) {
+static int compare_places(const void *a, const void *b) {
     const ashlar_safetensors_entry *x = a;
     const ashlar_safetensors_entry *y = b;
-    if (x->data != y->data) {
-        return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+    if (x->offset != y->offset) {
+        return x->offset < y->offset ? -1 : 1;
     }
-    /* An empty tensor has the address of the next tensor, and must sort before it. */
+    /* An empty tensor begins where the next one does, and must sort before it. */
     size_t x_bytes = 0;
     size_t y_bytes = 0;
     (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both are checked already */
@@ -187,14 +146,14 @@ static int compare_pairs(const void *a, const void *b) {
 /* Sort the tensors by their data, and check that they cover all of it without hole or overlap. */
 static ashlar_status check_cover(const check *checked, ashlar_safetensors *file) {
     if (file->count > 1) {
-        qsort(file->entries, file->count, sizeof *file->entries, compare_data);
+        qsort(file->entries, file->count, sizeof *file->entries, compare_places);
     }
     size_t end = 0;
     for (size_t i = 0; i < file->count; i++) {
         const ashlar_safetensors_entry *entry = &file->entries[i];
         size_t bytes;
         ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
-        if ((const unsigned char *)entry->data != checked->data + end) {
+        if (entry->offset != end) {
             return fail_format(checked->path, entry->name, "does not begin where the last ended");
         }
         end += bytes;
@@ -276,28 +235,50 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
     return check_names(checked, file);
 }
 
-static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
+/* Read the file's first bytes: the header's length and the header. The caller frees *text. */
+static ashlar_status read_header(ashlar_safetensors *file, size_t bytes, char **text,
+                                 size_t *text_bytes) {
+    unsigned char little[LENGTH_BYTES];
     uint64_t length = 0;
-    ASHLAR_CHECK2(file->map_bytes >= LENGTH_BYTES);
+    if (bytes < LENGTH_BYTES) {
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: too short; give a safetensors file", file->path);
+    }
+    ASHLAR_TRY(ashlar__file_read_at(file->fd, file->path, 0, little, sizeof little));
     for (int i = 0; i < LENGTH_BYTES; i++) {
-        length |= (uint64_t)file->map[i] << (8 * i);
+        length |= (uint64_t)little[i] << (8 * i);
     }
-    const size_t rest = file->map_bytes - LENGTH_BYTES;
-    if (length > rest || length > ASHLAR_SAFETENSORS_HEADER_MAX) {
-        return fail_format(path, "header", "is longer than the file or the format allows");
+    if (length > bytes - LENGTH_BYTES || length > ASHLAR_SAFETENSORS_HEADER_MAX) {
+        return fail_format(file->path, "header", "is longer than the file or the format allows");
     }
-    const char *text = (const char *)file->map + LENGTH_BYTES;
-    const ashlar_status status = ashlar__json_parse(text, length, &file->header);
+    ASHLAR_HOST_NEW(*text, length + 1, "%s: no host memory for its header", file->path);
+    *text_bytes = length;
+    return ashlar__file_read_at(file->fd, file->path, LENGTH_BYTES, *text, length);
+}
+
+static ashlar_status parse_header(ashlar_safetensors *file, size_t bytes, const char *text,
+                                  size_t text_bytes) {
+    const ashlar_status status = ashlar__json_parse(text, text_bytes, &file->header);
     if (status != ASHLAR_OK) {
-        return ashlar__fail(status, "%s: %s; give a whole safetensors file", path,
+        return ashlar__fail(status, "%s: %s; give a whole safetensors file", file->path,
                             ashlar_error_detail());
     }
-    const check checked = {
-        .path = path,
-        .data = file->map + LENGTH_BYTES + length,
-        .data_bytes = rest - length,
-    };
+    file->data_at = LENGTH_BYTES + text_bytes;
+    const check checked = {.path = file->path, .data_bytes = bytes - file->data_at};
     return parse_members(&checked, file);
+}
+
+static ashlar_status open_file(ashlar_safetensors *file, const char *path) {
+    char *text = NULL;
+    size_t bytes = 0, text_bytes = 0;
+    ASHLAR_HOST_NEW(file->path, strlen(path) + 1, "no host memory to read %s", path);
+    memcpy(file->path, path, strlen(path));
+    ASHLAR_TRY(ashlar__file_open(path, &file->fd, &bytes));
+    ashlar_status status = read_header(file, bytes, &text, &text_bytes);
+    if (status == ASHLAR_OK) {
+        status = parse_header(file, bytes, text, text_bytes);
+    }
+    ashlar__host_free(text);
+    return status;
 }
 
 /* --- the interface -------------------------------------------------------------------------- */
@@ -305,22 +286,26 @@ static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
 ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out) {
     ashlar_safetensors *file;
     ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
-    const ashlar_status status = map_file(file, path);
-    ASHLAR_HAND_OUT(status == ASHLAR_OK ? parse_file(file, path) : status, file,
-                    ashlar__safetensors_close, out);
+    file->fd = -1;
+    ASHLAR_HAND_OUT(open_file(file, path), file, ashlar__safetensors_close, out);
 }
 
 void ashlar__safetensors_close(ashlar_safetensors *file) {
     if (file == NULL) {
         return;
     }
-    if (file->map != NULL) {
-        (void)munmap(file->map, file->map_bytes);
+    if (file->fd >= 0) {
+        (void)close(file->fd); /* nothing was written: close has nothing to report */
     }
+    ashlar__host_free(file->path);
     ashlar__json_free(file->header);
     ashlar__host_free(file->entries);
     ashlar__host_free(file->metadata);
     ashlar__host_free(file);
+}
+
+const char *ashlar__safetensors_path(const ashlar_safetensors *file) {
+    return file->path;
 }
 
 size_t ashlar__safetensors_count(const ashlar_safetensors *file) {
@@ -330,6 +315,13 @@ size_t ashlar__safetensors_count(const ashlar_safetensors *file) {
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i) {
     ASHLAR_ASSERT(i < file->count);
     return &file->entries[i];
+}
+
+ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
+                                       const ashlar_safetensors_entry *entry, size_t first,
+                                       size_t bytes, void *out) {
+    return ashlar__file_read_at(file->fd, file->path, file->data_at + entry->offset + first, out,
+                                bytes);
 }
 
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key) {

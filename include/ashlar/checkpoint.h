@@ -64,10 +64,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
 typedef struct ashlar_checkpoint ashlar_checkpoint;
 
 /*
- * Open a file and check everything in it except the tensors' values.
+ * Open a file and check everything in it except the tensors' values, which a load reads.
  *
  * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
- *            replaced, but must not be written to or truncated.
+ *            replaced, which changes nothing. Do not write to it: a load has what it finds then.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or a tensor has a type that ashlar
  *            does not know; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */
@@ -96,7 +96,8 @@ ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file,
  *
  * Errors: ASHLAR_EFORMAT (a tensor is missing, has another type or shape, or is not in the arena;
  *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
- *         has not changed. ASHLAR_EDRIVER: some regions may have changed.
+ *         has not changed. ASHLAR_EIO (the file was cut since it was opened), ASHLAR_EDRIVER: some
+ *         regions may have changed.
  * Cost:   as much host memory as the largest region has; one copy to the device for each region.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,

@@ -132,8 +132,11 @@ static void expect_region(const ashlar_safetensors *file, const char *prefix, as
         FUZZ_CHECK(entry != NULL && entry->rank == info.rank);
         FUZZ_CHECK(memcmp(entry->shape, info.shape, info.rank * sizeof info.shape[0]) == 0);
         const size_t offset = (size_t)(view - (char *)ashlar_arena_region(arena, region));
+        void *elements = copy_elements(file, entry);
+        FUZZ_CHECK(elements != NULL);
         ashlar__convert(region == ASHLAR_REGION_PARAMETERS ? info.dtype : ASHLAR_F32,
-                        want->bytes[region] + offset, entry->dtype, entry->data, info.elements);
+                        want->bytes[region] + offset, entry->dtype, elements, info.elements);
+        free(elements);
     }
 }
 

@@ -37,6 +37,25 @@ CASE(what_is_no_file_is_named) {
     (void)unlink(path);
 }
 
+CASE(a_part_is_what_lies_there_and_no_less) {
+    char part[8] = "xxxxxxx";
+    int fd = -1;
+    write_bytes("abcdef", 6);
+    REQUIRE(ashlar__file_open(path, &fd, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 6);
+    CHECK(ashlar__file_read_at(fd, path, 2, part, 4) == ASHLAR_OK);
+    CHECK(strcmp(part, "cdefxxx") == 0);
+    CHECK(ashlar__file_read_at(fd, path, 6, part, 0) == ASHLAR_OK);
+    CHECK_FAILS(ashlar__file_read_at(fd, path, 3, part, 4), ASHLAR_EIO, path);
+    write_bytes("ab", 2); /* cut while it is open */
+    CHECK_FAILS(ashlar__file_read_at(fd, path, 2, part, 1), ASHLAR_EIO, "shorter than");
+    CHECK(close(fd) == 0);
+    fd = -1;
+    CHECK_FAILS(ashlar__file_open(folder, &fd, &bytes), ASHLAR_EIO, "no regular file");
+    CHECK_FAILS(ashlar__file_open("/nowhere/at/all", &fd, &bytes), ASHLAR_EIO, "/nowhere/at/all");
+    CHECK(fd == -1);
+}
+
 CASE(no_host_memory_is_a_failure) {
     write_bytes("abc", 3);
     text = NULL;

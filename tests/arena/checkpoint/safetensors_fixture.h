@@ -13,10 +13,10 @@ static const double wide[2] = {0.1, 1e300};
 
 /* Narrow ones before the wide one: the writer has to reorder them. */
 static const ashlar_safetensors_entry sample[] = {
-    {"layer.0/W \"\xc3\xa4\"", ASHLAR_F32, 2, {2, 3}, narrow},
-    {"one", ASHLAR_F32, 0, {0}, &one},
-    {"none", ASHLAR_F32, 3, {4, 0, 2}, NULL},
-    {"wide", ASHLAR_F64, 1, {2}, wide},
+    {"layer.0/W \"\xc3\xa4\"", ASHLAR_F32, 2, {2, 3}, narrow, 0},
+    {"one", ASHLAR_F32, 0, {0}, &one, 0},
+    {"none", ASHLAR_F32, 3, {4, 0, 2}, NULL, 0},
+    {"wide", ASHLAR_F64, 1, {2}, wide, 0},
 };
 enum { SAMPLE_COUNT = sizeof sample / sizeof sample[0] };
 static const ashlar_safetensors_pair pairs[] = {{"step", "12"}, {"note", "a\nb \xe2\x82\xac"}};

@@ -17,7 +17,7 @@
 
 #include <ashlar/checkpoint.h>
 
-#include "arena/checkpoint/safetensors.h"
+#include "tests/arena/checkpoint/safetensors_find.h"
 #include "allocator/base/random.h"
 
 enum { TENSORS = 32, REGIONS = 3 };
@@ -58,13 +58,14 @@ static ashlar_status save(const ashlar_arena *arena, unsigned long generation) {
 
 /* ---- what is found ---- */
 
-static bool is_of(const ashlar_safetensors_entry *entry, float generation) {
-    size_t wrong = 0;
-    for (size_t i = 0; i < entry->shape[0]; i++) {
-        float value;
-        memcpy(&value, (const char *)entry->data + i * sizeof value, sizeof value);
-        wrong += value != generation;
+static bool is_of(const ashlar_safetensors *file, size_t tensor, float generation) {
+    const ashlar_safetensors_entry *entry = ashlar__safetensors_at(file, tensor);
+    float *values = copy_elements(file, entry);
+    size_t wrong = values == NULL;
+    for (size_t i = 0; values != NULL && i < entry->shape[0]; i++) {
+        wrong += values[i] != generation;
     }
+    free(values);
     return wrong == 0;
 }
 
@@ -80,7 +81,7 @@ static unsigned long find_generation(void) {
     const unsigned long generation = text != NULL ? strtoul(text, NULL, 10) : 0;
     CHECK_ZU(ashlar__safetensors_count(file), TENSORS * REGIONS);
     for (size_t i = 0; i < ashlar__safetensors_count(file); i++) {
-        CHECK(is_of(ashlar__safetensors_at(file, i), (float)generation));
+        CHECK(is_of(file, i, (float)generation));
     }
     ashlar__safetensors_close(file);
     return generation;

@@ -4,6 +4,8 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
+#include <sys/stat.h>
+
 #include "arena/compute/half.h"
 
 enum {
@@ -255,6 +257,36 @@ CASE_WITH(files_that_cannot_be_opened_are_named, set_up_arena("memory=64MiB", 1)
 }
 
 /* ---- failures outside ---- */
+
+/* Cut behind the header, in it, and to nothing: the header has been read. */
+CASE(a_file_that_is_cut_while_it_is_open_is_reported) {
+    static image saved, before;
+    struct stat info;
+    REQUIRE(save_and_draw_anew(&saved, &before));
+    REQUIRE(stat(path, &info) == 0);
+    ashlar_checkpoint *file = NULL;
+    REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
+    const off_t lengths[] = {info.st_size - 1, info.st_size / 2, 9, 0};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        REQUIRE(truncate(path, lengths[i]) == 0);
+        CHECK_FAILS(ashlar_checkpoint_load(arena, file, STATE, streams[0]), ASHLAR_EIO, path);
+        CHECK_HAS(ashlar_error_detail(), "shorter than when it was opened");
+    }
+    ashlar_checkpoint_close(file);
+}
+
+/* A file that is replaced is another one: the one that is open stays. */
+CASE(a_file_that_is_replaced_while_it_is_open_is_loaded_as_it_was) {
+    static image saved, before;
+    REQUIRE(save_and_draw_anew(&saved, &before));
+    ashlar_checkpoint *file = NULL;
+    REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
+    CHECK(save(STATE) == ASHLAR_OK);
+    CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
+    memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
+    CHECK(is_same(arena, &saved));
+    ashlar_checkpoint_close(file);
+}
 
 CASE(failing_host_memory_changes_nothing) {
     static image saved, before;
