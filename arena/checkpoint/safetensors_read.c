@@ -12,7 +12,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
-#include "allocator/base/json.h"
+#include "allocator/base/json_scan.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -24,18 +24,29 @@ struct ashlar_safetensors {
     char *path;
     int fd;
     size_t data_at;                    /* where the first tensor's elements begin in the file */
-    ashlar_json *header;               /* owns all names, keys and texts */
+    char *header;                      /* its text, where all names, keys and texts lie */
     ashlar_safetensors_entry *entries; /* [count], in the order of the data */
     size_t count;
     ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
     size_t metadata_count;
 };
 
-/* A file being checked. */
-typedef struct check {
-    const char *path;
+/*
+ * A header being read. It is not parsed into a tree, whose values may take 40 times the memory of
+ * their text. A tensor and a pair of metadata take no more than a few times theirs, so that arrays
+ * of so many as may be in the text are taken at once.
+ */
+typedef struct reading {
+    ashlar_safetensors *file;
+    ashlar_json_scan scan;
+    size_t text_bytes;
     size_t data_bytes; /* behind the header */
-} check;
+} reading;
+
+enum {
+    TENSOR_TEXT_MIN = sizeof "'':{'dtype':'','shape':[],'data_offsets':[0,0]}" - 1,
+    PAIR_TEXT_MIN = sizeof "'':''," - 1,
+};
 
 static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
     return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
@@ -45,7 +56,7 @@ static ashlar_status fail_format(const char *path, const char *name, const char 
 /* --- one tensor ----------------------------------------------------------------------------- */
 
 static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
-    if (value == NULL || value->kind != ASHLAR_JSON_STRING) {
+    if (value->kind != ASHLAR_JSON_STRING) {
         return false;
     }
     for (unsigned int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
@@ -58,60 +69,106 @@ static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
     return false;
 }
 
-/* Read an array of at least `min` and at most `max` sizes. False: `value` is no such array. */
-static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t *sizes,
-                        size_t *count) {
-    if (value == NULL || value->kind != ASHLAR_JSON_ARRAY || value->count < min ||
-        value->count > max) {
-        return false;
-    }
-    size_t i = 0;
-    for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
-        uint64_t size = 0;
-        ASHLAR_CHECK2(i < max);
-        if (!ashlar__json_get_uint64(item, &size)) {
-            return false;
+/* Pass on a failure to read the header's JSON. */
+static ashlar_status check_json(const reading *r, ashlar_status status) {
+    return status == ASHLAR_OK ? status
+                               : ashlar__fail(status, "%s: %s; give a whole safetensors file",
+                                              r->file->path, ashlar_error_detail());
+}
+
+/* Read the next item of an array or object. */
+static ashlar_status next(reading *r, const ashlar_json *of, ashlar_json *item, bool *is_there) {
+    return check_json(r, ashlar__json_scan_next(&r->scan, of->kind, item, is_there));
+}
+
+/* Read an array of at most `max` sizes. `reason`: of the refusal of anything else. */
+static ashlar_status read_sizes(reading *r, const char *name, const ashlar_json *value, size_t max,
+                                size_t *sizes, size_t *count, const char *reason) {
+    for (*count = 0; value->kind == ASHLAR_JSON_ARRAY; (*count)++) {
+        ashlar_json item;
+        bool is_there;
+        uint64_t size;
+        ASHLAR_TRY(next(r, value, &item, &is_there));
+        if (!is_there) {
+            return ASHLAR_OK;
         }
-        sizes[i++] = size;
+        if (*count == max || !ashlar__json_get_uint64(&item, &size)) {
+            break;
+        }
+        sizes[*count] = size;
     }
-    *count = i;
-    return true;
+    return fail_format(r->file->path, name, reason);
 }
 
 static bool has_text_key(const ashlar_json *member) {
     return strlen(member->key) == member->key_bytes;
 }
 
-static ashlar_status parse_entry(const check *file, const ashlar_json *member,
-                                 ashlar_safetensors_entry *entry) {
-    const char *name = member->key;
-    const ashlar_json *shape = ashlar__json_member(member, "shape");
-    const ashlar_json *offsets = ashlar__json_member(member, "data_offsets");
-    size_t span[2] = {0, 0};
-    size_t span_count;
-    size_t bytes = 0;
-    entry->name = name;
+/* Read the value of one of a tensor's keys. span: begin and end in the data. */
+static ashlar_status read_field(reading *r, const ashlar_json *field,
+                                ashlar_safetensors_entry *entry, size_t span[static 2]) {
+    static const char where[] = "has data_offsets outside the file";
+    size_t count;
+    if (strcmp(field->key, "dtype") == 0) {
+        return parse_dtype(field, &entry->dtype)
+                   ? ASHLAR_OK
+                   : fail_format(r->file->path, entry->name, dtype_reason);
+    }
+    if (strcmp(field->key, "shape") == 0) {
+        return read_sizes(r, entry->name, field, ASHLAR_SAFETENSORS_RANK_MAX, entry->shape,
+                          &entry->rank, "has a shape of too high a rank or not of sizes");
+    }
+    ASHLAR_TRY(read_sizes(r, entry->name, field, 2, span, &count, where));
+    return count == 2 && span[0] <= span[1] && span[1] <= r->data_bytes
+               ? ASHLAR_OK
+               : fail_format(r->file->path, entry->name, where);
+}
+
+/* Read the three keys of a tensor, each once, in any order. */
+static ashlar_status read_fields(reading *r, const ashlar_json *member,
+                                 ashlar_safetensors_entry *entry, size_t span[static 2]) {
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    enum { KEYS = sizeof keys / sizeof keys[0], ALL = (1 << KEYS) - 1 };
+    unsigned seen = 0;
+    bool is_there = member->kind == ASHLAR_JSON_OBJECT;
+    while (is_there) {
+        ashlar_json field;
+        unsigned i = 0;
+        ASHLAR_TRY(next(r, member, &field, &is_there));
+        if (!is_there) {
+            break;
+        }
+        while (i < KEYS && (strcmp(field.key, keys[i]) != 0 || !has_text_key(&field))) {
+            i++;
+        }
+        if (i == KEYS || (seen & 1u << i) != 0) {
+            seen = 0;
+            break;
+        }
+        seen |= 1u << i;
+        ASHLAR_TRY(read_field(r, &field, entry, span));
+    }
+    return seen == ALL ? ASHLAR_OK
+                       : fail_format(r->file->path, entry->name,
+                                     "is not described by dtype, shape and data_offsets");
+}
+
+static ashlar_status read_entry(reading *r, const ashlar_json *member) {
+    ashlar_safetensors_entry *entry = &r->file->entries[r->file->count];
+    size_t span[2] = {0, 0}, bytes = 0;
+    ASHLAR_ASSERT(r->file->count <= r->text_bytes / TENSOR_TEXT_MIN);
+    entry->name = member->key;
     if (!has_text_key(member)) {
-        return fail_format(file->path, name, "has a byte 0 in its name");
+        return fail_format(r->file->path, entry->name, "has a byte 0 in its name");
     }
-    if (member->count != 3 || shape == NULL || offsets == NULL) {
-        return fail_format(file->path, name, "is not described by dtype, shape and data_offsets");
-    }
-    if (!parse_dtype(ashlar__json_member(member, "dtype"), &entry->dtype)) {
-        return fail_format(file->path, name, dtype_reason);
-    }
-    if (!parse_sizes(shape, 0, ASHLAR_SAFETENSORS_RANK_MAX, entry->shape, &entry->rank)) {
-        return fail_format(file->path, name, "has a shape of too high a rank or not of sizes");
-    }
-    if (!parse_sizes(offsets, 2, 2, span, &span_count) || span[0] > span[1] ||
-        span[1] > file->data_bytes) {
-        return fail_format(file->path, name, "has data_offsets outside the file");
-    }
+    ASHLAR_TRY(read_fields(r, member, entry, span));
     if (ashlar__safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
-        return fail_format(file->path, name, "has a shape that does not match its data_offsets");
+        return fail_format(r->file->path, entry->name,
+                           "has a shape that does not match its data_offsets");
     }
-    ASHLAR_CHECK2(span[0] + bytes <= file->data_bytes);
+    ASHLAR_CHECK2(span[0] + bytes <= r->data_bytes);
     entry->offset = span[0];
+    r->file->count++;
     return ASHLAR_OK;
 }
 
@@ -144,7 +201,8 @@ static int compare_pairs(const void *a, const void *b) {
 }
 
 /* Sort the tensors by their data, and check that they cover all of it without hole or overlap. */
-static ashlar_status check_cover(const check *checked, ashlar_safetensors *file) {
+static ashlar_status check_cover(const reading *r) {
+    ashlar_safetensors *file = r->file;
     if (file->count > 1) {
         qsort(file->entries, file->count, sizeof *file->entries, compare_places);
     }
@@ -154,24 +212,25 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
         size_t bytes;
         ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
         if (entry->offset != end) {
-            return fail_format(checked->path, entry->name, "does not begin where the last ended");
+            return fail_format(file->path, entry->name, "does not begin where the last ended");
         }
         end += bytes;
-        ASHLAR_CHECK2(end <= checked->data_bytes); /* each entry lies in the data */
+        ASHLAR_CHECK2(end <= r->data_bytes); /* each entry lies in the data */
     }
-    if (end != checked->data_bytes) {
+    if (end != r->data_bytes) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "%s: %zu bytes of data, %zu described; the file is damaged, write it "
                             "anew",
-                            checked->path, checked->data_bytes, end);
+                            file->path, r->data_bytes, end);
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status check_names(const check *checked, const ashlar_safetensors *file) {
+static ashlar_status check_names(const reading *r) {
+    const ashlar_safetensors *file = r->file;
     ashlar_status status = ASHLAR_OK;
     const char **names;
-    ASHLAR_HOST_NEW(names, file->count + 1, "%s: no host memory for %zu tensors", checked->path,
+    ASHLAR_HOST_NEW(names, file->count + 1, "%s: no host memory for %zu tensors", file->path,
                     file->count);
     for (size_t i = 0; i < file->count; i++) {
         names[i] = file->entries[i].name;
@@ -181,63 +240,69 @@ static ashlar_status check_names(const check *checked, const ashlar_safetensors 
     }
     for (size_t i = 1; i < file->count && status == ASHLAR_OK; i++) {
         status = strcmp(names[i - 1], names[i]) == 0
-                     ? fail_format(checked->path, names[i], "is there twice")
+                     ? fail_format(file->path, names[i], "is there twice")
                      : ASHLAR_OK;
     }
     ashlar__host_free(names);
     return status;
 }
 
-static ashlar_status parse_metadata(const check *checked, const ashlar_json *metadata,
-                                    ashlar_safetensors *file) {
-    if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
-        return fail_format(checked->path, metadata->key, "is not one object");
-    }
-    ASHLAR_HOST_NEW(file->metadata, metadata->count + 1, "%s: no host memory for its metadata",
-                    checked->path);
-    for (const ashlar_json *item = metadata->item; item != NULL; item = item->next) {
-        if (item->kind != ASHLAR_JSON_STRING || strlen(item->text) != item->count ||
-            !has_text_key(item)) {
-            return fail_format(checked->path, item->key, "is metadata other than text");
+static ashlar_status read_pairs(reading *r, const ashlar_json *metadata) {
+    ashlar_safetensors *file = r->file;
+    for (;;) {
+        ashlar_json item;
+        bool is_there;
+        ASHLAR_TRY(next(r, metadata, &item, &is_there));
+        if (!is_there) {
+            return ASHLAR_OK;
         }
-        ASHLAR_CHECK2(file->metadata_count < metadata->count);
-        file->metadata[file->metadata_count++] = (ashlar_safetensors_pair){item->key, item->text};
+        if (item.kind != ASHLAR_JSON_STRING || strlen(item.text) != item.count ||
+            !has_text_key(&item)) {
+            return fail_format(file->path, item.key, "is metadata other than text");
+        }
+        ASHLAR_ASSERT(file->metadata_count <= r->text_bytes / PAIR_TEXT_MIN);
+        file->metadata[file->metadata_count++] = (ashlar_safetensors_pair){item.key, item.text};
     }
+}
+
+static ashlar_status read_metadata(reading *r, const ashlar_json *metadata) {
+    ashlar_safetensors *file = r->file;
+    if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
+        return fail_format(file->path, metadata->key, "is not one object");
+    }
+    ASHLAR_HOST_NEW(file->metadata, r->text_bytes / PAIR_TEXT_MIN + 1,
+                    "%s: no host memory for its metadata", file->path);
+    ASHLAR_TRY(read_pairs(r, metadata));
     if (file->metadata_count > 1) {
         qsort(file->metadata, file->metadata_count, sizeof *file->metadata, compare_pairs);
     }
     for (size_t i = 1; i < file->metadata_count; i++) {
         if (strcmp(file->metadata[i - 1].key, file->metadata[i].key) == 0) {
-            return fail_format(checked->path, file->metadata[i].key, "is metadata given twice");
+            return fail_format(file->path, file->metadata[i].key, "is metadata given twice");
         }
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status parse_members(const check *checked, ashlar_safetensors *file) {
-    const ashlar_json *header = file->header;
-    if (header->kind != ASHLAR_JSON_OBJECT) {
-        return fail_format(checked->path, "header", "is not an object");
+static ashlar_status read_members(reading *r, const ashlar_json *header) {
+    bool is_there = header->kind == ASHLAR_JSON_OBJECT;
+    if (!is_there) {
+        return fail_format(r->file->path, "header", "is not an object");
     }
-    ASHLAR_HOST_NEW(file->entries, header->count + 1, "%s: no host memory for %zu tensors",
-                    checked->path, header->count);
-    for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
-        ASHLAR_CHECK2(file->count < header->count);
-        const bool is_metadata = has_text_key(member) && strcmp(member->key, "__metadata__") == 0;
-        const ashlar_status status =
-            is_metadata ? parse_metadata(checked, member, file)
-                        : parse_entry(checked, member, &file->entries[file->count++]);
-        if (status != ASHLAR_OK) {
-            return status;
+    while (is_there) {
+        ashlar_json member;
+        ASHLAR_TRY(next(r, header, &member, &is_there));
+        if (is_there) {
+            const bool is_metadata =
+                has_text_key(&member) && strcmp(member.key, "__metadata__") == 0;
+            ASHLAR_TRY(is_metadata ? read_metadata(r, &member) : read_entry(r, &member));
         }
     }
-    ASHLAR_TRY(check_cover(checked, file));
-    return check_names(checked, file);
+    return check_json(r, ashlar__json_scan_end(&r->scan));
 }
 
-/* Read the file's first bytes: the header's length and the header. The caller frees *text. */
-static ashlar_status read_header(ashlar_safetensors *file, size_t bytes, char **text,
-                                 size_t *text_bytes) {
+/* Read the file's first bytes: the header's length and the header. */
+static ashlar_status take_header(ashlar_safetensors *file, size_t bytes, size_t *text_bytes) {
     unsigned char little[LENGTH_BYTES];
     uint64_t length = 0;
     if (bytes < LENGTH_BYTES) {
@@ -250,35 +315,28 @@ static ashlar_status read_header(ashlar_safetensors *file, size_t bytes, char **
     if (length > bytes - LENGTH_BYTES || length > ASHLAR_SAFETENSORS_HEADER_MAX) {
         return fail_format(file->path, "header", "is longer than the file or the format allows");
     }
-    ASHLAR_HOST_NEW(*text, length + 1, "%s: no host memory for its header", file->path);
+    ASHLAR_HOST_NEW(file->header, length + 1, "%s: no host memory for its header", file->path);
     *text_bytes = length;
-    return ashlar__file_read_at(file->fd, file->path, LENGTH_BYTES, *text, length);
-}
-
-static ashlar_status parse_header(ashlar_safetensors *file, size_t bytes, const char *text,
-                                  size_t text_bytes) {
-    const ashlar_status status = ashlar__json_parse(text, text_bytes, &file->header);
-    if (status != ASHLAR_OK) {
-        return ashlar__fail(status, "%s: %s; give a whole safetensors file", file->path,
-                            ashlar_error_detail());
-    }
-    file->data_at = LENGTH_BYTES + text_bytes;
-    const check checked = {.path = file->path, .data_bytes = bytes - file->data_at};
-    return parse_members(&checked, file);
+    return ashlar__file_read_at(file->fd, file->path, LENGTH_BYTES, file->header, length);
 }
 
 static ashlar_status open_file(ashlar_safetensors *file, const char *path) {
-    char *text = NULL;
-    size_t bytes = 0, text_bytes = 0;
+    reading r = {.file = file};
+    size_t bytes = 0;
+    ashlar_json header;
     ASHLAR_HOST_NEW(file->path, strlen(path) + 1, "no host memory to read %s", path);
     memcpy(file->path, path, strlen(path));
     ASHLAR_TRY(ashlar__file_open(path, &file->fd, &bytes));
-    ashlar_status status = read_header(file, bytes, &text, &text_bytes);
-    if (status == ASHLAR_OK) {
-        status = parse_header(file, bytes, text, text_bytes);
-    }
-    ashlar__host_free(text);
-    return status;
+    ASHLAR_TRY(take_header(file, bytes, &r.text_bytes));
+    file->data_at = LENGTH_BYTES + r.text_bytes;
+    r.data_bytes = bytes - file->data_at;
+    ASHLAR_HOST_NEW(file->entries, r.text_bytes / TENSOR_TEXT_MIN + 1,
+                    "%s: no host memory for its tensors", path);
+    ASHLAR_TRY(
+        check_json(&r, ashlar__json_scan_begin(&r.scan, file->header, r.text_bytes, &header)));
+    ASHLAR_TRY(read_members(&r, &header));
+    ASHLAR_TRY(check_cover(&r));
+    return check_names(&r);
 }
 
 /* --- the interface -------------------------------------------------------------------------- */
@@ -298,7 +356,7 @@ void ashlar__safetensors_close(ashlar_safetensors *file) {
         (void)close(file->fd); /* nothing was written: close has nothing to report */
     }
     ashlar__host_free(file->path);
-    ashlar__json_free(file->header);
+    ashlar__host_free(file->header);
     ashlar__host_free(file->entries);
     ashlar__host_free(file->metadata);
     ashlar__host_free(file);
