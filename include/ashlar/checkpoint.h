@@ -13,9 +13,10 @@
  * Gradients are not saved. The metadata is a list of keys with texts, which only the caller
  * interprets.
  *
- * A save replaces FILE as a whole or not at all: the data is written to FILE.<process>.<number>.tmp
- * in the same folder, made durable, and renamed to FILE. If the process is killed before the
- * rename, FILE stays as it was, and the next save removes the unfinished file.
+ * A save replaces FILE as a whole or not at all: the data goes to a new file in the same folder,
+ * which nobody else can open, is made durable, and gets FILE's name, with FILE's permissions or, if
+ * there was none, those of the umask. If the process is killed before that, FILE stays as it was. A
+ * new file that is left then is called FILE.ashlar-<16 digits>.tmp, and the next save removes it.
  *
  * Threads: one at a time per arena; any thread may read an open file.
  */

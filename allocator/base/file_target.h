@@ -1,0 +1,35 @@
+/*
+ * file_target.h - which file a path means that is to be replaced (internal).
+ *
+ * If the path is a symbolic link, its file is replaced, as open() would write to it: with one
+ * exception. In a folder where everybody may make files and only their owners may remove them, such
+ * as /tmp, a link is followed only if it belongs to this process's user or to the folder's owner.
+ * Anybody may have put another one there, to have a file of this user's replaced. Linux has the
+ * same rule (fs.protected_symlinks), which may be switched off, and does not see links that a
+ * program follows by itself.
+ *
+ * Each folder is opened once and links are read in it, so that nobody can change the path between a
+ * check and what it was for.
+ */
+#ifndef ASHLAR_FILE_TARGET_H
+#define ASHLAR_FILE_TARGET_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include <ashlar/status.h>
+
+typedef struct ashlar_file_target {
+    int folder;              /* open for reading; the caller closes it */
+    char base[NAME_MAX + 1]; /* the name in it: no link */
+    bool exists;             /* a regular file has the name now: */
+    mode_t mode;             /* its permissions */
+    uid_t owner;
+} ashlar_file_target;
+
+/* Errors: ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (something other than a regular
+ * file has the name, or a link that leads nowhere or is not followed; no path at all). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_target_find(const char *path, ashlar_file_target *out);
+
+#endif /* ASHLAR_FILE_TARGET_H */
