@@ -10,7 +10,7 @@
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym() gives both");
 
 static ashlar_status open_library(const ashlar_shared_library *library, void **handle) {
-    const char *given = getenv(library->variable);
+    const char *given = secure_getenv(library->variable);
     void *opened = NULL;
     ASHLAR_CHECK2(library->variable != NULL && library->names[0] != NULL);
     if (given != NULL) {

@@ -240,7 +240,7 @@ ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const
 }
 
 ashlar_status ashlar_config_read_env(ashlar_config *config) {
-    const char *text = getenv("ASHLAR_CONF");
+    const char *text = secure_getenv("ASHLAR_CONF");
     return text == NULL ? ASHLAR_OK : ashlar_config_parse(config, text, "ASHLAR_CONF");
 }
 

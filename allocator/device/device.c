@@ -122,7 +122,7 @@ ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
     const char *source = "device";
     if (name == NULL) {
         source = "ASHLAR_DEVICE";
-        name = getenv("ASHLAR_DEVICE");
+        name = secure_getenv("ASHLAR_DEVICE");
         if (name == NULL || *name == '\0') {
             name = "auto";
         }

@@ -37,7 +37,7 @@ static atomic_bool is_forked;
 
 /* If the variable is not set, *is_on stays as it is. Errors: ASHLAR_EINVAL. */
 static ashlar_status read_switch(const char *name, bool *is_on) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     if (value == NULL || *value == '\0') {
         return ASHLAR_OK;
     }
@@ -50,7 +50,7 @@ static ashlar_status read_switch(const char *name, bool *is_on) {
 }
 
 static bool is_software(void) {
-    const char *name = getenv("ASHLAR_DEVICE");
+    const char *name = secure_getenv("ASHLAR_DEVICE");
     return name != NULL && (strcmp(name, "soft") == 0 || strncmp(name, "soft:", 5) == 0);
 }
 

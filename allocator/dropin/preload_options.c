@@ -45,7 +45,7 @@ static void read_word(ashlar_piece word) {
 }
 
 static void read_options(void) {
-    const char *text = getenv("ASHLAR_PRELOAD");
+    const char *text = secure_getenv("ASHLAR_PRELOAD");
     ashlar_piece rest = ashlar__piece_of(text == NULL ? "" : text);
     while (rest.bytes > 0) {
         read_word(ashlar__piece_cut(&rest, ','));

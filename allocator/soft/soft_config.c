@@ -245,7 +245,7 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
     for (size_t i = 0; i < sizeof default_costs / sizeof default_costs[0]; i++) {
         config.cost_ns[default_costs[i].fn] = default_costs[i].ns;
     }
-    const char *defaults = getenv("ASHLAR_SOFT_DEFAULTS");
+    const char *defaults = secure_getenv("ASHLAR_SOFT_DEFAULTS");
     if (defaults != NULL) {
         ASHLAR_TRY(ashlar__pairs_read(&format, defaults, &config));
     }

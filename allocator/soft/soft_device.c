@@ -77,7 +77,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
         return ashlar__fail(ASHLAR_EINVAL, "ashlar__soft_configure: called inside a host function");
     }
     if (spec == NULL) {
-        spec = getenv("ASHLAR_SOFT");
+        spec = secure_getenv("ASHLAR_SOFT");
     }
     soft_config config;
     ashlar_status status = ashlar__soft_parse(spec == NULL ? "" : spec, &config);

@@ -65,7 +65,7 @@ static size_t count_processors(void) {
 }
 
 static void read_environment(void) {
-    const char *text = getenv("ASHLAR_THREADS");
+    const char *text = secure_getenv("ASHLAR_THREADS");
     uint64_t count = 0;
     if (text == NULL) {
         const size_t processors = count_processors();

@@ -144,7 +144,7 @@ static ashlar_status take_copies(ashlar_arena_setup *s) {
 }
 
 static ashlar_status make_folder(ashlar_arena_setup *s) {
-    const char *root = getenv("TMPDIR");
+    const char *root = secure_getenv("TMPDIR");
     snprintf(s->folder, sizeof s->folder, "%s/ashlar-arena-XXXXXX", root != NULL ? root : "/tmp");
     if (mkdtemp(s->folder) == NULL) {
         const ashlar_status status = ashlar__fail(

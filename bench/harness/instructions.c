@@ -97,7 +97,7 @@ static ashlar_status count_into(const char *path, const ashlar_instructions_job 
 }
 
 static ashlar_status count_pairs(const ashlar_instructions_job *job, size_t pairs, uint64_t *out) {
-    const char *folder = getenv("TMPDIR");
+    const char *folder = secure_getenv("TMPDIR");
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/ashlar-instructions-XXXXXX", folder != NULL ? folder : "/tmp");
     const int fd = mkstemp(path);

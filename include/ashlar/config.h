@@ -3,6 +3,8 @@
  *
  * A program fills the fields; whoever runs the program can change them in the environment:
  *     ASHLAR_CONF=limit=20GiB,seal=error
+ *
+ * A program with more rights than its caller (setuid) takes no notice of any such variable.
  */
 #ifndef ASHLAR_CONFIG_H
 #define ASHLAR_CONFIG_H

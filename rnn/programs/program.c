@@ -79,7 +79,7 @@ static ashlar_status check_compute(ashlar_device *device) {
 }
 
 int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out) {
-    const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
+    const char *asked = name != NULL ? name : secure_getenv("ASHLAR_DEVICE");
     const bool is_auto = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
     ashlar_device *device = NULL;
     ashlar_status status = ashlar_device_open(name, &device);

@@ -1,0 +1,15 @@
+/*
+ * fortify.h - has the C library check the bounds of what it copies, where the compiler can tell
+ * them: where it optimises (internal).
+ *
+ * Included by the compiler's command line, before all else: the C library's headers look at it.
+ */
+#ifndef ASHLAR_FORTIFY_H
+#define ASHLAR_FORTIFY_H
+
+#ifdef __OPTIMIZE__
+#undef _FORTIFY_SOURCE /* some compilers bring a lower level */
+#define _FORTIFY_SOURCE 3
+#endif
+
+#endif /* ASHLAR_FORTIFY_H */
