@@ -10,6 +10,8 @@
 #include "allocator/base/error.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/slow_path.h"
@@ -134,6 +136,29 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     return status;
 }
 
+/*
+ * Before a search for the stream's own memory: let the calling thread hold it, have magazines for
+ * it, and take what other threads have freed of it.
+ */
+static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = r->stream_state;
+    ashlar_magazines *m = NULL;
+    ashlar__hold_locked(a, r->own, state);
+    if (r->own != NULL) {
+        ashlar__outbox_send(r->own); /* it may have blocks of this stream */
+    }
+    if (r->own != NULL && ashlar__may_cache(state)) {
+        m = ashlar__cache_find_state(r->own, state);
+        m = m != NULL ? m : ashlar__cache_add_locked(r->own, state);
+    }
+    if (m != NULL && ashlar__holder_of(state) == r->own) {
+        ashlar__miss_take_returned(r->own, m);
+    } else {
+        ashlar__returned_put_locked(a, state);
+    }
+}
+
 /* Find a block of the step's plan, or any other that serves. Sets request->stream_state. */
 static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                    ashlar_tag tag, ashlar_stream stream, ashlar_block **out,
@@ -153,6 +178,7 @@ static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar
         return status;
     }
     request->stream_state = state->pool != NULL ? state->pool : state;
+    prepare_locked(a, request);
     return find_block_locked(a, request, out, rung);
 }
 
@@ -300,7 +326,7 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     const size_t mapped_before = a->heap.range.mapped_bytes;
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
     const warning w = warning_locked(a, mapped_before);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (w.warn != NULL) {
         give_warning(&w, bytes, tag);
     }

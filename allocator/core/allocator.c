@@ -26,12 +26,16 @@ static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
                                                                    : share;
 }
 
+enum { UNPUBLISHED_DIVISOR = 64 };
+
 static void fix(ashlar_allocator *a) {
     static _Atomic uint64_t ids;
     a->constants.id = atomic_fetch_add(&ids, 1) + 1;
     a->constants.base = a->heap.range.base;
     a->constants.range_bytes = a->heap.range.bytes;
     a->constants.map = a->heap.map;
+    const size_t share = a->heap.range.memory_bytes / UNPUBLISHED_DIVISOR;
+    a->constants.unpublished_bytes = share > a->cache_bytes / 2 ? share : a->cache_bytes / 2;
     ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 

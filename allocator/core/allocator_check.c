@@ -5,6 +5,7 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/report.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/note.h"
@@ -35,10 +36,9 @@ static ashlar_status check_equations(const ashlar_stats *s) {
         return ashlar__fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
     const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream +
-                            s->served_idle +
-                            s->served_completed + s->served_waited + s->served_mapped +
-                            s->served_drained + s->served_reclaimed + s->served_after_sync +
-                            s->served_gathered;
+                            s->served_idle + s->served_completed + s->served_waited +
+                            s->served_mapped + s->served_drained + s->served_reclaimed +
+                            s->served_after_sync + s->served_gathered;
     ashlar_status status = miscounted("the bytes at the peak", at_peak, s->live_peak_bytes);
     if (status == ASHLAR_OK) {
         status = miscounted("the sum of the tags", live, s->live_bytes);

@@ -23,7 +23,8 @@ typedef struct ashlar_hit_constants {
     uint64_t id; /* never 0; no other allocator of the process ever has it */
     cu_ptr base; /* of the heap's range */
     size_t range_bytes;
-    ashlar_page_map map; /* a copy of heap.map */
+    size_t unpublished_bytes; /* a thread publishes if its live bytes changed by more; counters.h */
+    ashlar_page_map map;      /* a copy of heap.map */
     unsigned char padding[ASHLAR_CACHE_LINE];
 } ashlar_hit_constants;
 _Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, padding) >=
@@ -44,12 +45,14 @@ struct ashlar_allocator {
     void *report_user;
     ashlar_driver_client client;
     ashlar_heap heap;
-    ashlar_stream_state *stream_states;     /* of streams, pools and idle blocks; newest first */
+    ashlar_stream_state *stream_states; /* of streams, pools and idle blocks; newest first */
     ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by their handles */
     ashlar_stream_state *recent;            /* found last: the next call mostly wants it again */
     ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
     ashlar_cache *caches;                   /* one for each thread that allocates */
     bool bypasses_caches;                   /* every call takes the slow path */
+    unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
+    bool is_shut_to_end;    /* one of these claims lasts until the lock is released */
     ashlar_block *deferred; /* freed, but any stream may still use them; see deferred_free.h */
     size_t deferred_bytes;
     ashlar_counters counters; /* of threads without a cache; published at the end of every call */

@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/plan_memory.h"
 #include "allocator/trace/snapshot.h"

@@ -1,24 +1,16 @@
-/*
- * cache.c - a thread's caches from their first use to the thread's end, giving their blocks back to
- * the heap, and shutting their owner out for another thread.
- */
+/* cache.c - a thread's caches and their magazines, from their first use to the thread's end. */
 #include "allocator/core/cache.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include "allocator/base/threads.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
-#include "allocator/heap/away.h"
+#include "allocator/core/hold.h"
 
-enum {
-    SMALL_DIVISOR = 256,
-    LISTS_AT_ONCE = 4, /* lists that find_filled() tests with one branch */
-};
-_Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
+enum { SMALL_DIVISOR = 256 };
 
 /* Bytes of small blocks that a cache may hold, however small or large the device is. */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
@@ -45,14 +37,6 @@ static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
 
 static pthread_key_t ending_key;
 static bool has_ending_key;
-
-/*
- * The bits of `attention` that say whether every call must take the lock, so that a trace or the
- * recording of a step sees it.
- */
-static unsigned watched(const ashlar_allocator *a) {
-    return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
-}
 
 /* ---- lists ---- */
 
@@ -131,25 +115,32 @@ static void return_cache(ashlar_cache *cache) {
     if (a == NULL) {
         return;
     }
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     abandon_step_locked(a, cache);
-    ashlar__cache_flush_locked(cache);
+    ashlar__cache_flush(cache);
     ashlar__counters_publish(&cache->counters, &a->stats);
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        if (ashlar__holder_of(state) == cache) {
+            ashlar__returned_put_locked(a, state);
+            ashlar__hold_drop_locked(a, state);
+        }
+    }
     end_own_streams_locked(a);
     unlink_locked(a, cache);
     ASHLAR_CHECK2(ashlar__cache_is_empty(cache) && cache->pending == NULL);
     ASHLAR_CHECK2(cache->own_replay == NULL && cache->counters.all.live == 0);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true;
-    ashlar__cache_recent = &no_cache;
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
+        ashlar__cache_recent = caches_of_thread; /* nobody needs to shut the thread itself out */
         return_cache(caches_of_thread);
+        ashlar__cache_recent = &no_cache;
         delete_cache(caches_of_thread);
         caches_of_thread = next;
     }
@@ -253,7 +244,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
-    atomic_store(&cache->attention, watched(a));
+    atomic_store(&cache->attention, ashlar__cache_watched(a));
     /*
      * Nothing has been counted yet: this only sets all.peak, which a new peak must exceed.
      */
@@ -299,7 +290,8 @@ ashlar_cache *ashlar__cache_get(ashlar_allocator *a) {
     return ASHLAR_LIKELY(recent->allocator_id == a->constants.id) ? recent : find_or_make(a);
 }
 
-static ashlar_magazines *magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state) {
+ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache,
+                                       const ashlar_stream_state *state) {
     ashlar_magazines *m = cache->buckets[ashlar__stream_bucket(state->stream)];
     while (m != NULL && m->stream_state != state) {
         m = m->next_in_bucket;
@@ -310,7 +302,7 @@ static ashlar_magazines *magazines_of(const ashlar_cache *cache, const ashlar_st
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
     ASHLAR_OWNS(&cache->allocator->lock);
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
-    ASHLAR_CHECK2(magazines_of(cache, state) == NULL);
+    ASHLAR_CHECK2(ashlar__magazines_of(cache, state) == NULL);
     ashlar_magazines *m = ashlar__host_calloc(1, sizeof *m);
     if (m != NULL) {
         m->stream_state = state;
@@ -325,7 +317,7 @@ ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_st
 
 ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
                                                            const ashlar_stream_state *state) {
-    ashlar_magazines *m = magazines_of(cache, state);
+    ashlar_magazines *m = ashlar__magazines_of(cache, state);
     if (m != NULL) {
         set_recent(cache, m, state->stream);
     }
@@ -344,125 +336,6 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar
     return m;
 }
 
-/* ---- giving back ---- */
-
-bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
-    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
-    ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
-    ASHLAR_CHECK2((cache->pending == NULL) == (cache->pending_count == 0));
-    const size_t bytes = cache->pending_bytes + block->bytes;
-    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
-        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
-        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->sends_large_at_once)) {
-        return false;
-    }
-    block->older = cache->pending;
-    cache->pending = block;
-    cache->pending_count++;
-    cache->pending_bytes = bytes;
-    return true;
-}
-
-/*
- * Give a list of blocks to the heap, stamped with their stream's present tick. It may be later than
- * the tick at the free, but never earlier, so that an event recorded after the present tick also
- * comes after the last use.
- */
-static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
-    ASHLAR_OWNS(&a->lock);
-    while (list != NULL) {
-        ashlar_block *next = list->older;
-        ASHLAR_CHECK2(list->requested == 0 && list->stream_state != NULL);
-        ashlar__release_block_locked(&a->heap, list, list->stream_state);
-        list = next;
-    }
-}
-
-void ashlar__cache_flush_pending_locked(ashlar_cache *cache) {
-    ASHLAR_OWNS(&cache->allocator->lock);
-    ASHLAR_MAY_TOUCH(cache);
-    ashlar_block *list = cache->pending;
-    cache->pending = NULL;
-    cache->pending_count = 0;
-    cache->pending_bytes = 0;
-    put_list_locked(cache->allocator, list);
-}
-
-static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
-    ASHLAR_MAY_TOUCH(cache);
-    ashlar_block *list = m->lists[idx];
-    size_t *const total = &cache->weight[idx == ASHLAR_CACHE_LARGE_LIST];
-    m->lists[idx] = NULL;
-    for (const ashlar_block *block = list; block != NULL; block = block->older) {
-        const size_t weight = ashlar__cache_weight(block->bytes);
-        ASHLAR_CHECK2(block->list == idx && weight <= *total);
-        *total -= weight;
-    }
-    put_list_locked(cache->allocator, list);
-}
-
-/*
- * Find the lists for small blocks that are not empty. They are few, and in no pattern that a
- * processor could predict, so there is one branch for each group of lists and none for each list.
- */
-static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
-    size_t count = 0;
-    for (unsigned first = 0; first < ASHLAR_SC_COUNT; first += LISTS_AT_ONCE) {
-        uintptr_t any = 0;
-        for (unsigned i = 0; i < LISTS_AT_ONCE; i++) {
-            any |= (uintptr_t)m->lists[first + i];
-        }
-        for (unsigned i = 0; any != 0 && i < LISTS_AT_ONCE; i++) {
-            filled[count] = (uint16_t)(first + i);
-            count += m->lists[first + i] != NULL;
-        }
-    }
-    return count;
-}
-
-static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m) {
-    uint16_t filled[ASHLAR_SC_COUNT];
-    const size_t count = find_filled(m, filled);
-    for (size_t i = 0; i < count; i++) {
-        empty_list_locked(cache, m, filled[i]);
-    }
-    empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
-}
-
-void ashlar__cache_flush_locked(ashlar_cache *cache) {
-    ashlar__cache_flush_pending_locked(cache);
-    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar__cache_is_empty(cache);
-         m = m->next) {
-        empty_lists_locked(cache, m);
-    }
-    ASHLAR_CHECK2(ashlar__cache_is_empty(cache) && cache->pending_bytes == 0);
-}
-
-void ashlar__cache_flush_stream_locked(ashlar_cache *cache, const ashlar_stream_state *state,
-                                       size_t bytes) {
-    ashlar__cache_flush_pending_locked(cache);
-    ashlar_magazines *m = magazines_of(cache, state);
-    if (m == NULL) {
-        return;
-    }
-    if (bytes > ASHLAR_SC_MAX_BYTES) {
-        empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
-    } else {
-        uint16_t filled[ASHLAR_SC_COUNT];
-        const size_t count = find_filled(m, filled);
-        for (size_t i = 0; i < count; i++) {
-            empty_list_locked(cache, m, filled[i]);
-        }
-    }
-}
-
-void ashlar__cache_flush_large_locked(ashlar_cache *cache) {
-    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
-        empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
-    }
-    ASHLAR_CHECK2(cache->weight[1] == 0);
-}
-
 static void leave_bucket(ashlar_cache *cache, const ashlar_magazines *m) {
     ashlar_magazines **link = &cache->buckets[ashlar__stream_bucket(m->stream_state->stream)];
     while (*link != m) {
@@ -471,18 +344,18 @@ static void leave_bucket(ashlar_cache *cache, const ashlar_magazines *m) {
     *link = m->next_in_bucket;
 }
 
-void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
-    ashlar__cache_flush_pending_locked(cache);
-    if (ashlar__cache_is_replaying(cache)) {
-        ashlar__replay_forget_stream(cache->active_replay, state);
-    }
+void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&cache->allocator->lock);
+    ASHLAR_MAY_TOUCH(cache);
+    ashlar__cache_flush_pending(cache);
+    ashlar__outbox_send(cache);
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
         if (m->stream_state != state) {
             link = &m->next;
             continue;
         }
-        empty_lists_locked(cache, m);
+        ashlar__cache_flush_magazines(cache, m);
         *link = m->next;
         leave_bucket(cache, m);
         ashlar__host_free(m);
@@ -490,116 +363,9 @@ void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state 
     forget_recent(cache);
 }
 
-size_t ashlar__cache_bytes(const ashlar_cache *cache) {
-    ASHLAR_MAY_TOUCH(cache);
-    size_t bytes = cache->pending_bytes;
-    if (ashlar__cache_is_empty(cache)) {
-        return bytes;
+void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
+    if (ashlar__cache_is_replaying(cache)) {
+        ashlar__replay_forget_stream(cache->active_replay, state);
     }
-    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
-        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
-            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
-                bytes += block->bytes;
-            }
-        }
-    }
-    return bytes;
-}
-
-/* ---- shutting out ---- */
-
-static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned attention) {
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        if (cache != own) {
-            atomic_store_explicit(&cache->attention, attention, memory_order_release);
-        }
-    }
-}
-
-/* Whether the calling thread may touch every cache; for assertions. */
-static bool are_all_touchable(const ashlar_allocator *a) {
-    const ashlar_cache *cache = a->caches;
-    while (cache != NULL && ashlar__cache_may_touch(cache)) {
-        cache = cache->next;
-    }
-    return cache == NULL;
-}
-
-void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ASHLAR_OWNS(&a->lock);
-    if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
-        return;
-    }
-    set_attention(a, own, ASHLAR_CACHE_CLAIMED | watched(a));
-    ashlar__barrier_everywhere();
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
-            sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */
-        }
-    }
-    ASHLAR_CHECK3(are_all_touchable(a));
-}
-
-void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ASHLAR_OWNS(&a->lock);
-    set_attention(a, own, watched(a));
-}
-
-void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    set_attention(a, NULL, watched(a));
-}
-
-void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, own);
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar__cache_flush_locked(cache);
-    }
-    ashlar__caches_release_locked(a, own);
-}
-
-/* ---- checks ---- */
-
-static ashlar_status broken(const ashlar_cache *cache, const char *what) {
-    return ashlar__fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
-                        (unsigned long long)cache->thread, what);
-}
-
-static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state *state) {
-    return block->state == ASHLAR_BLOCK_USED && block->requested == 0 &&
-           (state == NULL || block->stream_state == state);
-}
-
-ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
-    ASHLAR_MAY_TOUCH(cache);
-    size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
-    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
-        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
-            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
-                if (!is_cached_here(block, m->stream_state) || block->list != i ||
-                    ashlar__cache_list(block->bytes) != i) {
-                    return broken(cache, "a block is in the wrong magazine");
-                }
-                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar__cache_weight(block->bytes);
-            }
-        }
-    }
-    for (const ashlar_block *block = cache->pending; block != NULL; block = block->older) {
-        if (!is_cached_here(block, NULL)) {
-            return broken(cache, "a pending block is not marked as cached");
-        }
-        pending++;
-        pending_bytes += block->bytes;
-    }
-    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1] ||
-        pending != cache->pending_count || pending_bytes != cache->pending_bytes) {
-        return broken(cache, "its blocks are miscounted");
-    }
-    if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
-        pending > ASHLAR_CACHE_PENDING_MAX || pending_bytes > cache->limit[1]) {
-        return broken(cache, "it holds more than its limits");
-    }
-    return ASHLAR_OK;
+    ashlar__cache_drop_locked(cache, state);
 }

@@ -68,14 +68,19 @@ struct ashlar_magazines {
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-typedef struct ashlar_cache ashlar_cache;
+/* Freed blocks that go to the thread that holds their stream, together; see hold.h. */
+typedef struct ashlar_outbox {
+    ashlar_block *newest, *oldest; /* of one stream, linked by `older` */
+    size_t count, bytes;
+} ashlar_outbox;
+
 struct ashlar_cache {
     unsigned char before[ASHLAR_CACHE_LINE];
-    _Atomic unsigned is_busy;   /* written by the owner only */
-    _Atomic unsigned attention; /* written under the allocator's lock only */
-    uint64_t allocator_id;      /* const; 0: of no allocator */
-    ashlar_stream stream;       /* the last request's stream, or ASHLAR_NO_STREAM, ... */
-    ashlar_magazines *recent;   /* ... and its magazines, or ashlar__no_magazines; never NULL */
+    _Atomic unsigned is_busy;     /* written by the owner only */
+    _Atomic unsigned attention;   /* written under the allocator's lock only */
+    uint64_t allocator_id;        /* const; 0: of no allocator */
+    ashlar_stream stream;         /* the last request's stream, or ASHLAR_NO_STREAM, ... */
+    ashlar_magazines *recent;     /* ... and its magazines, or ashlar__no_magazines; never NULL */
     ashlar_replay *active_replay; /* the step being replayed (`stream` is ASHLAR_NO_STREAM then),
                                    * or ashlar__no_replay; never NULL */
     size_t weight[2]; /* sum of weights: [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger */
@@ -83,24 +88,27 @@ struct ashlar_cache {
     const ashlar_block *last_large; /* the large block taken last, if no other was freed since */
     ashlar_counters counters;
     bool sends_large_at_once; /* to the heap, so that an event comes right behind the free */
-    ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
+    ashlar_block *pending;    /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
+    bool was_full;           /* since the last miss, the magazines had no room for a small block */
+    uint64_t hits_when_full; /* counters.hit_count at the last miss that found it full */
+    ashlar_outbox outbox;
     ashlar_magazines *magazines;
     ashlar_magazines *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by the streams' handles */
     ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */
     /*
-     * For make_way() in ladder.c: the cycle since the last trough of live bytes, and the cycle
+     * For cycle.c: the cycle since the last trough of live bytes, and the cycle
      * before.
      */
     uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;
-    ashlar_cache *next, *prev;     /* in the allocator's list of caches. Lock: the allocator's */
-    ashlar_cache *next_of_thread;  /* in the thread's list of caches */
-    ashlar_allocator *allocator;   /* NULL once that is destroyed. Lock: parting_lock, in cache.c */
-    uint64_t thread;               /* const; the owner's ashlar__thread_number() */
+    ashlar_cache *next, *prev;    /* in the allocator's list of caches. Lock: the allocator's */
+    ashlar_cache *next_of_thread; /* in the thread's list of caches */
+    ashlar_allocator *allocator;  /* NULL once that is destroyed. Lock: parting_lock, in cache.c */
+    uint64_t thread;              /* const; the owner's ashlar__thread_number() */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
@@ -120,8 +128,8 @@ extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
 static inline bool ashlar__cache_may_touch(const ashlar_cache *cache) {
     return cache->thread == ashlar__thread_number() ||
-           (atomic_load_explicit(&cache->attention, memory_order_relaxed) &
-            ASHLAR_CACHE_CLAIMED) != 0;
+           (atomic_load_explicit(&cache->attention, memory_order_relaxed) & ASHLAR_CACHE_CLAIMED) !=
+               0;
 }
 
 static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
@@ -236,6 +244,16 @@ bool ashlar__cache_switch(uint64_t allocator_id);
  */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
+/*
+ * Whether blocks of this state may go to magazines. A request finds magazines by its stream's
+ * handle, so a state has none if the handle may mean another stream to this thread: if the stream
+ * is gone or has ended, if it is another thread's default stream, or while it is captured.
+ */
+static inline bool ashlar__may_cache(const ashlar_stream_state *state) {
+    return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
+           state->pool == NULL;
+}
+
 /* Make magazines for `state`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
@@ -247,35 +265,46 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 
-/* Tell every cache whether its hits must take the lock. Call it after any change of watched(). */
-void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
+/* The magazines of a stream, by its state; NULL: none. The recent ones stay the recent ones. */
+ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state);
 
 /*
- * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
- * this allocator or NULL. Cost: a system call if there are other caches.
+ * ---- for the owner, inside, or for whoever holds the lock ----
+ * Inside, only what is of streams that the cache holds goes to the heap, and pending blocks wait.
  */
-void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
-void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* Give the pending blocks, all blocks, or the large ones to the heap. */
-void ashlar__cache_flush_pending_locked(ashlar_cache *cache);
-void ashlar__cache_flush_locked(ashlar_cache *cache);
-void ashlar__cache_flush_large_locked(ashlar_cache *cache);
+void ashlar__cache_flush_pending(ashlar_cache *cache);
+void ashlar__cache_flush(ashlar_cache *cache);
+void ashlar__cache_flush_large(ashlar_cache *cache);
+void ashlar__cache_flush_magazines(ashlar_cache *cache, ashlar_magazines *magazines);
 
 /*
  * Give to the heap what the cache holds of one stream, of the sizes that lie in the same zone as a
  * block of `bytes`.
  */
-void ashlar__cache_flush_stream_locked(ashlar_cache *cache, const ashlar_stream_state *state,
-                                       size_t bytes);
+void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
+                                size_t bytes);
 
-/* Give all blocks of all caches to the heap. `own`: as for ashlar__caches_claim_locked(). */
+/* ---- for whoever holds the lock ---- */
+
+/* Give a block, freed on its home, to the heap; or to the stream's holder, if that is another
+ * thread. */
+void ashlar__cache_give_back_locked(ashlar_allocator *allocator, ashlar_block *block);
+
+/*
+ * Give all blocks of all caches to the heap, and all that are on their way. `own`: as for
+ * ashlar__caches_claim_locked().
+ */
 void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
-/* Give all blocks of one stream to the heap and forget its magazines. */
+/* Give all blocks of one stream to the heap and drop its magazines. */
+void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state);
+
+/* The same for a stream that ends: no step that is replayed serves it any more. */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* Bytes of the free blocks here, pending ones included. O(blocks). */
+/* Bytes of the free blocks here, also of those that are pending or in the outbox. O(blocks). */
 size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */

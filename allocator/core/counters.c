@@ -61,11 +61,14 @@ static int64_t sum_of_tags(const ashlar_counters *c) {
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     static const int64_t nothing[ASHLAR_TAG_COUNT];
     ASHLAR_CHECK2(c->hit_count >= c->hit_count_published);
+    ASHLAR_CHECK2(c->miss_count >= c->miss_count_published);
     ASHLAR_CHECK2(c->planned_count >= c->planned_count_published);
     ASHLAR_CHECK3(sum_of_tags(c) == c->all.live);
     publish_peak(c, stats);
     stats->alloc_count += c->hit_count - c->hit_count_published;
     stats->served_cached += c->hit_count - c->hit_count_published;
+    stats->alloc_count += c->miss_count - c->miss_count_published;
+    stats->served_same_stream += c->miss_count - c->miss_count_published;
     stats->alloc_count += c->planned_count - c->planned_count_published;
     stats->served_planned += c->planned_count - c->planned_count_published;
     stats->free_count += c->free_count;
@@ -81,8 +84,11 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     *c = (ashlar_counters){
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,
+        .miss_count = c->miss_count,
+        .miss_count_published = c->miss_count,
         .planned_count = c->planned_count,
         .planned_count_published = c->planned_count,
+        .published = c->published + c->all.live,
         .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
     };
 }

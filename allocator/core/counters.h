@@ -8,10 +8,11 @@
  *   peak = max over publications of (published live bytes + the thread's largest change of them)
  *
  * That is exact while one thread allocates. With several, it is off by at most what the others have
- * not published: too low by what they took, too high by what they freed. A call that takes the lock
- * publishes once its thread's changes exceed half of what the cache may hold; the hits in between
- * add at most what the cache holds. Reading the statistics publishes for all threads. Until then a
- * published sum may be below zero, if one thread freed what another one took.
+ * not published: too low by what they took, too high by what they freed. A thread publishes once
+ * its changes exceed a 64th of the device's memory or half of what the cache may hold, whichever is
+ * more; the hits in between add at most what the cache holds. Reading the statistics publishes for
+ * all threads. Until then a published sum may be below zero, if one thread freed what another one
+ * took.
  */
 #ifndef ASHLAR_COUNTERS_H
 #define ASHLAR_COUNTERS_H
@@ -33,9 +34,12 @@ typedef struct ashlar_live_delta {
 typedef struct ashlar_counters {
     uint64_t hit_count; /* allocations that the thread's cache has served since it was made */
     uint64_t hit_count_published;
+    uint64_t miss_count; /* those that its magazines lacked, but the zones that it holds had */
+    uint64_t miss_count_published;
     uint64_t planned_count; /* allocations that plans served; see ashlar__cache_count_planned() */
     uint64_t planned_count_published;
     uint64_t free_count;
+    int64_t published; /* the sum of all.live over all publications */
     ashlar_live_delta all;
     ashlar_live_delta tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */

@@ -8,6 +8,8 @@
 #include "allocator/base/error.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/shared.h"
@@ -16,16 +18,6 @@
 #include "allocator/core/streams.h"
 #include "allocator/plan/plan_memory.h"
 #include "allocator/trace/trace_ring.h"
-
-/*
- * Whether blocks of this state may go to magazines. A request finds magazines by its stream's
- * handle, so a state has none if the handle may mean another stream to this thread: if the stream
- * is gone or has ended, if it is another thread's default stream, or while it is captured.
- */
-static bool may_cache(const ashlar_stream_state *state) {
-    return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
-           state->pool == NULL;
-}
 
 /*
  * Give a freed block to the thread's cache, or if it has no room, to the heap together with the
@@ -39,6 +31,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
     const bool is_of_slot = ashlar__block_is_of_slot(block);
     if (ashlar__block_is_shared(block) || ashlar__block_home(block) != state) {
+        ashlar__shut_out_locked(a);
         if (is_of_slot) {
             atomic_store_explicit(&block->taken, ASHLAR_SLOT_BLOCK_AWAITED, memory_order_relaxed);
         }
@@ -50,21 +43,32 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         return;
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is the stream's by now */
-    if (own != NULL && may_cache(state)) {
+    block->stream_state = state;
+    if (own != NULL && ashlar__outbox_wants(own, block)) {
+        ashlar__outbox_add(own, block);
+        return;
+    }
+    if (own != NULL && ashlar__may_cache(state)) {
         m = ashlar__cache_find_state(own, state);
         m = m != NULL ? m : ashlar__cache_add_locked(own, state);
     }
-    block->stream_state = state;
-    if (m != NULL && (ashlar__cache_push(own, m, block) || ashlar__cache_add_pending(own, block))) {
+    if (m != NULL && ashlar__cache_push(own, m, block)) {
+        return;
+    }
+    if (m != NULL && ashlar__miss_may_put(a, own, state)) {
+        ashlar__miss_put(a, own, block);
+        return;
+    }
+    if (m != NULL && ashlar__cache_add_pending(own, block)) {
         return;
     }
     if (own != NULL) {
-        ashlar__cache_flush_pending_locked(own);
+        ashlar__cache_flush_pending(own);
         if (block->bytes > ASHLAR_SC_MAX_BYTES) {
-            ashlar__cache_flush_large_locked(own);
+            ashlar__cache_flush_large(own);
         }
     }
-    ashlar__release_block_locked(&a->heap, block, state);
+    ashlar__cache_give_back_locked(a, block);
 }
 
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
@@ -197,7 +201,7 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
         : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
                                       : free_block_locked(a, own, ptr, stream, place);
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
 
@@ -280,7 +284,7 @@ ashlar_block *ashlar__deferred_take(ashlar_allocator *a) {
 }
 
 void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     while (list != NULL) {
         ashlar_block *block = list;
         list = block->older;
@@ -290,7 +294,7 @@ void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
         block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
         ashlar__heap_put_stamped(&a->heap, block, 0);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 void ashlar__deferred_put_back(ashlar_allocator *a, ashlar_block *list) {

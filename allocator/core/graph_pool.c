@@ -13,6 +13,7 @@
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/hold.h"
 
 /* Lock: the allocator's. */
 struct ashlar_graph_pool {
@@ -54,9 +55,9 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = begin_locked(a, stream, pool);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (status != ASHLAR_OK) {
         ashlar__host_free(pool);
         return status;
@@ -67,7 +68,7 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar_allocator *a = pool->allocator;
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     if (pool->home != NULL) {
         ASHLAR_CHECK2(pool->home->pool == pool->stream_state);
         ASHLAR_CHECK2(atomic_load(&a->device->driver->capture_count) > 0);
@@ -77,7 +78,7 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
         pool->home = NULL;
         atomic_fetch_sub(&a->device->driver->capture_count, 1);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 /*
@@ -125,9 +126,9 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
         return ASHLAR_OK;
     }
     ashlar_allocator *a = pool->allocator;
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = release_locked(pool, stream);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (status == ASHLAR_OK) {
         ashlar__host_free(pool);
     }

@@ -2,37 +2,17 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh checks this in the machine code. Everything else lies behind
+ * tests/shell/shell_hit_path.sh checks this in the machine code. What takes the lock lies behind
  * ashlar__alloc_slow(), ashlar__alloc_unplanned(), ashlar__free_slow() and ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/core/hand_out.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/plan/plan_replay.h"
-
-/*
- * Hand out a block, and leave the cache.
- *
- * count   the counter to raise; NULL for a block of a plan, see ashlar__replay_served()
- *
- * The public functions call other functions only as their last act, so that they need not save
- * registers on the stack: that would make a hit a fifth longer.
- */
-static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
-                            size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
-    ASHLAR_CHECK2(bytes > 0 && bytes <= block->bytes && block->state == ASHLAR_BLOCK_USED);
-    ASHLAR_CHECK2(block->taken == 0 && block->offset < a->constants.range_bytes);
-    /* Atomic because other threads read `taken` of slot blocks. */
-    atomic_store_explicit(&block->taken, bytes, memory_order_relaxed);
-    block->tag = (unsigned char)tag;
-    if (count != NULL) {
-        ++*count;
-    }
-    ashlar__count_alloc(&cache->counters, bytes, (unsigned)tag);
-    *out = ashlar__ptr_out(a->constants.base + block->offset);
-    ashlar__cache_leave(cache);
-}
 
 /*
  * Serve a request for another stream than the last one, or one that the step's plan does not
@@ -48,14 +28,17 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
             ? ashlar__replay_serve_otherwise(cache->active_replay, bytes, (unsigned)tag, named)
             : NULL;
     if (block != NULL) {
-        hand_out(a, cache, block, bytes, tag, NULL, out);
+        ashlar__hand_out(a, cache, block, bytes, tag, NULL, out);
         return ASHLAR_OK;
     }
     ashlar_magazines *m = ashlar__cache_find(cache, stream);
     block = m != NULL ? ashlar__cache_pop(cache, m, bytes) : NULL;
     if (block != NULL) {
-        hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
+        ashlar__hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
         return ASHLAR_OK;
+    }
+    if (m != NULL) {
+        return ashlar__alloc_miss(a, bytes, tag, stream, out);
     }
     ashlar__cache_leave(cache);
     return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
@@ -71,7 +54,7 @@ static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *c
     if (!ASHLAR_LIKELY(block != NULL)) {
         return alloc_unexpected(a, bytes, tag, stream, out);
     }
-    hand_out(a, cache, block, bytes, tag, NULL, out);
+    ashlar__hand_out(a, cache, block, bytes, tag, NULL, out);
     return ASHLAR_OK;
 }
 
@@ -98,10 +81,10 @@ static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_t
         }
         ashlar_block *block = ashlar__cache_pop(cache, cache->recent, bytes);
         if (ASHLAR_LIKELY(block != NULL)) {
-            hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
+            ashlar__hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
             return ASHLAR_OK;
         }
-        ashlar__cache_leave(cache);
+        return ashlar__alloc_miss(a, bytes, tag, stream, out);
     }
     return ashlar__alloc_slow(a, bytes, tag, stream, out);
 }
@@ -113,14 +96,6 @@ ashlar_status ashlar_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stre
 ashlar_status ashlar_alloc_tagged(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                   ashlar_stream stream, void **out) {
     return allocate(a, bytes, tag, stream, out);
-}
-
-static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
-    ASHLAR_CHECK2(block->requested <= block->bytes && block->marks == 0);
-    cache->counters.free_count++;
-    ashlar__count_free(&cache->counters, block->requested, block->tag);
-    block->requested = 0;
-    ashlar__cache_leave(cache);
 }
 
 static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *block) {
@@ -149,17 +124,32 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
 }
 
 /*
- * Free a block if it is not of the recent magazines' stream, if the cache is full, or if this is
- * the first free after a peak.
+ * Free a block if it is not of the recent magazines' stream, if the cache is full, if another
+ * thread holds its stream, or if this is the first free after a peak.
  */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
     ashlar_cache *cache = ashlar__cache_recent;
     if (ashlar__cache_enter(cache)) {
         ashlar_magazines *m = ashlar__cache_find_state(cache, block->stream_state);
-        if (m != NULL &&
-            (ashlar__cache_push(cache, m, block) || ashlar__cache_add_pending(cache, block))) {
-            take_back(cache, block);
+        if (m != NULL && ashlar__cache_push(cache, m, block)) {
+            ashlar__take_back(cache, block);
+            return ASHLAR_OK;
+        }
+        if (m != NULL && ashlar__miss_may_put(a, cache, block->stream_state)) {
+            ashlar__count_back(cache, block);
+            ashlar__miss_put(a, cache, block);
+            ashlar__cache_leave(cache);
+            return ASHLAR_OK;
+        }
+        if (m != NULL && ashlar__cache_add_pending(cache, block)) {
+            ashlar__take_back(cache, block);
+            return ASHLAR_OK;
+        }
+        if (m == NULL && ashlar__outbox_wants(cache, block)) {
+            ashlar__count_back(cache, block);
+            ashlar__outbox_add(cache, block);
+            ashlar__cache_leave(cache);
             return ASHLAR_OK;
         }
         ashlar__cache_leave(cache);
@@ -204,7 +194,7 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
     ashlar_magazines *m = cache->recent;
     if (ASHLAR_LIKELY(m->stream_state == block->stream_state && !cache->counters.is_at_peak &&
                       ashlar__cache_push(cache, m, block))) {
-        take_back(cache, block);
+        ashlar__take_back(cache, block);
         return ASHLAR_OK;
     }
     ashlar__cache_leave(cache);

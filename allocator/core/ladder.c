@@ -15,92 +15,12 @@
 #include "allocator/core/slow_path.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/core/cycle.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
-
-/*
- * Live bytes are at a trough if they lie in the lowest eighth of the range between the fewest and
- * the most of this cycle, and this range is more than an eighth of the most.
- */
-enum { TROUGH_DIVISOR = 8 };
-
-/*
- * The live bytes that threads have published, with this thread's own changes. 0 if the sum is below
- * zero: this thread freed blocks whose allocation another thread has not published yet.
- */
-static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
-    const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
-    return (int64_t)live < 0 ? 0 : live;
-}
-
-static void begin_cycle(const ashlar_allocator *a, ashlar_cache *own) {
-    own->trough = own->crest = live_bytes(a, own);
-    own->hits_before = own->counters.hit_count;
-    own->misses = 0;
-}
-
-static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
-    const uint64_t live = live_bytes(a, own);
-    own->crest = live > own->crest ? live : own->crest;
-    own->trough = live < own->trough ? live : own->trough;
-    ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
-    const uint64_t range = own->crest - own->trough;
-    return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
-}
-
-/*
- * Whether the cycle that ends asked for as many blocks as the cycle before, and its crest was as
- * high. Crests are read at misses only, so the cycle with more hits may show a lower crest, by no
- * more than the cache may hold.
- */
-static bool is_like_the_last(ashlar_cache *own) {
-    ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
-    const uint64_t hits = own->counters.hit_count - own->hits_before;
-    const uint64_t requests = hits + own->misses;
-    const bool is_higher = own->crest > own->last_crest;
-    const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
-    const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
-    const bool is_alike =
-        requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
-    own->last_crest = own->crest;
-    own->last_requests = requests;
-    own->last_hits = hits;
-    return is_alike;
-}
-
-/*
- * Before a search: give up cached blocks that may keep free memory from being one hole.
- *
- * In a program that works in steps, live bytes are fewest between two steps. Cached blocks that
- * then lie between free blocks keep these from merging, and the next step's blocks would lie
- * further apart than the last step's. So the cache is emptied once a step, unless the steps are
- * alike: then the cached blocks lie where the next step wants them. A large block is always given
- * up.
- *
- * The cache is also emptied if it had no room for a block freed since the last miss: then it is
- * full of sizes that nobody asks for.
- */
-static void make_way(ashlar_allocator *a, ashlar_cache *own) {
-    ASHLAR_CHECK2(own->allocator == a && own->thread == ashlar__thread_number());
-    const bool was_full = own->pending_count > 0;
-    if (was_full) {
-        ashlar__cache_flush_pending_locked(own);
-    }
-    own->sends_large_at_once = a->heap.has_waited;
-    const bool is_new_cycle = is_at_trough(a, own);
-    if (is_new_cycle ? !is_like_the_last(own) : was_full) {
-        ashlar__cache_flush_locked(own);
-    }
-    if (own->weight[1] > 0) {
-        ashlar__cache_flush_large_locked(own);
-    }
-    if (is_new_cycle) {
-        begin_cycle(a, own);
-    }
-    own->misses++;
-    ASHLAR_CHECK2(own->pending_count == 0 && own->weight[1] == 0);
-}
 
 /* ---- one gap ---- */
 
@@ -147,19 +67,9 @@ static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_b
     return take_at(a, r, gap, gap->offset, out);
 }
 
-/*
- * Rung 1. The best fit among the gaps, whether or not memory is behind it: which address a block
- * gets does not depend on what was mapped before, so that a repeated step repeats its addresses.
- * The gap at a window's end is used last, so before it is, the thread gives up what it has cached.
- */
+/* Rung 1. */
 static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    const ashlar_zone *zone = zone_for(r);
-    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
-    const bool is_at_end = gap == NULL || gap->next == NULL;
-    if (is_at_end && r->own != NULL && !ashlar__cache_is_empty(r->own)) {
-        ashlar__cache_flush_stream_locked(r->own, r->stream_state, r->bytes);
-        gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
-    }
+    ashlar_block *gap = ashlar__gap_of_own(zone_for(r), r->own, r->bytes);
     return gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 ? take(a, r, gap, out)
                                                                              : ASHLAR_OK;
 }
@@ -381,10 +291,19 @@ static ashlar_status borrow_waited(ashlar_allocator *a, const ashlar_request *r,
     return status == ASHLAR_OK ? take_at(a, r, gap, offset, out) : status;
 }
 
+/* Put the blocks that are on their way to another thread where a search finds them. */
+static void collect_returned(ashlar_allocator *a) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        ashlar__returned_put_locked(a, state);
+    }
+}
+
 /* Rungs 4 to 6. Captured work may not wait for other work, nor may a block for all streams. */
 static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out, ashlar_rung *rung) {
     const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
+    a->heap.is_short = true;
+    collect_returned(a);
     *rung = ASHLAR_RUNG_SAME_STREAM;
     ashlar_status status = take_own_mapped(a, r, out);
     if (status == ASHLAR_OK && *out == NULL) {
@@ -412,6 +331,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
 /* Rungs 2 to 6. *out is NULL if nothing was found; the error detail says what stood in the way. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
+    ashlar__shut_out_locked(a); /* all that follows may touch other streams' zones */
     *rung = ASHLAR_RUNG_IDLE;
     ashlar_status status = take_home(a, r, out);
     if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
@@ -435,10 +355,10 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
 
 /* Rung 7. True if the caches gave any memory back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
-    const size_t used_bytes = a->heap.used_bytes;
+    const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
     ashlar__caches_flush_locked(a, r->own);
-    ASHLAR_CHECK2(a->heap.used_bytes <= used_bytes);
-    return a->heap.used_bytes != used_bytes;
+    ASHLAR_CHECK2(ashlar__heap_used_bytes(&a->heap) <= used_bytes);
+    return ashlar__heap_used_bytes(&a->heap) != used_bytes;
 }
 
 /* Rung 8, one plan memory at a time. */
@@ -493,7 +413,9 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     *waited = status == ASHLAR_OK && oldest != NULL;
     a->heap.has_waited = a->heap.has_waited || *waited;
     if (*waited) {
+        ashlar__let_in_locked(a); /* the wait drops the lock */
         status = ashlar__stream_state_synchronize(oldest, &a->client, oldest->completed, &a->lock);
+        ashlar__shut_out_locked(a);
     }
     ASHLAR_OWNS(&a->lock); /* held again after the wait */
     ashlar__away_settle(&a->heap);
@@ -612,7 +534,7 @@ ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_reque
     ashlar_block *found = NULL;
     request->stream_state->last_used = ++a->heap.use_clock;
     if (request->own != NULL) {
-        make_way(a, request->own);
+        ashlar__cycle_count_miss(request->own);
     }
     *rung = ASHLAR_RUNG_SAME_STREAM;
     const ashlar_status status = take_own(a, request, &found);

@@ -10,6 +10,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/note.h"

@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 
@@ -39,16 +40,16 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
 }
 
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = trim_locked(a, target_bytes);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
 /* ---- bounds ---- */
 
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     ashlar_range *range = &a->heap.range;
     ASHLAR_CHECK2(range->mapped_bytes <= range->memory_bytes);
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
@@ -59,7 +60,7 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
                               "goes back when ashlar_allocator_trim() is called after it is free",
                               range->mapped_bytes, range->limit_bytes);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -81,14 +82,14 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
 }
 
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
         status = reserve_locked(a, bytes);
         ashlar__update_reserved_peak_locked(a);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -147,12 +148,12 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     is_reclaiming = true;
     const bool has_helped = reclaim(user, bytes);
     ASHLAR_CHECK2(is_reclaiming);
     is_reclaiming = false;
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     return has_helped;
 }
 
@@ -181,11 +182,11 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
 }
 
 ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {
         status = ashlar__heap_allow_peer(&a->heap, ordinal);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }

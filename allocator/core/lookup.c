@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/plan/plan_memory.h"
 
 /*
@@ -82,9 +83,9 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
 
 bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const bool is_there = ashlar__heap_is_mapped(&a->heap, offset);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return is_there;
 }
 

@@ -4,6 +4,7 @@
 #include "allocator/core/note.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/core/hold.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
@@ -18,7 +19,7 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
         ashlar__counters_publish(&a->counters, &a->stats);
     } else {
         ashlar__cache_count_planned(own);
-        ashlar__counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
+        ashlar__counters_settle(&own->counters, &a->stats, a->constants.unpublished_bytes);
     }
 }
 
@@ -33,7 +34,8 @@ void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t re
 
 void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_OWNS(&a->lock);
-    size_t cached_bytes = 0;
+    size_t cached_bytes = ashlar__returned_bytes_claimed(a);
+    const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ASHLAR_MAY_TOUCH(cache);
         ashlar__cache_count_planned(cache);
@@ -49,9 +51,8 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->heap.away_bytes + a->deferred_bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
-    ASHLAR_CHECK2(a->heap.used_bytes >= cached_bytes + stats->shared_bytes + stats->planned_bytes);
-    stats->block_bytes =
-        a->heap.used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;
+    ASHLAR_CHECK2(used_bytes >= cached_bytes + stats->shared_bytes + stats->planned_bytes);
+    stats->block_bytes = used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->spare_bytes = a->heap.range.spare_count * a->heap.range.handle_bytes;
     stats->reserved_bytes = a->heap.range.mapped_bytes;

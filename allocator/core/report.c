@@ -8,6 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 
 enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
@@ -63,6 +64,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                        const char *cause) {
     ASHLAR_OWNS(&a->lock);
+    ashlar__shut_out_locked(a);
     const ashlar_device_info *info = &a->device->info;
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;

@@ -6,6 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/shared.h"
 
 /* All allocators of the process. ashlar_stream_destroy() tells those on the stream's device. */
@@ -57,8 +58,7 @@ static void mark_referenced(const ashlar_allocator *a) {
             block->stream_state->is_referenced = true;
         }
         const bool is_shared = ashlar__block_is_shared(block);
-        for (const ashlar_use *use = is_shared ? block->uses : NULL; use != NULL;
-             use = use->next) {
+        for (const ashlar_use *use = is_shared ? block->uses : NULL; use != NULL; use = use->next) {
             use->stream_state->is_referenced = true;
         }
     }
@@ -73,6 +73,8 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->waiter_count == 0 && !has_windows(state) && !state->is_awaited);
     ASHLAR_CHECK2(state != a->idle_stream_state && state->away_count == 0);
+    ASHLAR_CHECK2(ashlar__holder_of(state) == NULL && atomic_load(&state->returned) == NULL);
+    ashlar__heap_return_nodes(&a->heap, state);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
         link = &(*link)->next;
@@ -108,6 +110,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     if (gone < GONE_MAX) {
         return;
     }
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
     mark_referenced(a);
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
@@ -115,6 +118,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
             ashlar__stream_state_delete_locked(a, state);
         }
     }
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 /* ---- finding and making ---- */
@@ -175,12 +179,14 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
     return status;
 }
 
-void ashlar__caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
+void ashlar__caches_forget_stream_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_forget_locked(cache, state);
     }
+    ashlar__hold_drop_locked(a, state);
+    ashlar__returned_put_locked(a, state);
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
@@ -213,9 +219,9 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
 }
 
 ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = forget_locked(a, stream);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -230,11 +236,11 @@ static void lose_locked(ashlar_allocator *a, ashlar_stream stream) {
 }
 
 void ashlar__allocator_end_stream(ashlar_allocator *a, ashlar_stream stream) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     if (forget_locked(a, stream) != ASHLAR_OK) {
         lose_locked(a, stream);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 /* ---- every allocator ---- */

@@ -33,8 +33,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator
                                                                 ashlar_stream_state **out);
 
 /* Give the blocks of one stream in all caches to the heap, and forget its magazines. Lock: held. */
-void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator,
-                                         const ashlar_stream_state *state);
+void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
 /*
  * The state of no stream, to which the blocks of ashlar__alloc_idle() belong while they are live.

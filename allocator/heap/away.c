@@ -192,6 +192,19 @@ static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
     }
 }
 
+void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block) {
+    ashlar_stream_state *home = block->window->zone->owner;
+    ASHLAR_CHECK2(!ashlar__block_is_shared(block) && !ashlar__block_is_of_slot(block));
+    const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
+    ashlar__heap_put(heap, block);
+    if (heap->is_short) {
+        home->last_used = ++heap->use_clock;
+    }
+    if (heap->has_waited && is_large) {
+        try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
+    }
+}
+
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state) {
     ashlar_stream_state *home = ashlar__block_home(block);
@@ -203,12 +216,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
         add_use(block, &block->own_use, state);
     }
     if (!ashlar__block_is_shared(block)) {
-        ASHLAR_CHECK2(!ashlar__block_is_of_slot(block)); /* nobody's free brings one here */
-        const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
-        ashlar__heap_put(heap, block);
-        if (heap->has_waited && is_large) {
-            try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
-        }
+        ashlar__release_own_block(heap, block);
         return;
     }
     stamp_uses(heap, block);

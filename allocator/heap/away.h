@@ -47,6 +47,12 @@ void ashlar__away_drop_uses(ashlar_block *block);
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
+/*
+ * The same for a block that only its home uses. Needs no lock for the thread whose cache holds the
+ * stream, unless the heap is short.
+ */
+void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block);
+
 /* Send home the blocks whose uses are known to be past. True: at least one went. */
 bool ashlar__away_settle(ashlar_heap *heap);
 

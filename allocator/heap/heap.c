@@ -9,8 +9,11 @@
 
 /* ---- nodes ---- */
 
-/* Block nodes are allocated this many at a time, and returned to the host only with the heap. */
-enum { CHUNK_NODES = 256 };
+/*
+ * Block nodes are allocated CHUNK_NODES at a time, and returned to the host only with the heap. A
+ * zone takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool.
+ */
+enum { CHUNK_NODES = 256, ZONE_NODES = 16 };
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
@@ -18,30 +21,56 @@ struct ashlar_node_chunk {
     unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
 };
 
-ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count) {
-    while (heap->spare_count < count) {
-        ashlar_node_chunk *chunk = ashlar__host_calloc(1, sizeof *chunk);
-        if (chunk == NULL) {
-            return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
-        }
-        chunk->next = heap->nodes;
-        heap->nodes = chunk;
-        const uintptr_t start = ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) /
-                                ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
-        ashlar_block *nodes = (ashlar_block *)start;
-        ASHLAR_CHECK2((unsigned char *)(nodes + CHUNK_NODES) <= chunk->room + sizeof chunk->room);
-        for (int i = CHUNK_NODES - 1; i >= 0; i--) {
-            ashlar__heap_push_spare(heap, &nodes[i]);
-        }
+static ashlar_status add_chunk(ashlar_heap *heap) {
+    ashlar_node_chunk *chunk = ashlar__host_calloc(1, sizeof *chunk);
+    if (chunk == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
+    }
+    chunk->next = heap->chunks;
+    heap->chunks = chunk;
+    const uintptr_t start =
+        ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) / ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
+    ashlar_block *nodes = (ashlar_block *)start;
+    ASHLAR_CHECK2((unsigned char *)(nodes + CHUNK_NODES) <= chunk->room + sizeof chunk->room);
+    for (int i = CHUNK_NODES - 1; i >= 0; i--) {
+        ashlar__node_push(&heap->nodes, &nodes[i]);
     }
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone, size_t count) {
+    if (zone->nodes.count >= count) {
+        return ASHLAR_OK;
+    }
+    while (zone->nodes.count + heap->nodes.count < count) {
+        const ashlar_status status = add_chunk(heap);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    while (zone->nodes.count < count || (zone->nodes.count < ZONE_NODES && heap->nodes.count > 0)) {
+        ashlar__node_push(&zone->nodes, ashlar__node_pop(&heap->nodes));
+    }
+    return ASHLAR_OK;
+}
+
+static void return_nodes(ashlar_heap *heap, ashlar_zone *zone) {
+    while (zone->nodes.count > 0) {
+        ashlar__node_push(&heap->nodes, ashlar__node_pop(&zone->nodes));
+    }
+}
+
+void ashlar__heap_return_nodes(ashlar_heap *heap, ashlar_stream_state *state) {
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        return_nodes(heap, &state->zones[kind]);
+    }
+}
+
 static void free_nodes(ashlar_heap *heap) {
-    while (heap->nodes != NULL) {
-        ashlar_node_chunk *next = heap->nodes->next;
-        ashlar__host_free(heap->nodes);
-        heap->nodes = next;
+    while (heap->chunks != NULL) {
+        ashlar_node_chunk *next = heap->chunks->next;
+        ashlar__host_free(heap->chunks);
+        heap->chunks = next;
     }
 }
 
@@ -107,13 +136,15 @@ static void join_zone(ashlar_heap *heap, ashlar_window *w, ashlar_zone *zone) {
     zone->windows = w;
 }
 
-/* Take a zone that has no windows out of the heap's list. */
-static void unlist_zone(ashlar_heap *heap, const ashlar_zone *zone) {
+/* Take a zone that has no windows, and so no blocks, out of the heap's list. */
+static void unlist_zone(ashlar_heap *heap, ashlar_zone *zone) {
     ashlar_zone **link = &heap->zones;
+    ASHLAR_CHECK2(zone->used_bytes == 0);
     while (*link != zone) {
         link = &(*link)->next;
     }
     *link = zone->next;
+    return_nodes(heap, zone);
 }
 
 static void leave_zone(ashlar_heap *heap, const ashlar_window *w) {
@@ -137,7 +168,7 @@ void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *w, ashlar_zone *
     *link = w;
     heap->window_count++;
     join_zone(heap, w, zone);
-    ashlar_block *gap = ashlar__heap_pop_spare(heap);
+    ashlar_block *gap = ashlar__node_pop(&zone->nodes);
     *gap = (ashlar_block){.offset = w->offset,
                           .bytes = w->bytes,
                           .state = ASHLAR_BLOCK_FREE,
@@ -151,7 +182,7 @@ void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *w, ashlar_zone *
 void ashlar__heap_drop_window(ashlar_heap *heap, ashlar_window *w) {
     ASHLAR_ASSERT(w->first == w->last && ashlar__block_is_free(w->first));
     ashlar__free_bins_remove(&w->zone->gaps, w->first);
-    ashlar__heap_push_spare(heap, w->first);
+    ashlar__node_push(&heap->nodes, w->first);
     ashlar_window **link = &heap->windows;
     while (*link != w) {
         link = &(*link)->above;
@@ -195,6 +226,8 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
         to->next = heap->zones;
         heap->zones = to;
     }
+    to->used_bytes += from->used_bytes;
+    from->used_bytes = 0;
     unlist_zone(heap, from);
     *end = to->windows;
     to->windows = from->windows;
@@ -203,6 +236,13 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
 }
 
 /* ---- taking and putting ---- */
+
+bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
+    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
+    return gap->holes == 0 ||
+           ashlar__is_all_mapped(gap->window,
+                                 ashlar__handles_touched(heap, gap->window, gap->offset, bytes));
+}
 
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
@@ -238,10 +278,10 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
     return number - 1;
 }
 
-/* Cut a gap that is in no bin after `bytes`, using one spare node. Returns the rest. */
-static ashlar_block *split(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
+/* Cut a gap that is in no bin after `bytes`, using one node. Returns the rest. */
+static ashlar_block *split(ashlar_block *gap, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
-    ashlar_block *rest = ashlar__heap_pop_spare(heap), *next = gap->next;
+    ashlar_block *rest = ashlar__node_pop(&gap->window->zone->nodes), *next = gap->next;
     /* Field by field: for a compound literal compilers fill the node first, at twice the cost. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
@@ -267,47 +307,49 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     ASHLAR_ASSERT(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
-    ashlar_status status = ashlar__page_map_reserve(&heap->map, gap->offset);
-    if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < gap->bytes) {
-        status = ashlar__heap_reserve_nodes(heap, 1);
+    ashlar_zone *zone = gap->window->zone;
+    ashlar_status status = ASHLAR_LIKELY(ashlar__page_map_has_room(&heap->map, gap->offset))
+                               ? ASHLAR_OK
+                               : ashlar__page_map_reserve(&heap->map, gap->offset);
+    if (status == ASHLAR_OK && zone->nodes.count == 0 && bytes < gap->bytes) {
+        status = ashlar__heap_reserve_nodes(heap, zone, 1);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, gap->offset) == NULL);
-    ashlar_free_bins *gaps = &gap->window->zone->gaps;
-    ashlar__free_bins_remove(gaps, gap);
+    ashlar__free_bins_remove(&zone->gaps, gap);
     if (bytes < gap->bytes) {
-        ashlar__free_bins_insert(gaps, split(heap, gap, bytes));
+        ashlar__free_bins_insert(&zone->gaps, split(gap, bytes));
     }
     gap->state = ASHLAR_BLOCK_USED;
     gap->marks = 0;
     gap->uses = NULL;
     gap->own_use.stream_state = NULL;
     ashlar__page_map_set(&heap->map, gap->offset, gap);
-    heap->used_bytes += bytes;
+    zone->used_bytes += bytes;
     ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
-    ASHLAR_CHECK2(heap->used_bytes <= heap->range.mapped_bytes);
     return ASHLAR_OK;
 }
 
-/* Extend a gap over the gap behind it, whose node becomes spare; neither is in a bin. */
-static void absorb(ashlar_heap *heap, ashlar_block *gap) {
+/* Extend a gap over the gap behind it, whose node goes to the zone's pool; neither is in a bin. */
+static void absorb(ashlar_block *gap) {
     ashlar_block *other = gap->next, *next = other->next;
     gap->bytes += other->bytes;
     gap->holes += other->holes;
     gap->next = next;
     *(next != NULL ? &next->prev : &gap->window->last) = gap;
-    ashlar__heap_push_spare(heap, other);
+    ashlar__node_push(&gap->window->zone->nodes, other);
 }
 
 /* Make a block part of a gap, without a stamp. */
 static void put(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
-    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 && block->bytes <= heap->used_bytes);
-    ashlar_free_bins *gaps = &block->window->zone->gaps;
+    ashlar_zone *zone = block->window->zone;
+    ashlar_free_bins *gaps = &zone->gaps;
+    ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 && block->bytes <= zone->used_bytes);
     ashlar__page_map_set(&heap->map, block->offset, NULL);
-    heap->used_bytes -= block->bytes;
+    zone->used_bytes -= block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
     block->stream_state = NULL; /* it may be deleted before the gap is used again */
@@ -316,11 +358,11 @@ static void put(ashlar_heap *heap, ashlar_block *block) {
     ashlar_block *prev = block->prev, *next = block->next;
     if (next != NULL && ashlar__block_is_free(next)) {
         ashlar__free_bins_remove(gaps, next);
-        absorb(heap, block);
+        absorb(block);
     }
     if (prev != NULL && ashlar__block_is_free(prev)) {
         ashlar__free_bins_remove(gaps, prev);
-        absorb(heap, prev);
+        absorb(prev);
         block = prev;
     }
     ashlar__free_bins_insert(gaps, block);
@@ -436,14 +478,14 @@ ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t
     if (offset == gap->offset) {
         return ashlar__heap_take(heap, gap, bytes);
     }
-    const ashlar_status status = ashlar__heap_reserve_nodes(heap, 2);
+    const ashlar_status status = ashlar__heap_reserve_nodes(heap, gap->window->zone, 2);
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_free_bins *gaps = &gap->window->zone->gaps;
     ashlar__free_bins_remove(gaps, gap);
     const size_t holes = gap->holes;
-    ashlar_block *rest = split(heap, gap, offset - gap->offset);
+    ashlar_block *rest = split(gap, offset - gap->offset);
     gap->holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
     rest->holes = holes - gap->holes;
     *out = rest;
@@ -451,7 +493,7 @@ ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t
     const ashlar_status taken = ashlar__heap_take(heap, rest, bytes);
     if (taken != ASHLAR_OK) {
         ashlar__free_bins_remove(gaps, rest);
-        absorb(heap, gap);
+        absorb(gap);
     }
     ashlar__free_bins_insert(gaps, gap);
     return taken;

@@ -7,7 +7,7 @@
  *
  * Invariants (ashlar__heap_check; those of windows: zone.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
- *   used_bytes == sum of the used blocks <= range.mapped_bytes
+ *   used_bytes of a zone == sum of its used blocks;  of all zones <= range.mapped_bytes
  *   a gap is in the bins of its window's zone, and in no other bins
  *   the page map has the used blocks, and the slot blocks of plan memory instead of that itself
  *   a used block has requested <= bytes and a stream; a gap has requested == 0 and none
@@ -27,18 +27,18 @@ typedef struct ashlar_heap {
     ashlar_page_map map;
     ashlar_window *windows; /* address order */
     size_t window_count;
-    ashlar_zone *zones; /* those that have windows */
-    size_t used_bytes;
-    size_t away_bytes;                /* of used_bytes; see away.h */
+    ashlar_zone *zones;               /* those that have windows */
+    size_t away_bytes;                /* of the used blocks; see away.h */
     ashlar_stream_state *awaited;     /* streams for which blocks that are away wait; */
     ashlar_stream_state *awaited_end; /* the last of them */
     uint64_t use_clock;               /* requests that took the lock, and frees */
+    bool is_short;                    /* a request wanted memory of another stream: from then on
+                                       * misses take the lock, so that use_clock counts them */
     bool has_waited;                  /* memory was short: large frees record an event, so that a
                                        * wait for them is not one for all that was queued since */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
-    ashlar_block *spare; /* nodes that no block uses, linked by next */
-    size_t spare_count;
-    ashlar_node_chunk *nodes; /* the host memory of all nodes */
+    ashlar_node_pool nodes;           /* of these the zones take a few at a time */
+    ashlar_node_chunk *chunks;        /* the host memory of all nodes */
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
@@ -47,9 +47,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driv
                                                   uint64_t *events_recorded);
 void ashlar__heap_finish(ashlar_heap *heap);
 
-/* Bytes taken from the driver that no used block has. */
+/* The sum of the used blocks. O(zones). */
+static inline size_t ashlar__heap_used_bytes(const ashlar_heap *heap) {
+    size_t bytes = 0;
+    for (const ashlar_zone *zone = heap->zones; zone != NULL; zone = zone->next) {
+        bytes += zone->used_bytes;
+    }
+    return bytes;
+}
+
+/* Bytes taken from the driver that no used block has. O(zones). */
 static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
-    return heap->range.mapped_bytes - heap->used_bytes;
+    return heap->range.mapped_bytes - ashlar__heap_used_bytes(heap);
 }
 
 /* The zone of a stream in which a block of `bytes` lies. */
@@ -64,6 +73,17 @@ static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t by
  * where all of the gap is mapped, else O(handles in those bytes).
  */
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
+
+/* Whether nothing is missing. */
+bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
+
+/*
+ * Whether ashlar__heap_take() needs nothing that is not the zone's own, nor the driver's, nor that
+ * of pages that only this zone has. Then whoever may touch the zone may take without the lock.
+ */
+static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_block *gap) {
+    return gap->window->zone->nodes.count > 0 && ashlar__page_map_has_leaf(&heap->map, gap->offset);
+}
 
 /*
  * Take `bytes` from the front of a gap, behind which nothing is missing. Then the block is used,
@@ -176,6 +196,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const
  * the gaps: they are stamped with its work up to now, or as past if `is_past`.
  */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
+
+/* Take back the nodes of a stream's zones, which have no windows. */
+void ashlar__heap_return_nodes(ashlar_heap *heap, ashlar_stream_state *state);
 
 /* ---- all blocks ---- */
 

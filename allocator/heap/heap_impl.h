@@ -34,21 +34,25 @@ static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
 
 /* ---- nodes ---- */
 
-/* Have `count` spare nodes. Call this before changing anything, so that no change fails midway. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, size_t count);
+/*
+ * Have `count` nodes in the zone's pool. Call this before changing anything, so that no change
+ * fails midway.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
+                                                           size_t count);
 
-static inline void ashlar__heap_push_spare(ashlar_heap *heap, ashlar_block *node) {
-    node->next = heap->spare;
-    heap->spare = node;
-    heap->spare_count++;
+static inline void ashlar__node_push(ashlar_node_pool *pool, ashlar_block *node) {
+    node->next = pool->first;
+    pool->first = node;
+    pool->count++;
 }
 
-static inline ashlar_block *ashlar__heap_pop_spare(ashlar_heap *heap) {
-    ashlar_block *node = heap->spare;
+static inline ashlar_block *ashlar__node_pop(ashlar_node_pool *pool) {
+    ashlar_block *node = pool->first;
     ASHLAR_ASSERT(node != NULL);
-    ASHLAR_CHECK2(heap->spare_count > 0);
-    heap->spare = node->next;
-    heap->spare_count--;
+    ASHLAR_CHECK2(pool->count > 0);
+    pool->first = node->next;
+    pool->count--;
     return node;
 }
 
@@ -62,9 +66,10 @@ typedef struct ashlar_handle_span {
 static inline ashlar_handle_span ashlar__handles_touched(const ashlar_heap *heap,
                                                          const ashlar_window *window, size_t offset,
                                                          size_t bytes) {
-    const size_t from = offset - window->offset, size = heap->range.handle_bytes;
+    const size_t from = offset - window->offset;
+    const unsigned shift = heap->range.handle_shift;
     ASHLAR_CHECK2(bytes > 0 && from + bytes <= window->bytes);
-    return (ashlar_handle_span){from / size, (from + bytes - 1) / size + 1};
+    return (ashlar_handle_span){from >> shift, ((from + bytes - 1) >> shift) + 1};
 }
 
 /* Of a gap: first == end if there is none. */
@@ -82,6 +87,15 @@ static inline size_t ashlar__holes_in(const ashlar_window *window, ashlar_handle
         count += !window->backing[i].is_mapped;
     }
     return count;
+}
+
+/* Whether all handles of a span are mapped. */
+static inline bool ashlar__is_all_mapped(const ashlar_window *window, ashlar_handle_span span) {
+    size_t i = span.first;
+    while (i < span.end && window->backing[i].is_mapped) {
+        i++;
+    }
+    return i == span.end;
 }
 
 /* Whether the device is done with the memory of a handle of `window`. */

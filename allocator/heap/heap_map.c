@@ -115,7 +115,7 @@ static ashlar_status add_segment(ashlar_heap *heap, ashlar_zone *zone, size_t ne
 
 ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
     size_t need = 0;
-    ashlar_status status = ashlar__heap_reserve_nodes(heap, 1);
+    ashlar_status status = ashlar__heap_reserve_nodes(heap, zone, 1);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -226,7 +226,7 @@ ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t 
         return ashlar__fail(ASHLAR_ENOMEM, "%zu bytes are more than there is", bytes);
     }
     if (range->segments != NULL) {
-        const ashlar_status status = ashlar__heap_reserve_nodes(heap, 1);
+        const ashlar_status status = ashlar__heap_reserve_nodes(heap, zone, 1);
         return status == ASHLAR_OK ? add_segment_of(heap, zone, lacking) : status;
     }
     ashlar_status status = ashlar__range_allows(range, lacking);

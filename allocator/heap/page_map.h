@@ -59,6 +59,15 @@ void ashlar__page_map_finish(ashlar_page_map *map);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset);
 
+/*
+ * Whether a leaf for `offset` is there. Then making room changes its page alone, and needs no lock
+ * if nobody else makes room in the same page.
+ */
+static inline bool ashlar__page_map_has_leaf(const ashlar_page_map *map, size_t offset) {
+    return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) !=
+           NULL;
+}
+
 /* Make room for as many blocks as can start in the page of `offset`. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve_page(ashlar_page_map *map, size_t offset);
 
@@ -72,6 +81,21 @@ static inline size_t ashlar__page_idx(size_t offset) {
 
 static inline size_t ashlar__table_idx(size_t offset) {
     return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
+}
+
+/*
+ * Whether there is room for a block that starts at `offset`, where none starts now: a table, or
+ * nothing else in the page. O(1).
+ */
+static inline bool ashlar__page_map_has_room(const ashlar_page_map *map, size_t offset) {
+    const ashlar_page_entry *leaf =
+        atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
+    if (leaf == NULL) {
+        return false;
+    }
+    const uintptr_t entry =
+        atomic_load_explicit(&leaf[ashlar__page_idx(offset)], memory_order_relaxed);
+    return entry == 0 || (entry & ASHLAR_PAGE_IS_TABLE) != 0;
 }
 
 /* Note that `block` starts at `offset`; NULL: no block does. Room must have been made for it. */

@@ -46,7 +46,9 @@ ashlar_status ashlar__range_init(ashlar_range *range, ashlar_driver_client *clie
         ashlar__range_segments_init(&fresh);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(fresh.handle_bytes > 0 && ashlar__range_is_sound(&fresh));
+        fresh.handle_shift = (unsigned)__builtin_ctzll(fresh.handle_bytes);
+        ASHLAR_CHECK2(fresh.handle_bytes == (size_t)1 << fresh.handle_shift &&
+                      ashlar__range_is_sound(&fresh));
         *range = fresh;
     }
     return status;

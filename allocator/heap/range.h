@@ -69,6 +69,7 @@ typedef struct ashlar_range {
     cu_ptr base;                          /* const */
     size_t bytes;                         /* const; of addresses */
     size_t handle_bytes;                  /* const; of a handle; segments are multiples of it */
+    unsigned handle_shift;                /* const; handle_bytes == 1 << handle_shift */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; physical memory of `kind`, in all */
     size_t limit_bytes;      /* no more is taken than this; lowering it gives nothing back */

@@ -17,7 +17,9 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
         }
         before = state->events[i].number;
     }
-    return before == state->recorded && state->last_tick <= state->recorded &&
+    /* The holder may be writing last_tick. */
+    const bool is_held = atomic_load_explicit(&state->holder, memory_order_relaxed) != NULL;
+    return before == state->recorded && (is_held || state->last_tick <= state->recorded) &&
            (!state->is_gone || state->is_lost || state->last_tick < state->recorded) &&
            (!state->is_lost || state->is_gone);
 }

@@ -44,6 +44,8 @@ static inline size_t ashlar__stream_bucket(ashlar_stream stream) {
 }
 _Static_assert(ASHLAR_STREAM_BUCKETS == 256, "a bucket's number is 8 bits");
 
+typedef struct ashlar_cache ashlar_cache;
+
 typedef struct ashlar_numbered_event {
     uint64_t number; /* of the recording that it stands for; unused while it is spare */
     cu_event event;
@@ -51,18 +53,25 @@ typedef struct ashlar_numbered_event {
 
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
-    ashlar_stream_state *next; /* the allocator's list of streams */
+    ashlar_stream_state *next;           /* the allocator's list of streams */
     ashlar_stream_state *next_in_bucket; /* of those whose handles have the same bucket */
-    ashlar_stream stream;      /* const */
+    ashlar_stream stream;                /* const */
     uint64_t thread;           /* const; number of the thread whose default stream it is; else 0 */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
-    bool is_pool;  /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
-    bool is_idle;  /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
-    bool is_gone;  /* the stream is destroyed, or about to be: its handle is never used again */
+    bool is_pool; /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
+    bool is_idle; /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
+    bool is_gone; /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost; /* gone before its last event could be recorded: its blocks stay where they are */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
-    size_t waiter_count;   /* threads that wait for an event, having dropped the lock */
-    bool is_referenced;    /* used only while looking for states that may be freed */
+    /*
+     * The thread's cache that holds the zones, and with them last_tick and has_freed; NULL: they
+     * are under the lock as everything else. See hold.h.
+     */
+    _Atomic(ashlar_cache *) holder;
+    unsigned handovers;               /* how often it passed from one thread to another */
+    _Atomic(ashlar_block *) returned; /* freed by threads that do not hold it, linked by `older` */
+    size_t waiter_count;              /* threads that wait for an event, having dropped the lock */
+    bool is_referenced;               /* used only while looking for states that may be freed */
     ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it last used */
     ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
     ashlar_block *newest_away;
@@ -71,12 +80,12 @@ struct ashlar_stream_state {
     size_t away_count;                 /* blocks whose home this is, and that are away */
     uint64_t last_used;                /* the newest request or free, counted over all streams */
     bool has_freed;                    /* last_tick was stamped on anything at all */
-    size_t pending_count;  /* events[0] on: recorded, not known to have completed; oldest first */
-    size_t event_count;    /* made so far; those that are not pending are spare */
-    uint64_t recorded;     /* the newest recording; 0: none so far */
-    uint64_t completed;    /* the newest recording known to have completed */
-    uint64_t last_tick;    /* the newest tick stamped on a block that was freed here */
-    uint64_t recorded_at;  /* the newest recording's number, counted over all streams */
+    size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
+    size_t event_count;   /* made so far; those that are not pending are spare */
+    uint64_t recorded;    /* the newest recording; 0: none so far */
+    uint64_t completed;   /* the newest recording known to have completed */
+    uint64_t last_tick;   /* the newest tick stamped on a block that was freed here */
+    uint64_t recorded_at; /* the newest recording's number, counted over all streams */
     ashlar_numbered_event events[ASHLAR_EVENTS_MAX];
 };
 

@@ -58,9 +58,17 @@ enum {
     ASHLAR_ZONE_COUNT
 };
 
+/* Block nodes that no block uses, linked by `next`. */
+typedef struct ashlar_node_pool {
+    ashlar_block *first;
+    size_t count;
+} ashlar_node_pool;
+
 /* Lock: the allocator's, except for those marked const. */
 struct ashlar_zone {
     ashlar_free_bins gaps;
+    ashlar_node_pool nodes;     /* for the next blocks that are cut here */
+    size_t used_bytes;          /* of the used blocks in the windows */
     ashlar_window *windows;     /* newest first */
     ashlar_stream_state *owner; /* const; the stream state that this lies in */
     ashlar_zone *next;          /* in the heap's list of zones that have windows */

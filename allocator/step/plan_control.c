@@ -2,6 +2,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
+#include "allocator/core/hold.h"
 
 static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_status first = ashlar__planner_refuse_busy_locked(&a->planner);
@@ -16,14 +17,14 @@ static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
 
 ashlar_status ashlar_plan_build(ashlar_allocator *a) {
     ashlar_cache *own = ashlar__cache_get(a);
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = build_all(a, own);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
         ASHLAR_CHECK2(a->planner.recording_count == 0 && !a->planner.is_installing);
@@ -35,12 +36,12 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
         }
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
 ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
@@ -55,22 +56,22 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     if (status == ASHLAR_OK) {
         ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
 void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     a->planner.options = options != NULL ? *options : ashlar__plan_defaults;
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
         at->is_wanted = at->is_wanted || at->key == key;
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }
 
 /* Add to *out the bytes of a plan memory, and the largest size and largest bound among the plans of
@@ -97,7 +98,7 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
 }
 
 void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     *out = a->planner.stats;
     for (const ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
          memory = memory->next) {
@@ -107,5 +108,5 @@ void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
         out->plan_count += key->plan != NULL;
         out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
 }

@@ -8,6 +8,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/plan_image.h"
 #include "allocator/step/step.h"
+#include "allocator/core/hold.h"
 
 static const char *text_of(const char *fingerprint) {
     return fingerprint != NULL ? fingerprint : "";
@@ -138,10 +139,10 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
         status = copy_text(text_of(fingerprint), &image.fingerprint);
     }
     if (status == ASHLAR_OK) {
-        ashlar__lock_acquire(&a->lock);
+        ashlar__allocator_enter(a);
         status = ashlar__planner_refuse_busy_locked(&a->planner);
         status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
-        ashlar__lock_release(&a->lock);
+        ashlar__allocator_leave(a);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__plan_image_write(&image, path);
@@ -283,9 +284,9 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
     ashlar_status status = prepare_arrival(image, &in);
     if (status == ASHLAR_OK) {
         ashlar_cache *own = ashlar__cache_get(a);
-        ashlar__lock_acquire(&a->lock);
+        ashlar__allocator_enter(a);
         status = load_locked(a, own, streams, image, &in);
-        ashlar__lock_release(&a->lock);
+        ashlar__allocator_leave(a);
     }
     finish_arrival(&in, status == ASHLAR_OK);
     return status;

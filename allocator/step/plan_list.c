@@ -7,6 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
+#include "allocator/core/hold.h"
 
 /* Add the recording to key `key` as a step on `stream`; it belongs to no stream yet. Finishes the
  * recording, also on failure. */
@@ -15,7 +16,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
     ashlar_stream_state *state = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
     ASHLAR_CHECK2(recording->stream_count == 0 && !recording->is_incomplete);
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && state->pool != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
@@ -26,7 +27,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t ke
     } else {
         ashlar__recording_finish(recording);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 #include "allocator/trace/picture.h"
+#include "allocator/core/hold.h"
 
 /* The slots of a plan for one stream. */
 typedef struct slots {
@@ -75,12 +76,12 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     status = find_locked(a, stream, key, user, &found);
     if (status == ASHLAR_OK) {
         write_rows(&found, file);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (status != ASHLAR_OK) {
         ashlar__file_buffer_abort(file);
         return status;
@@ -130,9 +131,9 @@ ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, u
                                     ashlar_stream user, const char *path) {
     char title[64];
     drawing d = {0};
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     ashlar_status status = copy_locked(a, stream, key, user, &d);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -8,6 +8,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/heap/away.h"
+#include "allocator/core/hold.h"
 
 /* ---- memory ---- */
 
@@ -275,9 +276,9 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
     }
     leave_out_ended(&key->recording);
     key->is_busy = true;
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     ASHLAR_CHECK2(key->is_busy); /* nobody has changed the key while the lock was dropped */
     if (status == ASHLAR_OK) {
         status = install(a, own, key, plan);

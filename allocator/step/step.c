@@ -5,6 +5,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
+#include "allocator/core/hold.h"
 
 /* How many streams a step that begins asks whether they are done with slot blocks. */
 enum { ASKED_AT_BEGIN = 16 };
@@ -137,9 +138,9 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
     if (own == NULL) {
         return ASHLAR_OK;
     }
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = enter_locked(a, own, stream, key);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -245,9 +246,9 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     if (own->own_replay == NULL || own->own_replay->depth == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
     }
-    ashlar__lock_acquire(&a->lock);
+    ashlar__allocator_enter(a);
     const ashlar_status status = end_locked(a, own);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 

@@ -9,6 +9,9 @@
 #include "allocator/core/allocator_impl.h"
 #include "allocator/base/threads.h"
 
+#include "allocator/core/hold.h"
+#include "allocator/core/streams.h"
+
 #define ROOM (8 * MIB) /* of a cache, where a case does not try its limits */
 
 /* Where there can be no caches there is nothing to test. */
@@ -28,6 +31,16 @@ static inline unsigned char *take_only(size_t bytes, ashlar_stream stream) {
 
 static inline void give_only(void *ptr) {
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+}
+
+/* Have nobody hold the stream, as after many handovers. */
+static inline void share(ashlar_stream stream) {
+    ashlar__allocator_enter(allocator);
+    ashlar_stream_state *state = NULL;
+    CHECK(ashlar__stream_state_of_locked(allocator, stream, &state) == ASHLAR_OK);
+    ashlar__hold_drop_locked(allocator, state);
+    state->handovers = 1000;
+    ashlar__allocator_leave(allocator);
 }
 
 #endif /* ASHLAR_HIT_FIXTURE_H */

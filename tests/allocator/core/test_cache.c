@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/hold.h"
 #include "allocator/base/threads.h"
 
 enum { BLOCKS = ASHLAR_CACHE_PENDING_MAX + 2 };
@@ -230,12 +230,12 @@ static void flush(void (*how)(ashlar_cache *)) {
 CASE_WITH(a_flush_gives_all_blocks_to_the_heap, set_up_cached("memory=32MiB", 8 * MIB)) {
     fill_own();
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 2 * MIB + 1024);
-    flush(ashlar__cache_flush_large_locked);
+    flush(ashlar__cache_flush_large);
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 1024);
-    flush(ashlar__cache_flush_locked);
+    flush(ashlar__cache_flush);
     CHECK_ZU(own_stats().cached_bytes, 0);
     CHECK(ashlar__cache_is_empty(ashlar__cache_recent));
-    CHECK_ZU(allocator->heap.used_bytes, 0);
+    CHECK_ZU(ashlar__heap_used_bytes(&allocator->heap), 0);
 }
 
 /* It would keep memory of a size that hardly any request has from all others. */
@@ -283,13 +283,13 @@ CASE_WITH(a_flush_finds_the_blocks_of_every_class, set_up_cached("memory=256MiB"
             }
         }
         CHECK(own->pending_count == 0 && own->weight[0] > 0);
-        flush(ashlar__cache_flush_locked);
+        flush(ashlar__cache_flush);
         CHECK(ashlar__cache_is_empty(own));
         if (without < ASHLAR_SC_COUNT) {
             give(ptrs[without]);
-            flush(ashlar__cache_flush_locked);
+            flush(ashlar__cache_flush);
         }
-        CHECK_ZU(allocator->heap.used_bytes, 0);
+        CHECK_ZU(ashlar__heap_used_bytes(&allocator->heap), 0);
     }
 }
 
@@ -307,11 +307,12 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
     for (int i = 0; i < 2; i++) { /* the second time it is the recent stream */
         give(take(4096, streams[0]));
     }
-    flush(ashlar__cache_flush_locked);
+    flush(ashlar__cache_flush);
     ashlar_stream_state *gone = order_of(streams[0]);
     CHECK(gone != NULL && ashlar__cache_recent->recent->stream_state == gone);
     gone->recorded = gone->completed = gone->last_tick + 1;
     gone->is_gone = true;
+    atomic_store(&gone->holder, NULL);
     unsigned char *ptr = take(4096, streams[0]);
     CHECK(order_of(streams[0]) != gone);
     const ashlar_block *block =
@@ -335,7 +336,7 @@ CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
     CHECK_ZU(stats_now().served_cached, 1);
     give(ptr);
-    flush(ashlar__cache_flush_locked);
+    flush(ashlar__cache_flush);
     const ashlar_block *gap = ashlar__heap_first(&allocator->heap);
     CHECK(gap->state == ASHLAR_BLOCK_FREE && of_first->recorded == 1);
     CHECK_ZU(ashlar__heap_tick_at(&allocator->heap, gap->window, gap->offset, 4096), 1);
@@ -417,10 +418,11 @@ CASE_WITH(no_host_memory_means_no_cache, set_up_cached("memory=32MiB", 8 * MIB))
     ashlar__host_fail_at(1);
     CHECK(ashlar__cache_get(allocator) == NULL);
     CHECK(allocator->caches == NULL);
-    unsigned char *ptr = take(4096, streams[0]); /* makes the cache now */
-    CHECK(allocator->caches != NULL);
+    ashlar__host_fail_at(3);
+    unsigned char *ptr = take(4096, streams[0]); /* makes the cache, the stream's state, ... */
+    CHECK(allocator->caches != NULL && allocator->caches->magazines == NULL);
     ashlar__host_fail_at(1);
-    give(ptr); /* there are no magazines for the stream */
+    give(ptr); /* and no magazines for the stream */
     CHECK_ZU(stats_now().cached_bytes, 0);
     give(take(4096, streams[0]));
     CHECK_ZU(stats_now().cached_bytes, 4096);

@@ -9,7 +9,7 @@
 
 #include <ashlar/trace.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/hold.h"
 #include "allocator/trace/snapshot.h"
 #include "allocator/base/random.h"
 
@@ -126,7 +126,7 @@ static void drain(void) {
     ashlar__lock_acquire(&allocator->lock);
     ashlar__caches_claim_locked(allocator, NULL);
     for (ashlar_cache *cache = allocator->caches; cache != NULL; cache = cache->next) {
-        ashlar__cache_flush_locked(cache);
+        ashlar__cache_flush(cache);
     }
     ashlar__caches_release_locked(allocator, NULL);
     ashlar__lock_release(&allocator->lock);

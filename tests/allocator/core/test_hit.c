@@ -124,6 +124,7 @@ CASE(a_block_that_waits_for_the_heap_cannot_be_freed_again) {
     for (int i = 0; i < 4; i++) {
         ptrs[i] = take(4096, streams[0]);
     }
+    share(streams[0]); /* if the thread held the stream, its blocks would not wait */
     for (int i = 0; i < 4; i++) {
         give(ptrs[i]);
     }
@@ -148,7 +149,7 @@ CASE(what_a_cache_holds_is_bounded) {
         const size_t cached = stats_now().cached_bytes;
         most = cached > most ? cached : most;
     }
-    CHECK(most > room / 4 && most <= room / 2 * 3);
+    CHECK(most > room / 32 && most <= room / 2); /* each block weighs 16 KiB more */
     unsigned char *large = take(MIB + 512, streams[0]);
     give(large); /* alone too large for the cache: straight to the heap */
     CHECK(stats_now().cached_bytes <= room / 2);

@@ -79,11 +79,11 @@ static inline ashlar_block *gap_for(ashlar_stream_state *state, size_t bytes) {
 
 /* Take the front of a gap behind which memory is mapped. */
 static inline ashlar_block *cut(ashlar_block *gap, size_t bytes) {
-    const size_t used = heap.used_bytes;
+    const size_t used = ashlar__heap_used_bytes(&heap);
     ashlar_stream_state *owner = gap->window->zone->owner;
     CHECK(ashlar__heap_take(&heap, gap, bytes) == ASHLAR_OK);
     CHECK_ZU(gap->bytes, bytes);
-    CHECK_ZU(heap.used_bytes, used + bytes);
+    CHECK_ZU(ashlar__heap_used_bytes(&heap), used + bytes);
     gap->stream_state = owner;
     gap->requested = bytes;
     return gap;
@@ -104,9 +104,9 @@ static inline ashlar_block *take(ashlar_stream_state *state, size_t bytes) {
 
 /* Free a block whose last use is queued on its zone's owner. */
 static inline void put(ashlar_block *block) {
-    const size_t used = heap.used_bytes, bytes = block->bytes;
+    const size_t used = ashlar__heap_used_bytes(&heap), bytes = block->bytes;
     ashlar__heap_put(&heap, block);
-    CHECK_ZU(heap.used_bytes, used - bytes);
+    CHECK_ZU(ashlar__heap_used_bytes(&heap), used - bytes);
 }
 
 /* Free a block that no queued work uses. */

@@ -176,7 +176,7 @@ CASE_WITH(asking_costs_the_same_however_many_blocks_are_away, set_up_away()) {
     CHECK_ZU(queue_length(&state_b), 1000);
     driver->table = table;
     CHECK(ashlar__away_ask(&heap, 1) == ASHLAR_OK);
-    CHECK(heap.awaited == NULL && heap.used_bytes == 0);
+    CHECK(heap.awaited == NULL && ashlar__heap_used_bytes(&heap) == 0);
 }
 
 CASE_WITH(streams_that_were_not_asked_are_asked_next, set_up_away()) {
@@ -317,7 +317,8 @@ CASE_WITH(a_slot_block_is_vacated_where_another_would_go_home, set_up_away()) {
     CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && !found);
     CHECK(ashlar__away_ask(&heap, 1) == ASHLAR_OK);
     CHECK(slot.requested == 0 && slot.stream_state == &state_a && !ashlar__block_is_shared(&slot));
-    CHECK(state_a.away_count == 0 && heap.away_bytes == 0 && heap.used_bytes == 4 * MIB);
+    CHECK(state_a.away_count == 0 && heap.away_bytes == 0 &&
+          ashlar__heap_used_bytes(&heap) == 4 * MIB);
 }
 
 /* ---- queues that change hands ---- */

@@ -29,7 +29,9 @@ CASE_BOTH_WITH(a_new_heap_is_empty, set_up_heap("memory=16MiB")) {
     ashlar_heap_piece piece = {0};
     CHECK(ashlar__heap_first(&heap) == NULL && !ashlar__heap_next_piece(&heap, &piece));
     CHECK(ashlar__heap_find(&heap, 0) == NULL && !ashlar__heap_is_mapped(&heap, 0));
-    CHECK_ZU(heap.used_bytes + heap.range.mapped_bytes + ashlar__heap_free_bytes(&heap), 0);
+    CHECK_ZU(ashlar__heap_used_bytes(&heap) + heap.range.mapped_bytes +
+                 ashlar__heap_free_bytes(&heap),
+             0);
 }
 
 CASE_WITH(a_window_is_one_gap_without_memory, set_up_heap("memory=64MiB")) {
@@ -122,7 +124,7 @@ CASE_BOTH_WITH(a_window_without_host_memory_changes_nothing, set_up_heap("memory
         CHECK(heap.windows == NULL && heap.zones == NULL && zone->windows == NULL);
         CHECK(ashlar__free_bins_is_empty(&zone->gaps) && heap.range.next_offset == 0);
         check_heap();
-        CHECK(ashlar__heap_reserve_nodes(&heap, 1) == ASHLAR_OK);
+        CHECK(ashlar__heap_reserve_nodes(&heap, zone, 1) == ASHLAR_OK);
     }
     take(&state_a, 1 * MIB);
 }
@@ -212,7 +214,7 @@ CASE_BOTH_WITH(what_is_put_back_is_one_gap_with_its_neighbours, set_up_heap("mem
         CHECK(w->first == w->last && w->first->bytes == w->bytes);
         check_heap();
     }
-    CHECK_ZU(heap.used_bytes, 0);
+    CHECK_ZU(ashlar__heap_used_bytes(&heap), 0);
 }
 
 CASE_WITH(the_lowest_of_the_smallest_gaps_serves_whether_it_has_memory_or_not,
@@ -289,9 +291,11 @@ CASE_WITH(a_block_is_taken_where_a_gap_has_memory, set_up_heap("memory=64MiB")) 
 
 CASE_WITH(a_run_without_host_memory_is_not_taken, set_up_heap("memory=64MiB")) {
     ashlar_block *gap = gap_with_runs(), *block = NULL;
-    const size_t spares = heap.spare_count;
+    ashlar_node_pool *pool = &gap->window->zone->nodes;
+    const size_t nodes = pool->count, heap_nodes = heap.nodes.count;
     for (int n = 1; n <= 2; n++) { /* nodes; a table of the page map, where 512 B away is a block */
-        heap.spare_count = n == 1 ? 1 : spares;
+        pool->count = n == 1 ? 1 : nodes;
+        heap.nodes.count = n == 1 ? 0 : heap_nodes;
         if (n == 2) {
             CHECK(ashlar__heap_take_run(&heap, gap, 6 * MIB, 512, &block) == ASHLAR_OK);
             block->stream_state = &state_a;
@@ -300,10 +304,15 @@ CASE_WITH(a_run_without_host_memory_is_not_taken, set_up_heap("memory=64MiB")) {
         const size_t bytes = gap->bytes, holes = gap->holes;
         HOST_FAILS_AT(1, CHECK(ashlar__heap_take_run(&heap, gap, gap->offset + 512, 512, &block) ==
                                ASHLAR_EHOSTMEM));
-        heap.spare_count = n == 1 ? spares : heap.spare_count;
+        pool->count = n == 1 ? nodes : pool->count;
+        heap.nodes.count = heap_nodes;
         CHECK(gap->bytes == bytes && gap->holes == holes);
         check_heap();
     }
+}
+
+static size_t free_nodes(void) {
+    return heap.nodes.count + ashlar__zone_of(&state_a, 512)->nodes.count;
 }
 
 CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
@@ -312,12 +321,12 @@ CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
         for (size_t i = 0; i < 600; i++) {
             many[i] = take(&state_a, 512);
         }
-        CHECK_ZU(heap.spare_count, 3 * 256 - 601); /* three chunks, in every round */
+        CHECK_ZU(free_nodes(), 3 * 256 - 601); /* three chunks, in every round */
         for (size_t i = 0; i < 600; i++) {
             CHECK((uintptr_t)many[i] % ASHLAR_CACHE_LINE == 0);
             put(many[i * 7 % 600]); /* 7 and 600 have no common divisor */
         }
-        CHECK_ZU(heap.spare_count, 3 * 256 - 1);
+        CHECK_ZU(free_nodes(), 3 * 256 - 1);
         check_heap();
     }
 }
@@ -325,19 +334,22 @@ CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
 CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=256MiB")) {
     ashlar_block *gap = gap_for(&state_a, 4 * MIB);
     CHECK(ashlar__heap_back(&heap, gap, 4 * MIB, ASHLAR_MAY_CREATE) == ASHLAR_OK);
-    const size_t spares = heap.spare_count, bytes = gap->bytes;
-    for (int n = 1; n <= 2; n++) {              /* a leaf of the page map; a node for the rest */
-        heap.spare_count = n == 2 ? 0 : spares; /* as if the chunk were used up */
+    ashlar_node_pool *pool = &gap->window->zone->nodes;
+    const size_t nodes = pool->count, heap_nodes = heap.nodes.count, bytes = gap->bytes;
+    for (int n = 1; n <= 2; n++) {        /* a leaf of the page map; a node for the rest */
+        pool->count = n == 2 ? 0 : nodes; /* as if the chunk were used up */
+        heap.nodes.count = n == 2 ? 0 : heap_nodes;
         HOST_FAILS_AT(1, CHECK_FAILS(ashlar__heap_take(&heap, gap, 1 * MIB), ASHLAR_EHOSTMEM,
                                      n == 1 ? "leaf" : "block descriptors"));
-        CHECK(gap->bytes == bytes && gap->next == NULL && heap.used_bytes == 0);
+        CHECK(gap->bytes == bytes && gap->next == NULL && ashlar__heap_used_bytes(&heap) == 0);
         check_heap();
         CHECK(ashlar__page_map_reserve(&heap.map, gap->offset) == ASHLAR_OK);
     }
-    heap.spare_count = 1;
-    HOST_FAILS_AT(1, cut(gap, 1 * MIB)); /* one spare node is enough */
-    CHECK_ZU(heap.spare_count, 0);
-    heap.spare_count = spares - 1;
+    pool->count = 1;
+    HOST_FAILS_AT(1, cut(gap, 1 * MIB)); /* one node is enough */
+    CHECK_ZU(pool->count, 0);
+    pool->count = nodes - 1;
+    heap.nodes.count = heap_nodes;
 }
 
 /* ---- what the device is done with ---- */

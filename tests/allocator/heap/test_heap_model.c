@@ -99,7 +99,7 @@ static size_t compare_blocks(void) {
          block = ashlar__heap_next(block)) {
         count -= !ashlar__block_is_free(block);
     }
-    return wrong + WRONG_IF(count != 0) + WRONG_IF(used != heap.used_bytes) +
+    return wrong + WRONG_IF(count != 0) + WRONG_IF(used != ashlar__heap_used_bytes(&heap)) +
            WRONG_IF(away != heap.away_bytes);
 }
 
@@ -357,7 +357,7 @@ static void check_end(void) {
     for (int round = 0; round < STATES; round++) { /* a block may wait for all, one by one */
         CHECK(ashlar__away_ask(&heap, STATES) == ASHLAR_OK);
     }
-    CHECK(heap.used_bytes == 0 && heap.awaited == NULL);
+    CHECK(ashlar__heap_used_bytes(&heap) == 0 && heap.awaited == NULL);
     for (int i = 0; i < STATES; i++) {
         CHECK(states[i]->away_count == 0);
         CHECK(ashlar__stream_state_ask(states[i], &client, states[i]->last_tick,

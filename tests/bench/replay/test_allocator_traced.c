@@ -29,29 +29,41 @@ static size_t draw_bytes(void) {
     return kind < 10 ? 500 * (1 + draw(8)) : kind < 14 ? 40000 * (1 + draw(4)) : 1 + draw(3 * MIB);
 }
 
-static void operate(run *r, size_t number, unsigned char **slot) {
+typedef struct slot {
+    unsigned char *ptr;
+    size_t stream; /* it was taken for */
+} slot;
+
+/* Free a block on a stream that comes behind the one that it was taken for. */
+static ashlar_status free_behind(const slot *s, size_t stream) {
+    if (s->stream != stream) {
+        wait_for(streams[s->stream]);
+    }
+    return ashlar_free_on(allocator, s->ptr, streams[stream]);
+}
+
+static void operate(run *r, size_t number, slot *s) {
     const size_t stream = draw(STREAMS), kind = draw(8), bytes = draw_bytes();
     const ashlar_tag tag = (ashlar_tag)draw(ASHLAR_TAG_COUNT);
     void *ptr = NULL;
     r->offsets[number] = SIZE_MAX;
     if (kind == 0) {
         wait_for(streams[stream]);
-    } else if (*slot == NULL) {
+    } else if (s->ptr == NULL) {
         if (ashlar_alloc_tagged(allocator, bytes, tag, streams[stream], &ptr) == ASHLAR_OK) {
             r->offsets[number] = (size_t)((uintptr_t)ptr - allocator->constants.base);
             queue_write(streams[stream], ptr, 16, 1);
         }
-        *slot = ptr;
+        *s = (slot){ptr, stream};
     } else {
-        CHECK((kind == 1 ? ashlar_free_on(allocator, *slot, streams[stream])
-                         : ashlar_free(allocator, *slot)) == ASHLAR_OK);
-        *slot = NULL;
+        CHECK((kind == 1 ? free_behind(s, stream) : ashlar_free(allocator, s->ptr)) == ASHLAR_OK);
+        s->ptr = NULL;
     }
 }
 
 /* Random calls of one thread; leaves the allocator with some blocks live. */
 static bool work(run *r, const char *spec, uint64_t cache_bytes, uint64_t capacity) {
-    unsigned char *held[HELD] = {NULL};
+    slot held[HELD] = {{0}};
     if (!set_up_traced(spec, cache_bytes, capacity)) {
         return false;
     }

@@ -1,0 +1,230 @@
+/* cache_flush.c - giving a cache's blocks back to the heap, and checking what a cache holds. */
+#include "allocator/core/hold.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/threads.h"
+#include "allocator/heap/away.h"
+
+enum { LISTS_AT_ONCE = 4 }; /* lists that find_filled() tests with one branch */
+_Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
+
+bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
+    ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
+    ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
+    ASHLAR_CHECK2((cache->pending == NULL) == (cache->pending_count == 0));
+    const size_t bytes = cache->pending_bytes + block->bytes;
+    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
+        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
+        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->sends_large_at_once)) {
+        return false;
+    }
+    cache->was_full |= block->bytes <= ASHLAR_SC_MAX_BYTES;
+    block->older = cache->pending;
+    cache->pending = block;
+    cache->pending_count++;
+    cache->pending_bytes = bytes;
+    return true;
+}
+
+void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = block->stream_state;
+    if (a->claim_depth == 0 && ashlar__holder_of(state) != NULL &&
+        ashlar__holder_of(state) != ashlar__cache_recent) {
+        ashlar__returned_add(state, block, block);
+    } else {
+        ashlar__release_block_locked(&a->heap, block, state);
+    }
+}
+
+/*
+ * Give a list of blocks to the heap, stamped with their stream's present tick. It may be later than
+ * the tick at the free, but never earlier, so that an event recorded after the present tick also
+ * comes after the last use.
+ */
+static void put_list(ashlar_cache *cache, ashlar_block *list) {
+    ashlar_allocator *a = cache->allocator;
+    while (list != NULL) {
+        ashlar_block *block = list;
+        list = block->older;
+        ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
+        if (ashlar__holder_of(block->stream_state) == cache && !a->heap.is_short) {
+            ashlar__heap_put(&a->heap, block);
+        } else {
+            ashlar__cache_give_back_locked(a, block);
+        }
+    }
+}
+
+void ashlar__cache_flush_pending(ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
+    if (atomic_load_explicit(&cache->is_busy, memory_order_relaxed) != 0) {
+        return; /* what is pending is of streams that the cache does not hold */
+    }
+    ashlar_block *list = cache->pending;
+    cache->pending = NULL;
+    cache->pending_count = 0;
+    cache->pending_bytes = 0;
+    put_list(cache, list);
+}
+
+static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
+    ASHLAR_MAY_TOUCH(cache);
+    ashlar_block *list = m->lists[idx];
+    size_t *const total = &cache->weight[idx == ASHLAR_CACHE_LARGE_LIST];
+    m->lists[idx] = NULL;
+    for (const ashlar_block *block = list; block != NULL; block = block->older) {
+        const size_t weight = ashlar__cache_weight(block->bytes);
+        ASHLAR_CHECK2(block->list == idx && weight <= *total);
+        *total -= weight;
+    }
+    put_list(cache, list);
+}
+
+/*
+ * Whether blocks of the stream may go to the heap now. Inside the cache, only those of streams that
+ * it holds may; whoever calls with the lock is not inside.
+ */
+static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *state) {
+    return ashlar__holder_of(state) == cache ||
+           atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0;
+}
+
+/*
+ * Find the lists for small blocks that are not empty. They are few, and in no pattern that a
+ * processor could predict, so there is one branch for each group of lists and none for each list.
+ */
+static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
+    size_t count = 0;
+    for (unsigned first = 0; first < ASHLAR_SC_COUNT; first += LISTS_AT_ONCE) {
+        uintptr_t any = 0;
+        for (unsigned i = 0; i < LISTS_AT_ONCE; i++) {
+            any |= (uintptr_t)m->lists[first + i];
+        }
+        for (unsigned i = 0; any != 0 && i < LISTS_AT_ONCE; i++) {
+            filled[count] = (uint16_t)(first + i);
+            count += m->lists[first + i] != NULL;
+        }
+    }
+    return count;
+}
+
+static void empty_small_lists(ashlar_cache *cache, ashlar_magazines *m) {
+    uint16_t filled[ASHLAR_SC_COUNT];
+    const size_t count = find_filled(m, filled);
+    for (size_t i = 0; i < count; i++) {
+        empty_list(cache, m, filled[i]);
+    }
+}
+
+void ashlar__cache_flush_magazines(ashlar_cache *cache, ashlar_magazines *m) {
+    empty_small_lists(cache, m);
+    empty_list(cache, m, ASHLAR_CACHE_LARGE_LIST);
+}
+
+void ashlar__cache_flush(ashlar_cache *cache) {
+    ashlar__cache_flush_pending(cache);
+    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar__cache_is_empty(cache);
+         m = m->next) {
+        if (may_flush(cache, m->stream_state)) {
+            ashlar__cache_flush_magazines(cache, m);
+        }
+    }
+    ashlar__outbox_send(cache);
+}
+
+void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
+                                size_t bytes) {
+    ashlar__cache_flush_pending(cache);
+    ashlar_magazines *m = ashlar__magazines_of(cache, state);
+    if (m == NULL) {
+        return;
+    }
+    ASHLAR_CHECK2(may_flush(cache, state));
+    if (bytes > ASHLAR_SC_MAX_BYTES) {
+        empty_list(cache, m, ASHLAR_CACHE_LARGE_LIST);
+    } else {
+        empty_small_lists(cache, m);
+    }
+}
+
+void ashlar__cache_flush_large(ashlar_cache *cache) {
+    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
+        if (may_flush(cache, m->stream_state)) {
+            empty_list(cache, m, ASHLAR_CACHE_LARGE_LIST);
+        }
+    }
+}
+
+size_t ashlar__cache_bytes(const ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
+    size_t bytes = cache->pending_bytes + cache->outbox.bytes;
+    if (ashlar__cache_is_empty(cache)) {
+        return bytes;
+    }
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                bytes += block->bytes;
+            }
+        }
+    }
+    return bytes;
+}
+
+void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar__caches_claim_locked(a, own);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar__cache_flush(cache);
+    }
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        ashlar__returned_put_locked(a, state);
+    }
+    ashlar__caches_release_locked(a, own);
+}
+
+/* ---- checks ---- */
+
+static ashlar_status broken(const ashlar_cache *cache, const char *what) {
+    return ashlar__fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
+                        (unsigned long long)cache->thread, what);
+}
+
+static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state *state) {
+    return block->state == ASHLAR_BLOCK_USED && block->requested == 0 &&
+           (state == NULL || block->stream_state == state);
+}
+
+ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
+    size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                if (!is_cached_here(block, m->stream_state) || block->list != i ||
+                    ashlar__cache_list(block->bytes) != i) {
+                    return broken(cache, "a block is in the wrong magazine");
+                }
+                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar__cache_weight(block->bytes);
+            }
+        }
+    }
+    for (const ashlar_block *block = cache->pending; block != NULL; block = block->older) {
+        if (!is_cached_here(block, NULL)) {
+            return broken(cache, "a pending block is not marked as cached");
+        }
+        pending++;
+        pending_bytes += block->bytes;
+    }
+    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1] ||
+        pending != cache->pending_count || pending_bytes != cache->pending_bytes) {
+        return broken(cache, "its blocks are miscounted");
+    }
+    if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
+        pending > ASHLAR_CACHE_PENDING_MAX || pending_bytes > cache->limit[1]) {
+        return broken(cache, "it holds more than its limits");
+    }
+    return ASHLAR_OK;
+}

@@ -1,0 +1,84 @@
+/* cycle.c - telling a program's steps apart by its live bytes, and when a cache is emptied. */
+#include "allocator/core/cycle.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/threads.h"
+#include "allocator/core/allocator_impl.h"
+
+/*
+ * Live bytes are at a trough if they lie in the lowest eighth of the range between the fewest and
+ * the most of this cycle, and this range is more than an eighth of the most.
+ */
+enum { TROUGH_DIVISOR = 8 };
+
+/* What this thread took and has not freed; 0 if it freed more, of what other threads took. */
+static uint64_t live_bytes(const ashlar_cache *own) {
+    const int64_t live = own->counters.published + own->counters.all.live;
+    return live < 0 ? 0 : (uint64_t)live;
+}
+
+static void begin_cycle(ashlar_cache *own) {
+    own->trough = own->crest = live_bytes(own);
+    own->hits_before = own->counters.hit_count;
+    own->misses = 0;
+}
+
+static bool is_at_trough(ashlar_cache *own) {
+    const uint64_t live = live_bytes(own);
+    own->crest = live > own->crest ? live : own->crest;
+    own->trough = live < own->trough ? live : own->trough;
+    ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
+    const uint64_t range = own->crest - own->trough;
+    return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
+}
+
+/*
+ * Whether the cycle that ends asked for as many blocks as the cycle before, and its crest was as
+ * high. Crests are read at misses only, so the cycle with more hits may show a lower crest, by no
+ * more than the cache may hold.
+ */
+static bool is_like_the_last(ashlar_cache *own) {
+    ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
+    const uint64_t hits = own->counters.hit_count - own->hits_before;
+    const uint64_t requests = hits + own->misses;
+    const bool is_higher = own->crest > own->last_crest;
+    const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
+    const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
+    const bool is_alike =
+        requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
+    own->last_crest = own->crest;
+    own->last_requests = requests;
+    own->last_hits = hits;
+    return is_alike;
+}
+
+/* Whether the cache was full at this miss and the last, and in between served nothing. */
+static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
+    if (!own->was_full) {
+        return false;
+    }
+    const bool is_useless = own->counters.hit_count == own->hits_when_full;
+    own->was_full = false;
+    own->hits_when_full = own->counters.hit_count;
+    return is_useless;
+}
+
+void ashlar__cycle_count_miss(ashlar_cache *own) {
+    ASHLAR_CHECK2(own->thread == ashlar__thread_number());
+    const bool is_useless = is_full_of_what_nobody_wants(own);
+    ashlar__cache_flush_pending(own);
+    own->sends_large_at_once = own->allocator->heap.has_waited;
+    const bool is_new_cycle = is_at_trough(own);
+    if (is_new_cycle ? !is_like_the_last(own) : is_useless) {
+        ashlar__cache_flush(own);
+    }
+    if (own->weight[1] > 0) {
+        ashlar__cache_flush_large(own);
+    }
+    if (is_new_cycle) {
+        begin_cycle(own);
+    }
+    own->misses++;
+    ASHLAR_CHECK2(atomic_load(&own->is_busy) != 0 ||
+                  (own->pending_count == 0 && own->weight[1] == 0));
+}

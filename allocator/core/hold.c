@@ -1,0 +1,194 @@
+/* hold.c - shutting threads out of their caches, who holds a stream, and blocks sent to it. */
+#include "allocator/core/hold.h"
+
+#include <sched.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/threads.h"
+#include "allocator/heap/away.h"
+
+/* After so many handovers a stream is nobody's: threads take turns on it. */
+enum { HANDOVERS_MAX = 4 };
+
+/* An outbox is sent when it has so many blocks, or so many bytes. */
+enum { OUTBOX_BLOCKS = 32 };
+#define OUTBOX_BYTES ((size_t)1 << 20)
+
+/* ---- shutting out ---- */
+
+static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned attention) {
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache != own) {
+            atomic_store_explicit(&cache->attention, attention, memory_order_release);
+        }
+    }
+}
+
+/* Whether the calling thread may touch every cache; for assertions. */
+static bool are_all_touchable(const ashlar_allocator *a) {
+    const ashlar_cache *cache = a->caches;
+    while (cache != NULL && ashlar__cache_may_touch(cache)) {
+        cache = cache->next;
+    }
+    return cache == NULL;
+}
+
+static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
+    return a->caches == NULL || (a->caches == own && own->next == NULL);
+}
+
+void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    if (a->claim_depth++ > 0 || is_alone(a, own)) {
+        return;
+    }
+    set_attention(a, own, ASHLAR_CACHE_CLAIMED | ashlar__cache_watched(a));
+    ashlar__barrier_everywhere();
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
+            sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */
+        }
+    }
+    ASHLAR_CHECK3(are_all_touchable(a));
+}
+
+void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(a->claim_depth > 0);
+    if (--a->claim_depth == 0 && !is_alone(a, own)) {
+        set_attention(a, own, ashlar__cache_watched(a));
+    }
+}
+
+void ashlar__shut_out_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    if (!a->is_shut_to_end) {
+        a->is_shut_to_end = true;
+        ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    }
+}
+
+void ashlar__allocator_enter(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    ashlar__shut_out_locked(a);
+}
+
+void ashlar__let_in_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    if (a->is_shut_to_end) {
+        a->is_shut_to_end = false;
+        ashlar__caches_release_locked(a, ashlar__cache_recent);
+    }
+    ASHLAR_CHECK2(a->claim_depth == 0);
+}
+
+void ashlar__allocator_leave(ashlar_allocator *a) {
+    ashlar__let_in_locked(a);
+    ashlar__lock_release(&a->lock);
+}
+
+void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    /* The last release tells the others. */
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    if (ashlar__cache_recent->allocator == a) {
+        atomic_store_explicit(&ashlar__cache_recent->attention, ashlar__cache_watched(a),
+                              memory_order_release);
+    }
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
+}
+
+/* ---- holding ---- */
+
+static bool may_be_held(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    return state->handovers < HANDOVERS_MAX && a->heap.range.segments == NULL && !state->is_pool &&
+           !state->is_idle && state->pool == NULL && !ashlar__stream_state_has_ended(state);
+}
+
+void ashlar__hold_drop_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_cache *holder = ashlar__holder_of(state);
+    ASHLAR_CHECK2(holder == NULL || ashlar__cache_may_touch(holder));
+    atomic_store_explicit(&state->holder, NULL, memory_order_relaxed);
+}
+
+void ashlar__hold_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_cache *holder = ashlar__holder_of(state);
+    if (holder == own) {
+        return;
+    }
+    if (holder != NULL) {
+        ashlar__shut_out_locked(a);
+        ashlar__hold_drop_locked(a, state);
+        state->handovers++;
+    }
+    if (own != NULL && may_be_held(a, state)) {
+        atomic_store_explicit(&state->holder, own, memory_order_relaxed);
+    }
+}
+
+/* ---- blocks that other threads have freed ---- */
+
+void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest) {
+    oldest->older = atomic_load_explicit(&state->returned, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&state->returned, &oldest->older, newest,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
+void ashlar__outbox_send(ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
+    const ashlar_outbox outbox = cache->outbox;
+    if (outbox.count > 0) {
+        cache->outbox = (ashlar_outbox){0};
+        ashlar__returned_add(outbox.newest->stream_state, outbox.newest, outbox.oldest);
+    }
+}
+
+bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block) {
+    const ashlar_cache *holder = ashlar__holder_of(block->stream_state);
+    return holder != NULL && holder != own;
+}
+
+void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_CHECK2(own->thread == ashlar__thread_number() && block->marks == 0);
+    ASHLAR_CHECK2(block->requested == 0);
+    ashlar_outbox *outbox = &own->outbox;
+    if (outbox->count > 0 && outbox->newest->stream_state != block->stream_state) {
+        ashlar__outbox_send(own);
+    }
+    outbox->oldest = outbox->count == 0 ? block : outbox->oldest;
+    block->older = outbox->newest;
+    outbox->newest = block;
+    outbox->count++;
+    outbox->bytes += block->bytes;
+    if (outbox->count == OUTBOX_BLOCKS || outbox->bytes >= OUTBOX_BYTES) {
+        ashlar__outbox_send(own);
+    }
+}
+
+ashlar_block *ashlar__returned_take(ashlar_stream_state *state) {
+    return atomic_load_explicit(&state->returned, memory_order_relaxed) != NULL
+               ? atomic_exchange_explicit(&state->returned, NULL, memory_order_acquire)
+               : NULL;
+}
+
+void ashlar__returned_put_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    for (ashlar_block *next, *block = ashlar__returned_take(state); block != NULL; block = next) {
+        next = block->older;
+        ashlar__release_block_locked(&a->heap, block, state);
+    }
+}
+
+size_t ashlar__returned_bytes_claimed(const ashlar_allocator *a) {
+    size_t bytes = 0;
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        const ashlar_block *block = atomic_load_explicit(&state->returned, memory_order_acquire);
+        for (; block != NULL; block = block->older) {
+            bytes += block->bytes;
+        }
+    }
+    return bytes;
+}

@@ -1,0 +1,96 @@
+/*
+ * hold.h - which thread may touch a stream's zones without the allocator's lock, and how that
+ * thread is shut out (internal).
+ *
+ * A cache can hold a stream: then its owner cuts blocks from the stream's zones and puts them back
+ * between ashlar__cache_enter() and ashlar__cache_leave(), as it does with its magazines, and takes
+ * no lock. The first thread that asks for memory of a stream holds it. If another one asks, the
+ * stream passes to that one; after a few handovers nobody holds it any more, and all its misses
+ * take the lock. What a thread has in its magazines stays there.
+ *
+ * So a stream's zones, last_tick and has_freed may be touched
+ *   by the owner of the cache that holds it   inside its cache, or with the lock
+ *   by any thread, if no cache holds it       with the lock
+ *   by any thread                             with the lock, while the others are shut out
+ *
+ * A thread that frees a block of a stream that another one holds sends it there: it collects such
+ * blocks in its outbox, and hands a list of them over at once, to the stream's `returned`.
+ */
+#ifndef ASHLAR_HOLD_H
+#define ASHLAR_HOLD_H
+
+#include "allocator/core/allocator_impl.h"
+
+/* ---- shutting out ---- */
+
+/*
+ * Shut every other thread out of its cache until the release. Claims may be nested. `own`: the
+ * calling thread's cache of this allocator or NULL. Cost: a system call if there are other caches.
+ */
+void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/*
+ * Claim until ashlar__allocator_leave() releases the lock; end such a claim before. Whoever drops
+ * the lock lets the others in first.
+ */
+void ashlar__shut_out_locked(ashlar_allocator *allocator);
+void ashlar__let_in_locked(ashlar_allocator *allocator);
+
+/* Take the lock and shut the other threads out; release both. */
+void ashlar__allocator_enter(ashlar_allocator *allocator);
+void ashlar__allocator_leave(ashlar_allocator *allocator);
+
+/* Tell every cache whether its hits must take the lock. Call it after any change of watched(). */
+void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
+
+/*
+ * The bits of `attention` that say whether every call must take the lock, so that a trace or the
+ * recording of a step sees it.
+ */
+static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
+    return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
+}
+
+/* ---- holding ---- */
+
+static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) {
+    return atomic_load_explicit(&state->holder, memory_order_relaxed);
+}
+
+/*
+ * Have the calling thread's cache hold the stream, for which it asks for memory, if it may. Then
+ * nobody else does, and the calling thread may touch its zones until it releases the lock.
+ * own   NULL: the thread has no cache
+ */
+void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                         ashlar_stream_state *state);
+
+/* Nobody holds it any more. Requires that the holder is the calling thread or is shut out. */
+void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/* ---- blocks that other threads have freed ---- */
+
+/* Whether a block that is freed is to be sent: another thread holds its stream. */
+bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block);
+
+/* Put a freed block into the outbox. Inside the cache, or with the lock. */
+void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block);
+
+/* Send what the outbox holds. Inside the cache, or the cache is claimed. */
+void ashlar__outbox_send(ashlar_cache *cache);
+
+/* Send a list of freed blocks of a stream, linked by `older`. Any thread. */
+void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
+
+/* Take the blocks that were sent to a stream, linked by `older`. */
+ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
+
+/* Put the blocks that were sent to a stream into its zones. Lock: held; no other thread is there.
+ */
+void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/* The bytes on their way to holders. Lock: held, all caches claimed. O(blocks). */
+size_t ashlar__returned_bytes_claimed(const ashlar_allocator *allocator);
+
+#endif /* ASHLAR_HOLD_H */

@@ -1,0 +1,92 @@
+/* miss.c - serving a request, or a free, from the zones that the thread's cache holds. */
+#include "allocator/core/miss.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/core/cycle.h"
+#include "allocator/core/hand_out.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/heap/away.h"
+
+ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    const bool is_at_end = gap == NULL || gap->next == NULL;
+    if (is_at_end && own != NULL && !ashlar__cache_is_empty(own)) {
+        ashlar__cache_flush_stream(own, zone->owner, bytes);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    }
+    return gap;
+}
+
+void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
+    if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
+        own->was_full = true;
+    } else if (own->weight[1] != 0) {
+        ashlar__cache_flush_large(own);
+    }
+    ashlar__heap_put(&a->heap, block);
+}
+
+void ashlar__miss_take_returned(ashlar_cache *own, ashlar_magazines *m) {
+    ashlar_allocator *a = own->allocator;
+    for (ashlar_block *next, *block = ashlar__returned_take(m->stream_state); block != NULL;
+         block = next) {
+        next = block->older;
+        block->list = (uint16_t)ashlar__cache_list(block->bytes);
+        if (block->list == ASHLAR_CACHE_LARGE_LIST || !ashlar__cache_push(own, m, block)) {
+            ashlar__release_own_block(&a->heap, block);
+        }
+    }
+}
+
+/* Whether the thread's changes are so large that they must be published, which needs the lock. */
+static bool is_due(const ashlar_allocator *a, const ashlar_cache *own) {
+    const int64_t live = own->counters.all.live, most = (int64_t)a->constants.unpublished_bytes;
+    return live > most || -live > most;
+}
+
+static ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
+    ashlar_stream_state *state = own->recent->stream_state;
+    size_t block_bytes = 0;
+    if (state == NULL || !ashlar__miss_may_put(a, own, state) || is_due(a, own) ||
+        bytes - 1 >= a->heap.range.memory_bytes || !ashlar__block_bytes(bytes, &block_bytes)) {
+        return NULL;
+    }
+    ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));
+    if (atomic_load_explicit(&state->returned, memory_order_relaxed) != NULL) {
+        ashlar__miss_take_returned(own, own->recent);
+        ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
+        if (cached != NULL) {
+            own->misses++;
+            return cached;
+        }
+    }
+    ashlar_zone *zone = ashlar__zone_of(state, block_bytes);
+    ashlar__cycle_count_miss(own);
+    ashlar_block *gap = ashlar__gap_of_own(zone, own, block_bytes);
+    if (gap == NULL || !ashlar__heap_is_backed(&a->heap, gap, block_bytes) ||
+        !ashlar__heap_can_take(&a->heap, gap) ||
+        ashlar__heap_take(&a->heap, gap, block_bytes) != ASHLAR_OK) {
+        own->misses--;
+        return NULL;
+    }
+    gap->stream_state = state;
+    gap->list = (uint16_t)ashlar__cache_list(block_bytes);
+    gap->requested = 0;
+    if (block_bytes > ASHLAR_SC_MAX_BYTES) {
+        own->last_large = gap;
+    }
+    return gap;
+}
+
+ASHLAR_NOINLINE ashlar_status ashlar__alloc_miss(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                                 ashlar_stream stream, void **out) {
+    ashlar_cache *own = ashlar__cache_recent;
+    ashlar_block *block = take_held(a, own, bytes);
+    if (ASHLAR_LIKELY(block != NULL)) {
+        ashlar__hand_out(a, own, block, bytes, tag, &own->counters.miss_count, out);
+        return ASHLAR_OK;
+    }
+    ashlar__cache_leave(own);
+    return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
+}

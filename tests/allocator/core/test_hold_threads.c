@@ -1,0 +1,275 @@
+/*
+ * test_hold_threads.c - whose a stream is: misses beside a lock that is held, a stream that passes
+ * from one thread to another, and blocks that go home to the thread that holds their stream.
+ */
+#include "tests/allocator/core/hit_fixture.h"
+
+#include <ashlar/graph_pool.h>
+
+#include "tests/allocator/core/helper_fixture.h"
+
+enum { COUNT = 200, BATCH = 32 };
+
+static unsigned char *blocks[COUNT];
+
+/* Sizes that the magazines cannot have. */
+static size_t bytes_of(int i) {
+    return 512 * (size_t)(1 + i * 7 % COUNT) + (i % 3 == 0 ? MIB : 0);
+}
+
+static void helper_takes_all(void) {
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = take_only(bytes_of(i), streams[0]);
+    }
+}
+
+static void helper_gives_all(void) {
+    for (int i = 0; i < COUNT; i++) {
+        give_only(blocks[i]);
+    }
+}
+
+static const ashlar_stream_state *state_of(ashlar_stream stream) {
+    const ashlar_stream_state *state = allocator->stream_states;
+    while (state != NULL && state->stream != stream) {
+        state = state->next;
+    }
+    return state;
+}
+
+static const ashlar_cache *holder_of(ashlar_stream stream) {
+    return ashlar__holder_of(state_of(stream));
+}
+
+/* ---- without the lock ---- */
+
+CASE(misses_go_on_while_another_thread_holds_the_lock) {
+    SET_UP("memory=8GiB", ROOM); /* much: a thread whose live bytes change much must publish them */
+    REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_takes_all) && helper_do(helper_gives_all));
+    const ashlar_stats before = stats_now();
+    ashlar__lock_acquire(&allocator->lock);
+    const bool went_on = helper_do(helper_takes_all) && helper_do(helper_gives_all);
+    ashlar__lock_release(&allocator->lock);
+    CHECK(went_on);
+    const ashlar_stats after = stats_now();
+    CHECK_ZU(after.alloc_count - before.alloc_count, COUNT);
+    CHECK(after.served_same_stream > before.served_same_stream);
+    CHECK(after.driver_calls == before.driver_calls && after.live_blocks == 0);
+    CHECK(after.reserved_bytes == before.reserved_bytes);
+    helper_end();
+}
+
+CASE(a_thread_without_the_lock_hands_out_what_one_with_it_would) {
+    static size_t offsets[2][COUNT];
+    for (int with_lock = 0; with_lock < 2; with_lock++) {
+        SET_UP("memory=1GiB", ROOM);
+        allocator->bypasses_caches = with_lock;
+        unsigned char *ptrs[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            ptrs[i] = take_only(bytes_of(i), streams[i % 2]);
+            offsets[with_lock][i] = (uintptr_t)ptrs[i] - allocator->constants.base;
+            if (i % 3 == 2) {
+                give_only(ptrs[i - 1]);
+                ptrs[i - 1] = NULL;
+            }
+        }
+        for (int i = 0; i < COUNT; i++) {
+            give_only(ptrs[i]);
+        }
+        tear_down();
+    }
+    CHECK(memcmp(offsets[0], offsets[1], sizeof offsets[0]) == 0);
+}
+
+/* ---- whose it is ---- */
+
+static size_t helper_bytes = 4096;
+
+static void helper_takes_one(void) {
+    blocks[0] = take_only(helper_bytes, streams[0]);
+}
+
+static void helper_gives_one(void) {
+    give_only(blocks[0]);
+}
+
+CASE(a_stream_passes_to_the_thread_that_asks_and_in_the_end_to_none) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[0]));
+    ashlar_cache *mine = ashlar__cache_get(allocator);
+    CHECK(holder_of(streams[0]) == mine);
+    REQUIRE(helper_do(helper_takes_one));
+    CHECK(holder_of(streams[0]) != NULL && holder_of(streams[0]) != mine);
+    REQUIRE(helper_do(helper_gives_one));
+    for (size_t i = 1; i <= 8; i++) {
+        give(take(8192 + 512 * i, streams[0]));
+        helper_bytes = 4096 + 512 * i;
+        REQUIRE(helper_do(helper_takes_one) && helper_do(helper_gives_one));
+    }
+    helper_bytes = 4096;
+    CHECK(holder_of(streams[0]) == NULL);
+    give(take(8192, streams[1]));
+    CHECK(holder_of(streams[1]) == mine);
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+CASE(a_stream_whose_thread_has_ended_is_free_to_be_held) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_takes_one));
+    CHECK(holder_of(streams[0]) != NULL);
+    helper_end();
+    CHECK(holder_of(streams[0]) == NULL);
+    give(blocks[0]);
+    give(take(8192, streams[0]));
+    CHECK(holder_of(streams[0]) == ashlar__cache_get(allocator));
+}
+
+CASE(nobody_holds_a_stream_that_is_forgotten_or_captured) {
+    ashlar_graph_pool *pool = NULL;
+    SET_UP("memory=32MiB", ROOM);
+    give(take(4096, streams[0]));
+    give(take(4096, streams[1]));
+    REQUIRE(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    CHECK(ashlar__holder_of(state_of(streams[0])) == NULL);
+    give(take(4096, streams[0]));
+    ashlar_graph_pool_end(pool);
+    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
+    const ashlar_stream_state *state = state_of(streams[1]);
+    CHECK(ashlar_allocator_forget_stream(allocator, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar__holder_of(state) == NULL);
+}
+
+CASE(without_virtual_memory_nobody_holds_a_stream) {
+    if (!ashlar__barrier_init()) {
+        SKIP("this kernel has no membarrier(2)");
+    }
+    REQUIRE(set_up_cached("memory=32MiB,vmm=off", ROOM));
+    give(take(4096, streams[0]));
+    CHECK(holder_of(streams[0]) == NULL);
+}
+
+/* ---- going home ---- */
+
+static void helper_takes_a_batch(void) {
+    for (int i = 0; i < BATCH; i++) {
+        blocks[i] = take_only(4096, streams[0]);
+    }
+}
+
+static void helper_gives_a_batch(void) {
+    for (int i = 0; i < BATCH; i++) {
+        give_only(blocks[i]);
+    }
+}
+
+static const ashlar_outbox *my_outbox(void) {
+    return &ashlar__cache_get(allocator)->outbox;
+}
+
+CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[1])); /* this thread has a cache */
+    REQUIRE(helper_do(helper_takes_a_batch));
+    const ashlar_stream_state *state = state_of(streams[0]);
+    for (int i = 0; i < BATCH - 1; i++) {
+        give_only(blocks[i]);
+    }
+    CHECK(my_outbox()->count == BATCH - 1 && atomic_load(&state->returned) == NULL);
+    CHECK_ZU(stats_now().cached_bytes, BATCH * (size_t)4096); /* one of them this thread's */
+    give_only(blocks[BATCH - 1]);
+    CHECK(my_outbox()->count == 0 && atomic_load(&state->returned) != NULL);
+    CHECK_ZU(stats_now().cached_bytes, (BATCH + 1) * (size_t)4096);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    ashlar__lock_acquire(&allocator->lock);
+    const bool went_on = helper_do(helper_takes_a_batch);
+    ashlar__lock_release(&allocator->lock);
+    CHECK(went_on && atomic_load(&state->returned) == NULL);
+    CHECK_ZU(stats_now().live_blocks, BATCH);
+    REQUIRE(helper_do(helper_gives_a_batch));
+    helper_end();
+}
+
+CASE(a_large_block_goes_home_at_once) {
+    SET_UP("memory=256MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[1]));
+    REQUIRE(helper_do(helper_takes_all));
+    for (int i = 0; i < COUNT; i++) {
+        const bool is_large = bytes_of(i) > MIB;
+        give_only(blocks[i]);
+        CHECK(!is_large || my_outbox()->count == 0);
+    }
+    helper_end();
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(stats_now().reserved_bytes, 0);
+}
+
+CASE(an_outbox_has_the_blocks_of_one_stream) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[2]));
+    REQUIRE(helper_do(helper_takes_one));
+    unsigned char *first = blocks[0];
+    give_only(first);
+    CHECK_ZU(my_outbox()->count, 1);
+    unsigned char *mine = take_only(4096, streams[0]); /* the stream is this thread's now */
+    CHECK(mine == first && my_outbox()->count == 0);
+    give_only(mine);
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+CASE(a_full_device_gets_what_is_on_its_way) {
+    SET_UP("memory=8MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[1]));
+    REQUIRE(helper_do(helper_takes_a_batch));
+    for (int i = 0; i < BATCH; i++) {
+        give_only(blocks[i]);
+    }
+    CHECK(atomic_load(&state_of(streams[0])->returned) != NULL);
+    unsigned char *all = take(8 * MIB, streams[1]);
+    CHECK(atomic_load(&state_of(streams[0])->returned) == NULL);
+    give(all);
+    helper_end();
+}
+
+static void helper_sends_to_the_first_thread(void) {
+    give_only(take_only(4096, streams[1]));
+    give_only(blocks[0]);
+}
+
+CASE(what_a_thread_that_ends_has_for_others_goes_home) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    blocks[0] = take(4096, streams[0]);
+    REQUIRE(helper_do(helper_sends_to_the_first_thread));
+    helper_end();
+    CHECK_ZU(stats_now().cached_bytes, 4096);
+    CHECK(take_only(4096, streams[0]) == blocks[0]);
+    give(blocks[0]);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+CASE(a_stream_may_be_forgotten_while_its_blocks_are_on_their_way) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[1]));
+    REQUIRE(helper_do(helper_takes_a_batch));
+    for (int i = 0; i < BATCH - 1; i++) {
+        give_only(blocks[i]);
+    }
+    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(my_outbox()->count, 0);
+    give(blocks[BATCH - 1]);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+RUN_CASES()
