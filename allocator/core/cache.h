@@ -6,6 +6,9 @@
  * one larger block, the one taken last, which only a request of just its size gets. All blocks of a
  * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
+ * A cache may also hold streams; then its owner may touch their zones as it does the magazines: see
+ * hold.h.
+ *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
  *   its owner      between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
  *   any other one  with the lock, between ashlar__caches_claim_locked() and _release_locked()
@@ -14,7 +17,7 @@
  * sides, since claims are rare: between its store to `attention` and its load of `is_busy` it has
  * the kernel put a full barrier into every running thread (membarrier(2)). So either the owner sees
  * the claim, or the claimer sees that the owner is inside and waits for it to leave, which takes
- * one hit at most.
+ * one hit, or one miss, at most.
  *
  * Invariants (ashlar__cache_check_locked):
  *   weight[0], weight[1] == weights of the small and of the large blocks in the magazines

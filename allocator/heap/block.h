@@ -45,21 +45,21 @@ struct ashlar_use {
  * A block has two cache lines of its own, since its neighbours in memory may be in use by other
  * threads. A hit in a thread's cache touches only the first line; the second is the heap's alone.
  *
- * Lock: the allocator's guards every field. Exception: while a block is in a thread's cache, or
- * handed out from it, the block's first line belongs to that thread.
+ * Whoever may touch the block's zone may touch every field. Exception: while a block is in a
+ * thread's cache, or handed out from it, the block's first line belongs to that thread.
  */
 struct ashlar_block {
     _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
                                                   ASHLAR_BLOCK_ALIGN */
-    size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
+    size_t bytes;                              /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
         size_t requested; /* live: bytes asked for, 1 .. bytes; a slot block that was freed while
                            * streams still use it: ASHLAR_SLOT_BLOCK_AWAITED; any other: 0 */
         _Atomic size_t taken; /* `requested` as hits on a plan see it: is it 0 or not? */
     };
     ashlar_stream_state *stream_state; /* used: the stream it was taken for or freed on */
-    unsigned char state; /* an ashlar_block_state */
-    unsigned char tag;   /* live: an ashlar_tag */
+    unsigned char state;               /* an ashlar_block_state */
+    unsigned char tag;                 /* live: an ashlar_tag */
     uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ... */
     union {

@@ -21,7 +21,8 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-/* Lock: the allocator's guards every field. */
+/* Lock: the allocator's guards every field. What zones and windows have is for whoever may touch
+ * them; see zone.h. */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;

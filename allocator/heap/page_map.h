@@ -6,9 +6,10 @@
  * 512 B. If only one block starts in a page, the page's entry is that block. Large blocks seldom
  * start in the same page, so their map is small and stays in the processor's caches.
  *
- * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions need the
- * allocator's lock. An answer stays true only for a block that the caller owns; for any other
- * pointer it may be out of date at once.
+ * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions are for
+ * whoever may touch the zone in which the page lies; what adds a leaf needs the allocator's lock.
+ * An answer stays true only for a block that the caller owns; for any other pointer it may be out
+ * of date at once.
  *
  * Invariants:
  *   an entry that is a block: block->offset is in the page, or in a table the 512 B, of that entry

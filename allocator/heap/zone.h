@@ -32,7 +32,8 @@ typedef struct ashlar_backing {
 } ashlar_backing;
 
 /*
- * Lock: the allocator's, except for those marked const.
+ * Whoever may touch the zone may write `first` and `last`, and covered_by of what it frees. All
+ * else but what is const changes under the lock, while nobody else may touch the zone.
  *
  * Invariants (ashlar__heap_check):
  *   first->offset == offset,  last->offset + last->bytes == offset + bytes
@@ -64,7 +65,10 @@ typedef struct ashlar_node_pool {
     size_t count;
 } ashlar_node_pool;
 
-/* Lock: the allocator's, except for those marked const. */
+/*
+ * Whoever may touch the zone: the allocator's core/hold.h says who. The links `next` are under the
+ * lock.
+ */
 struct ashlar_zone {
     ashlar_free_bins gaps;
     ashlar_node_pool nodes;     /* for the next blocks that are cut here */

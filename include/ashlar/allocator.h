@@ -31,21 +31,18 @@ typedef struct ashlar_allocator ashlar_allocator;
  * What a block is for, so that reports can say where memory went. SAVED: what forward keeps for
  * backward.
  */
-#define ASHLAR_TAG_MAP(X)            \
-    X(USER, "user")                  \
-    X(WEIGHTS, "weights")            \
-    X(GRADIENTS, "gradients")        \
-    X(MOMENTS, "moments")            \
-    X(ACTIVATIONS, "activations")    \
-    X(SAVED, "saved")                \
-    X(WORKSPACE, "workspace")        \
+#define ASHLAR_TAG_MAP(X)         \
+    X(USER, "user")               \
+    X(WEIGHTS, "weights")         \
+    X(GRADIENTS, "gradients")     \
+    X(MOMENTS, "moments")         \
+    X(ACTIVATIONS, "activations") \
+    X(SAVED, "saved")             \
+    X(WORKSPACE, "workspace")     \
     X(BATCH, "batch")
 
 #define ASHLAR_TAG_ENUM(name, text) ASHLAR_TAG_##name,
-typedef enum ashlar_tag {
-    ASHLAR_TAG_MAP(ASHLAR_TAG_ENUM)
-    ASHLAR_TAG_COUNT
-} ashlar_tag;
+typedef enum ashlar_tag { ASHLAR_TAG_MAP(ASHLAR_TAG_ENUM) ASHLAR_TAG_COUNT } ashlar_tag;
 
 /* "weights" and so on; "unknown" if the value is not a tag. Threads: any. */
 ASHLAR_API const char *ashlar_tag_name(ashlar_tag tag);
@@ -65,30 +62,30 @@ typedef struct ashlar_tag_stats {
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
  */
 typedef struct ashlar_stats {
-    uint64_t live_bytes;          /* requested by blocks not yet freed */
+    uint64_t live_bytes; /* requested by blocks not yet freed */
     uint64_t live_peak_bytes;
-    uint64_t block_bytes;         /* the same blocks, rounding included */
-    uint64_t cached_bytes;        /* free blocks that threads' caches, or guard=fill, hold */
-    uint64_t planned_bytes;       /* plan memory that no block uses now */
-    uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
-    uint64_t spare_bytes;         /* memory that is mapped nowhere, ready to be: see `reserve` */
-    uint64_t reserved_bytes;      /* physical memory taken from the driver */
+    uint64_t block_bytes;    /* the same blocks, rounding included */
+    uint64_t cached_bytes;   /* free blocks that threads' caches, or guard=fill, hold */
+    uint64_t planned_bytes;  /* plan memory that no block uses now */
+    uint64_t shared_bytes;   /* freed blocks that several streams may not be done with yet */
+    uint64_t spare_bytes;    /* memory that is mapped nowhere, ready to be: see `reserve` */
+    uint64_t reserved_bytes; /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
-    uint64_t alloc_count;         /* successful calls */
+    uint64_t alloc_count; /* successful calls */
     uint64_t free_count;
     /* Which rung of the ladder served each allocation; see ashlar_alloc. */
-    uint64_t served_planned;      /* the plan of the step; see plan.h */
-    uint64_t served_cached;       /* the thread's own cache */
-    uint64_t served_same_stream;  /* memory of the same stream */
-    uint64_t served_idle;         /* the same, back from other streams; or of one that ended */
-    uint64_t served_mapped;       /* a miss: new physical memory, or spare memory */
-    uint64_t served_completed;    /* memory was out: another stream's, its last use over */
-    uint64_t served_waited;       /* another stream's memory, after an in-stream wait */
-    uint64_t served_gathered;     /* after free memory was unmapped elsewhere and mapped here */
-    uint64_t served_drained;      /* after caches were emptied, or with memory of plans */
-    uint64_t served_reclaimed;    /* after a reclaim callback gave something back */
-    uint64_t served_after_sync;   /* after the host had waited for work to end */
+    uint64_t served_planned;     /* the plan of the step; see plan.h */
+    uint64_t served_cached;      /* the thread's own cache */
+    uint64_t served_same_stream; /* memory of the same stream */
+    uint64_t served_idle;        /* the same, back from other streams; or of one that ended */
+    uint64_t served_mapped;      /* a miss: new physical memory, or spare memory */
+    uint64_t served_completed;   /* memory was out: another stream's, its last use over */
+    uint64_t served_waited;      /* another stream's memory, after an in-stream wait */
+    uint64_t served_gathered;    /* after free memory was unmapped elsewhere and mapped here */
+    uint64_t served_drained;     /* after caches were emptied, or with memory of plans */
+    uint64_t served_reclaimed;   /* after a reclaim callback gave something back */
+    uint64_t served_after_sync;  /* after the host had waited for work to end */
     uint64_t events_recorded;
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
     uint64_t driver_calls_sealed; /* the same, since ashlar_allocator_seal() */
@@ -114,8 +111,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device
  * The same with the options in `config`; ASHLAR_CONF is ignored. Errors: also ASHLAR_EINVAL
  * (config).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(
-    ashlar_device *device, const ashlar_config *config, ashlar_allocator **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(ashlar_device *device,
+                                                                        const ashlar_config *config,
+                                                                        ashlar_allocator **out);
 
 /*
  * Receives an allocator's reports, one line per call, without a newline; the library itself never
@@ -178,8 +176,9 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *            the largest hole, and the driver's error), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. A call
  *            that fails loses no memory.
  * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
- *            nothing that another thread writes; a miss takes one lock and finds a block in O(1),
- *            or calls the driver. The lock is not held while the host waits.
+ *            nothing that another thread writes; a miss finds a block in O(log n), for n gaps of
+ *            about its size, or calls the driver. It takes a lock if other threads use the stream,
+ *            or memory is short. The lock is not held while the host waits.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_stream stream, void **out);
