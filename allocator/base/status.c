@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(ASHLAR_OK == 0, "what is zeroed has not failed");
+#include "allocator/base/thread_data.h"
 
-static _Thread_local char detail[ASHLAR_DETAIL_BYTES];
+_Static_assert(ASHLAR_OK == 0, "what is zeroed has not failed");
 
 const char *ashlar_status_name(ashlar_status status) {
     switch (status) {
-#define X(name, text)                                                                              \
-    case ASHLAR_##name:                                                                            \
+#define X(name, text)   \
+    case ASHLAR_##name: \
         return "ASHLAR_" #name;
         ASHLAR_STATUS_MAP(X)
 #undef X
@@ -24,8 +24,8 @@ const char *ashlar_status_name(ashlar_status status) {
 
 const char *ashlar_status_text(ashlar_status status) {
     switch (status) {
-#define X(name, text)                                                                              \
-    case ASHLAR_##name:                                                                            \
+#define X(name, text)   \
+    case ASHLAR_##name: \
         return text;
         ASHLAR_STATUS_MAP(X)
 #undef X
@@ -36,7 +36,8 @@ const char *ashlar_status_text(ashlar_status status) {
 }
 
 const char *ashlar_error_detail(void) {
-    return detail;
+    const char *detail = ashlar__thread_data_if_any(ASHLAR_THREAD_ERROR_DETAIL);
+    return detail != NULL ? detail : "";
 }
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) {
@@ -46,7 +47,10 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(detail, text, sizeof text);
+    char *detail = ashlar__thread_data(ASHLAR_THREAD_ERROR_DETAIL, sizeof text);
+    if (detail != NULL) {
+        memcpy(detail, text, sizeof text);
+    }
     return status;
 }
 

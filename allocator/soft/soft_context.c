@@ -1,24 +1,28 @@
 /* soft_context.c - contexts: one for each device, and a stack of current ones in each thread. */
 #include "allocator/soft/soft_state.h"
 
+#include "allocator/base/thread_data.h"
+
 enum { CONTEXT_DEPTH_MAX = 64 };
 
 /* Handles of the contexts that this thread has pushed. If `generation` is not that of the state,
  * the devices have been configured anew, and the stack counts as empty. */
-static _Thread_local struct {
+typedef struct context_stack {
     uint64_t generation;
     size_t depth;
     uintptr_t contexts[CONTEXT_DEPTH_MAX];
 } context_stack;
 
-static size_t context_depth(void) {
+/* The calling thread's stack; NULL: nothing was ever pushed. */
+static context_stack *stack_if_any(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (context_stack.generation != ashlar__soft_state.generation) {
-        context_stack.generation = ashlar__soft_state.generation;
-        context_stack.depth = 0;
+    context_stack *stack = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_CONTEXTS);
+    if (stack != NULL && stack->generation != ashlar__soft_state.generation) {
+        stack->generation = ashlar__soft_state.generation;
+        stack->depth = 0;
     }
-    ASHLAR_CHECK2(context_stack.depth <= CONTEXT_DEPTH_MAX);
-    return context_stack.depth;
+    ASHLAR_CHECK2(stack == NULL || stack->depth <= CONTEXT_DEPTH_MAX);
+    return stack;
 }
 
 soft_device *ashlar__soft_context_find(cu_context context) {
@@ -27,9 +31,10 @@ soft_device *ashlar__soft_context_find(cu_context context) {
 }
 
 soft_device *ashlar__soft_context_current(void) {
-    const size_t depth = context_depth();
-    return depth == 0 ? NULL
-                      : ashlar__soft_context_find((cu_context)context_stack.contexts[depth - 1]);
+    const context_stack *stack = stack_if_any();
+    return stack == NULL || stack->depth == 0
+               ? NULL
+               : ashlar__soft_context_find((cu_context)stack->contexts[stack->depth - 1]);
 }
 
 cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) {
@@ -94,12 +99,12 @@ cu_result ashlar__soft_ctx_push_current(cu_context context) {
     if (ashlar__soft_context_find(context) == NULL) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
-    const size_t depth = context_depth();
-    if (depth == CONTEXT_DEPTH_MAX) {
+    (void)ashlar__thread_data(ASHLAR_THREAD_SOFT_CONTEXTS, sizeof(context_stack));
+    context_stack *stack = stack_if_any();
+    if (stack == NULL || stack->depth == CONTEXT_DEPTH_MAX) {
         return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
-    context_stack.contexts[depth] = (uintptr_t)context;
-    context_stack.depth = depth + 1;
+    stack->contexts[stack->depth++] = (uintptr_t)context;
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
@@ -108,13 +113,13 @@ cu_result ashlar__soft_ctx_pop_current(cu_context *context) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    const size_t depth = context_depth();
-    if (depth == 0) {
+    context_stack *stack = stack_if_any();
+    if (stack == NULL || stack->depth == 0) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
-    context_stack.depth = depth - 1;
+    stack->depth--;
     if (context != NULL) {
-        *context = (cu_context)context_stack.contexts[depth - 1];
+        *context = (cu_context)stack->contexts[stack->depth];
     }
     return ashlar__soft_leave(CU_SUCCESS);
 }

@@ -2,16 +2,17 @@
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"
+#include "allocator/base/thread_data.h"
 
 /*
  * The calling thread's default streams, one per device. The serial tells whether a handle still
  * names that stream: handles are used again once a context is released or the devices are
  * configured anew.
  */
-static _Thread_local struct {
+typedef struct thread_stream {
     uintptr_t handle;
     uint64_t serial;
-} thread_streams[SOFT_DEVICES_MAX];
+} thread_stream;
 
 /* Make a stream with a handle; NULL: no host memory. */
 static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
@@ -40,10 +41,12 @@ static void orphan(soft_stream *stream) {
 }
 
 /* The calling thread's default stream on device `i`; NULL: it has none yet. */
-static soft_stream *thread_stream(int i) {
-    soft_stream *stream = ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM,
-                                                   thread_streams[i].handle);
-    return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
+static soft_stream *find_of_thread(int i) {
+    const thread_stream *mine = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_STREAMS);
+    soft_stream *stream = mine == NULL ? NULL
+                                       : ashlar__soft_handles_get(&ashlar__soft_state.streams,
+                                                                  SOFT_STREAM, mine[i].handle);
+    return stream != NULL && stream->serial == mine[i].serial ? stream : NULL;
 }
 
 static pthread_key_t thread_end_key;
@@ -54,10 +57,11 @@ static void end_thread(void *unused) {
     (void)unused;
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar__soft_state.is_forked; i++) {
-        soft_stream *stream = thread_stream(i);
+        soft_stream *stream = find_of_thread(i);
         if (stream != NULL) {
+            const thread_stream *mine = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_STREAMS);
             (void)ashlar__soft_handles_take(&ashlar__soft_state.streams, SOFT_STREAM,
-                                            thread_streams[i].handle);
+                                            mine[i].handle);
             orphan(stream);
         }
     }
@@ -72,17 +76,19 @@ static void make_thread_end_key(void) {
 static soft_stream *need_thread_stream(soft_device *device) {
     static pthread_once_t key_once = PTHREAD_ONCE_INIT;
     const int i = device->ordinal;
-    soft_stream *stream = thread_stream(i);
+    soft_stream *stream = find_of_thread(i);
     if (stream != NULL) {
         return stream;
     }
+    thread_stream *mine =
+        ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, SOFT_DEVICES_MAX * sizeof *mine);
     pthread_once(&key_once, make_thread_end_key);
-    if (!has_thread_end_key || pthread_setspecific(thread_end_key, thread_streams) != 0) {
+    if (mine == NULL || !has_thread_end_key || pthread_setspecific(thread_end_key, mine) != 0) {
         return NULL;
     }
-    stream = make_stream(device, true, &thread_streams[i].handle);
+    stream = make_stream(device, true, &mine[i].handle);
     if (stream != NULL) {
-        thread_streams[i].serial = stream->serial;
+        mine[i].serial = stream->serial;
     }
     return stream;
 }
